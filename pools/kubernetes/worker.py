@@ -114,9 +114,9 @@ class Worker:
             }
 
     def _has_finished(self, call: _WorkerCall) -> bool:
-        """Return whether the call has finished. Wait for it first, unless the cluster is slow.
+        """Wait for the call unless the cluster is slow. Return whether the call has finished.
 
-        Other calls that finish during the wait extend it, because this call may be queued behind them.
+        The wait is extended when other calls finish, because this call may be queued behind them.
         """
         began = time.monotonic()
         is_waiting = began >= self._wait_from

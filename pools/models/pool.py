@@ -89,7 +89,7 @@ class NodePool(ChecksTogether, FastRows):
         default=list,
         blank=True,
         help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", '
-        '"duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilized.',
+        '"duration": "8h", "zone": "Europe/Berlin"}]. The optional `reasons` are empty and underutilized.',
     )
 
     # State that the autoscaler and the reconciler keep between ticks.

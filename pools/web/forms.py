@@ -336,7 +336,7 @@ class JoinTokenForm(Form):
         label="Comment",
         max_length=100,
         required=False,
-        help_text="Purpose of the token, for example a rack of machines.",
+        help_text="Which machines the token is for, for example a rack.",
     )
     machines = forms.IntegerField(label="Machines", min_value=1, max_value=MAX_MACHINES)
     lasts = forms.ChoiceField(

@@ -116,9 +116,10 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
 def is_cross_site(
     headers: Iterable[tuple[bytes, bytes]], *, own_origin: str, method: str, is_socket: bool
 ) -> bool:
-    """Return whether another site sent the request, other than through a link to a page.
+    """Return whether the request came from another site.
 
-    Browsers treat the port hosts of all workloads as one site and send cookies to all of them.
+    Navigation to a page, for example by a link, does not count. Browsers treat the port hosts of all
+    workloads as one site and send cookies to all of them.
     """
     headers = list(headers)
     origin = find_header(headers, b"origin")

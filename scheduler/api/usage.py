@@ -122,7 +122,7 @@ def _format_cursor(position: int) -> str:
 
 
 def _parse_cursor(cursor: str | None) -> int:
-    """Parse a cursor into the index of the page's first row. For past periods, the index is stable."""
+    """Parse a cursor into the index of the page's first row. Rows of past periods keep their indexes."""
     if cursor is None:
         return 0
     try:

@@ -22,7 +22,7 @@ class EntireBounds:
         self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
 
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
-        """Return the first blocker whose limit or quota is lower than the request alone, or None.
+        """Return the first blocker whose limit or quota the request alone would exceed, or None.
 
         If a group needs only some of its children, the least demanding ones count. GPU memory counts as a
         share of the pool's largest device.

@@ -172,10 +172,10 @@ class _FutureCapacity:
     def _necessary(
         self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
-        """Return the names and ends of the workloads without whose resources the request would not fit.
+        """Return the names and ends of the awaited workloads that must end before the request fits.
 
-        A workload is left out if enough is free without it and those that were left out before, which end
-        earlier.
+        A workload is omitted if the request fits without its resources and without those of the workloads
+        omitted before. Workloads that end earlier are considered first.
         """
         spare = list(self._free)
         result: dict[str, int] = {}

@@ -162,8 +162,8 @@ def decided_cycles(
 ) -> QuerySet[Cycle]:
     """Return the period's cycles that contain a matching decision that the user may see.
 
-    Only the latest CYCLES_SEARCHED cycles with decisions are searched. For a platform admin without filters,
-    return instead all cycles with decisions, dropped bundles or notes.
+    Only the latest CYCLES_SEARCHED cycles with decisions are searched. If a platform
+    admin sets no filters, all cycles with decisions, dropped bundles or notes are returned instead.
     """
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")

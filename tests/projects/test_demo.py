@@ -33,7 +33,7 @@ def seeded(machine: Machine) -> tuple[tuple[int, ...], dict[str, float]]:
 @pytest.mark.parametrize(
     ("gpus", "pool"), [(0, (4, 2, 4, 4)), (1, (1, 1, 16, 144)), (3, (3, 1, 5, 48)), (16, (8, 2, 2, 18))]
 )
-def test_demo_pool_divides_the_machine_and_its_gpus(gpus: int, pool: tuple[int, ...]) -> None:
+def test_demo_nodes_share_the_resources_of_the_machine(gpus: int, pool: tuple[int, ...]) -> None:
     assert seeded(machine(gpus))[0] == pool
 
 

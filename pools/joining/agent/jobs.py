@@ -146,9 +146,9 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 
 
 def _is_on_this_machine(pid: int) -> bool:
-    """Return whether the process sees this agent's state directory. A container may run another agent.
+    """Return whether the process runs outside containers, which may have agents of their own.
 
-    If the directory has been deleted, the process must see the same file systems.
+    Such a process sees this agent's state directory or, if that has been deleted, the same file systems.
     """
     try:
         if os.path.exists(STATE):

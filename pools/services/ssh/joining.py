@@ -81,7 +81,7 @@ def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the machine's row or None.
+    """Return the row of the host's machine, or None if the machine has not joined before.
 
     If the host used to be another machine, mark that machine as departed. Raises Conflict if the machine
     belongs to another pool, or to another host or a join token of this pool.

@@ -221,7 +221,7 @@ def _rows_text(row_slice: PageSlice[Workload], total: int) -> str:
 
 
 def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReason | None:
-    """Return why no task of an active array is running, or None if one is."""
+    """Return why no task of an active array has resources, or None if a task has some."""
     counts = progress.counts
     if counts.starting + counts.running + counts.stopping:
         return None
@@ -245,7 +245,10 @@ def _next_start(queued: QuerySet[Workload]) -> datetime | None:
 
 
 def _expected_end(idle: IdleReason | None, estimate: RuntimeEstimate | None) -> datetime | None:
-    """Return when the last task ends, or None if this or the next start is unknown."""
+    """Return when the last task is expected to end.
+
+    Return None if the remaining runtime is unknown, or if no task is running and the next start is unknown.
+    """
     if estimate is None or estimate.remaining is None or (idle is not None and idle.starts is None):
         return None
     now = timezone.now()

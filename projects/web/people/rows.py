@@ -52,7 +52,7 @@ class UserWithRole:
 
     @property
     def scope_key(self) -> str:
-        """Return the value of the role's scope in the form that grants roles."""
+        """Return the role's scope as the form for granting roles sends it, such as `project:vision`."""
         department, project = ("", "") if self.membership is None else _scope_names(self.membership)
         return f"project:{project}" if project else f"department:{department}" if department else PLATFORM
 

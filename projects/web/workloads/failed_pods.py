@@ -1,4 +1,4 @@
-"""Find the logs that name the errors of failed workloads."""
+"""Links to the end of the log of the pod that failed first in each failed workload."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID

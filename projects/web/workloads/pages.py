@@ -206,10 +206,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _failed_recently(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
-    """Return the latest workloads and arrays that match the other filters and have failed in the last day.
+    """Return the workloads and arrays that failed in the last day and match the other filters, latest first.
 
-    Failed workloads are not live, so the list shows them only in a note. There is one more than the note
-    names if there are others.
+    The list contains only live workloads, so a note names up to FAILED_MAX of these. One more is returned if
+    there are more.
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
     rows = filter_workloads(actor, filters, any_state=True).filter(failed_since(since))

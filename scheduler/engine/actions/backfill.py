@@ -113,8 +113,9 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def _waits_only_for_nodes(gang: Gang) -> bool:
-    """Return whether the gang's project would stay within its fair share if the gang started now or, if the
-    gang is non-preemptible, within its quota.
+    """Return whether the gang's project would stay within its fair share if the gang started now.
+
+    For a non-preemptible gang, the project's quota applies instead.
     """
     account = gang.account
     if gang.non_preemptible:

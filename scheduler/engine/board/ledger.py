@@ -211,7 +211,8 @@ class QueueAccount:
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
         """Return this queue's sort key for a workload in one of its projects.
 
-        If the department is divided, `exceeds_share` and `relative_usage` are those of the project.
+        If the department's projects take turns directly with other departments, `exceeds_share` and
+        `relative_usage` are those of the project.
         """
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:

@@ -69,7 +69,7 @@ class PendingOrder:
 class _NextGangs:
     """Lookup of each group's next gang.
 
-    Projects refer to this object instead of the `PendingOrder`, to avoid a reference cycle.
+    Project heaps refer to this object instead of the `PendingOrder`, to avoid a reference cycle.
     """
 
     __slots__ = ("board", "skipped")

@@ -133,9 +133,9 @@ class PendingReasons:
         return ("preempted", own) if own != Reclaimable() else None
 
     def _insufficient_preemption_reasons(self, gang: Gang, bound: Numbers) -> Reasons:
-        """Return why preempting workloads of the same project does not suffice to stay within a limit.
+        """Return why preempting workloads of the same project is not enough to stay within a limit.
 
-        The result is an empty mapping if preemption would not suffice even if no workload were protected.
+        The result is an empty mapping if even the preemption of protected workloads would not be enough.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

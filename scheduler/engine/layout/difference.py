@@ -36,7 +36,7 @@ def find_differences(
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return how many consecutive workloads are equal, starting at position `i` before and `j` now.
+    """Return the number of consecutive equal workloads, starting at `before[i]` and `now[j]`.
 
     Comparing whole chunks is fast, because most pairs are the same object.
     """

@@ -111,7 +111,7 @@ def _replace_by_name(values: Iterable[Named], edited: Named) -> tuple[Named, ...
 
 
 def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
-    """Return the snapshot after a workload has ended, so that its dependents may start."""
+    """Return the snapshot as if the workload had ended, so that its dependents may start."""
     return replace(
         snapshot,
         workloads=tuple(workload for workload in snapshot.workloads if workload.name != name),

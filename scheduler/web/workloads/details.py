@@ -114,7 +114,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _reserved_above_share(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return why a reserved workload's project may exceed its fair share, or "" if it does not."""
+    """Return why a reserved workload's project exceeds its fair share, or "" if the share is sufficient."""
     share = (queue["share"] or {}).get("gpu")
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if workload.phase != Phase.RESERVED or share is None or held <= share:
@@ -205,8 +205,8 @@ def _message(blockers: Sequence[Mapping[str, Any]]) -> str:
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
 
-    If the decisive reason says that only free capacity can be used, the shortage that follows becomes part of
-    it, and so does what can be reclaimed if the decisive reason is a shortage.
+    If the decisive reason says that only free capacity can be used, the shortage that follows is merged into
+    it. If the decisive reason is a lack of capacity, the amounts that can be reclaimed are appended to it.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
@@ -243,8 +243,9 @@ def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now: datetime) -> int | None:
-    """Return the GPU-seconds of work that an eviction now would lose, or None if it cannot be evicted for
-    another workload or holds no GPUs.
+    """Return the GPU-seconds of work that evicting the workload now would lose.
+
+    Return None if the workload cannot be evicted for another one or has no GPUs.
     """
     if workload.phase != Phase.RUNNING or not workload.preemptible or not workload.gpu_milli_now:
         return None

@@ -194,10 +194,9 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return what the header of a tab states about the pending reason, the message and a restart delay.
+    """Return the header's text about the pending reason, the message and the restart delay.
 
-    The message is left out if the pending reason, a card of the overview or the fact about a failure states
-    it, and so is the detail of the reason if a card of the overview states it.
+    The message and the details of the reason are omitted if another part of the page states them.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
@@ -302,7 +301,7 @@ def _recent_events(
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
 ) -> Sequence[TimelineEntry]:
-    """Return the latest events, without the current pending reason, because a card shows it."""
+    """Return the latest events. The current pending reason is omitted, because a card shows it."""
     entries = timeline(actor, workload, suffered, caused, shows_still_pending=False).entries
     return entries[:EVENTS_ON_OVERVIEW]
 

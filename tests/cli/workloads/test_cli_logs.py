@@ -118,7 +118,7 @@ def test_timestamps_are_requested_and_printed(terminal: Terminal) -> None:
     assert server.requests[2].url.params["timestamps"] == "true"
 
 
-def test_followed_timestamps_continue_after_a_lost_connection(
+def test_followed_log_keeps_its_timestamps_after_a_lost_connection(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)

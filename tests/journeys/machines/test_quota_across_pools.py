@@ -73,7 +73,7 @@ def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
         yield Story(admin, {"dave": dave, "grace": grace}, running)
 
 
-def test_project_can_use_its_quota_for_two_pools_in_one_pool(story: Story) -> None:
+def test_project_can_use_its_group_quota_in_a_single_pool(story: Story) -> None:
     for pool, host in zip(POOLS, story.running.hosts, strict=True):
         story.create_pool(pool, host)
     story.admin.berth("quota", "group", "create", "l4", *POOLS)

@@ -117,7 +117,7 @@ def reject_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stage.runtime, "start", start_or_reject)
 
 
-def test_rejected_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_ends(
+def test_gpus_of_rejected_replicas_are_free_during_the_backoff(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reject_all_but_the_first(stage, monkeypatch)

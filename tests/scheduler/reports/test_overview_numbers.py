@@ -100,7 +100,7 @@ def test_mean_gpu_count_excludes_the_time_before_the_first_node(stage: Stage) ->
 
 
 @pytest.mark.heavy
-def test_hourly_means_cover_whole_hours_in_pools_with_earlier_allocations(stage: Stage) -> None:
+def test_hourly_means_cover_hours_before_the_first_stored_node(stage: Stage) -> None:
     # The capacity history may begin after the usage history, because its nodes are deleted earlier.
     pool = stage.cast.pool
     type(pool).objects.update(created_at=NOON - timedelta(hours=2))

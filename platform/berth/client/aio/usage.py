@@ -47,14 +47,14 @@ class AsyncBudgets(AsyncResource):
         return await self._put(Budget, _path(kind, name), values, "")
 
     async def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:
-        """Change the given values of a budget. Raises Conflict if it was changed concurrently."""
+        """Change the given values of a budget. Raises Conflict if the budget was changed concurrently."""
         path = _path(kind, name)
         present, tag = await self._read(path)
         values = {key: present[key] for key in SETTABLE}
         return await self._put(Budget, path, {**values, **changes}, tag)
 
     async def delete(self, kind: Owner, name: str) -> None:
-        """Delete a budget. Raises Conflict if it was changed concurrently."""
+        """Delete a budget. Raises Conflict if the budget was changed concurrently."""
         await self._delete_if_unchanged(_path(kind, name))
 
 

@@ -47,14 +47,14 @@ class Budgets(Resource):
         return self._put(Budget, _path(kind, name), values, "")
 
     def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:
-        """Change the given values of a budget. Raises Conflict if it was changed concurrently."""
+        """Change the given values of a budget. Raises Conflict if the budget was changed concurrently."""
         path = _path(kind, name)
         present, tag = self._read(path)
         values = {key: present[key] for key in SETTABLE}
         return self._put(Budget, path, {**values, **changes}, tag)
 
     def delete(self, kind: Owner, name: str) -> None:
-        """Delete a budget. Raises Conflict if it was changed concurrently."""
+        """Delete a budget. Raises Conflict if the budget was changed concurrently."""
         self._delete_if_unchanged(_path(kind, name))
 
 

@@ -1,4 +1,4 @@
-"""Mounts that a shim adds to a prepared enclosure, with the same results as bubblewrap's options.
+"""Mounts that a shim adds to a prepared enclosure, equivalent to bubblewrap's mount options.
 
 The mounts are opened before the process enters the enclosure, because their sources are not visible inside.
 """

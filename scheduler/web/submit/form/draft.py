@@ -132,7 +132,10 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
 
 
 def _with_moved_value(values: Any, number: Any, by: int) -> list[Any] | None:
-    """Return the list with a value moved by one place, or None if there is no such list or place."""
+    """Return a copy of the list with one value moved one position up or down.
+
+    Return None if `values` is not a list or the position is out of range.
+    """
     if not isinstance(values, list) or not isinstance(number, int):
         return None
     if not (0 <= number < len(values) and 0 <= number + by < len(values)):

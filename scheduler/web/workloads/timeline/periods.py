@@ -76,8 +76,8 @@ class PeriodBar:
 def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> list[Period]:
     """Return the states so far, oldest first, from the workload's events in ascending order.
 
-    The current state follows from the workload, because its event may be missing. Events that do not change
-    the state are skipped.
+    The current state is taken from the workload's phase, because its event may be missing. Events that
+    do not change the state are skipped.
     """
     periods: list[Period] = []
     current: tuple[str, datetime] | None = None

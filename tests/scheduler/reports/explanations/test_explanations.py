@@ -48,7 +48,7 @@ def test_remaining_backoff_is_current_without_new_writes(stage: Stage) -> None:
     assert workload.explained_at == written_at
 
 
-def test_dry_run_predicts_a_start_a_pending_reason_or_an_eviction_and_stores_nothing(stage: Stage) -> None:
+def test_dry_run_predicts_a_start_or_a_pending_reason_and_stores_nothing(stage: Stage) -> None:
     document = {**training("one"), "project": "vision"}
     assert dry_run(actor=stage.cast.dave, document=document).outcome == "would_start"
     stage.submit("first", roles=FOUR)

@@ -81,7 +81,7 @@ class AsyncQuotas(AsyncResource):
         return await self._put(StoredQuota, _path(kind, name, pool), values, "")
 
     async def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> StoredQuota:
-        """Change the given values of a quota. Raises Conflict if it was changed concurrently."""
+        """Change the given values of a quota. Raises Conflict if the quota was changed concurrently."""
         path = _path(kind, name, pool)
         present, tag = await self._read(path)
         values = {key: present[key] for key in SETTABLE if key in present}
@@ -130,7 +130,7 @@ class AsyncQuotaGroups(AsyncResource):
         return await self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
 
     async def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:
-        """Replace a quota group's pools. Raises Conflict if it was changed concurrently."""
+        """Replace a quota group's pools. Raises Conflict if the group was changed concurrently."""
         path = f"quota-groups/{quote(name, safe='')}"
         _, tag = await self._read(path)
         return await self._put(QuotaGroup, path, {"pools": [*pools]}, tag)

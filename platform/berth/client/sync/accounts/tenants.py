@@ -82,7 +82,7 @@ class Quotas(Resource):
         return self._put(StoredQuota, _path(kind, name, pool), values, "")
 
     def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> StoredQuota:
-        """Change the given values of a quota. Raises Conflict if it was changed concurrently."""
+        """Change the given values of a quota. Raises Conflict if the quota was changed concurrently."""
         path = _path(kind, name, pool)
         present, tag = self._read(path)
         values = {key: present[key] for key in SETTABLE if key in present}
@@ -131,7 +131,7 @@ class QuotaGroups(Resource):
         return self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
 
     def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:
-        """Replace a quota group's pools. Raises Conflict if it was changed concurrently."""
+        """Replace a quota group's pools. Raises Conflict if the group was changed concurrently."""
         path = f"quota-groups/{quote(name, safe='')}"
         _, tag = self._read(path)
         return self._put(QuotaGroup, path, {"pools": [*pools]}, tag)

@@ -69,7 +69,7 @@ def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
     rows, active = workloads(actor).filter(array=None), arrays(actor).filter(state=ArrayState.ACTIVE)
     if mine:
         rows, active = rows.filter(submitted_by=actor.user), active.filter(submitted_by=actor.user)
-    # Without a sort by urgency, indexes serve both queries, however many workloads are pending.
+    # The queries do not sort by urgency, so that both can use indexes even if many workloads are pending.
     live = rows.filter(phase__in=LIVE_PHASES).order_by("-submitted_at", "-pk")[:MAX_CANDIDATES]
     failed = rows.filter(phase=Phase.FAILED, ended_at__gte=now - RECENTLY).order_by("-ended_at")
     listed = _without_added_engines([*live, *failed[:MAX_CURRENT]])

@@ -17,7 +17,7 @@ from berth.server.web.numbers import NO_VALUE
 from projects.web.activity.entries import NOUNS
 
 register = template.Library()
-# The library renders cells as HTML. Cells of yes and no contain a mark, and are never empty.
+# The library renders cells as HTML. Boolean cells contain an icon, so they are never empty.
 EMPTY_CELL = re.compile(rf"^<t[dh][^>]*>\s*{NO_VALUE}?\s*</t[dh]>$")
 
 
