@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.db.models import Exists, OuterRef
 from django.utils.text import Truncator
 
 from berth.server.web.numbers import duration
@@ -11,6 +12,7 @@ from projects.actor import Actor
 from projects.engine.pod_sentences import pod_ending
 from projects.models import Phase, Pod, PodState, Workload
 from projects.selectors import workloads
+from projects.web.workloads.filters import one_row_per_array
 from scheduler.web.workloads.details import PodPlacement
 
 MAX_FACT_LENGTH = 80
@@ -54,38 +56,41 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
 
 @dataclass(frozen=True, slots=True)
 class OtherFailures:
-    """Other workloads with a pod that failed on the same node. `named` is the beginning of the list."""
+    """Other workloads and arrays with a pod that failed on the same node.
+
+    `named` are the latest ones, and `has_more` is true if there are others.
+    """
 
     node: str
-    total: int
     named: Sequence[Workload]
-
-    @property
-    def unnamed(self) -> int:
-        return self.total - len(self.named)
+    has_more: bool
 
 
-def other_failures(actor: Actor, failure: Failure | None) -> OtherFailures | None:
-    """Return the visible workloads that failed on the failed pod's node at most a day earlier or later, or
-    None if there are none. Several failures suggest that the node has a fault.
+def other_failures(actor: Actor, workload: Workload, failure: Failure | None) -> OtherFailures | None:
+    """Return the visible workloads and arrays whose last run failed on the failed pod's node at most a day
+    earlier or later, or None if there are none. Several failures suggest that the node has a fault.
+
+    The other tasks of the workload's own array are left out, because they often fail for the same reason.
     """
     pod = failure.pod if failure is not None else None
     if pod is None or pod.ended_at is None:
         return None
-    rows = (
-        workloads(actor)
-        .filter(
-            phase=Phase.FAILED,
-            ended_at__range=(pod.ended_at - NEARBY, pod.ended_at + NEARBY),
-            pods__node=pod.node_id,
-            pods__state=PodState.FAILED,
-        )
-        .exclude(pk=pod.workload_id)
-        .order_by("-ended_at")
-        .distinct()
-    )
-    failures = list(rows)
-    return OtherFailures(pod.node.name, len(failures), failures[:MAX_NAMED]) if failures else None
+    period = pod.ended_at - NEARBY, pod.ended_at + NEARBY
+    failed_there = Pod.objects.filter(
+        workload=OuterRef("pk"),
+        run=OuterRef("run"),
+        node=pod.node_id,
+        state=PodState.FAILED,
+        ended_at__range=period,
+    ).order_by()
+    rows = workloads(actor).filter(Exists(failed_there), phase=Phase.FAILED, ended_at__range=period)
+    rows = rows.exclude(pk=workload.pk)
+    if workload.array_id is not None:
+        rows = rows.exclude(array__isnull=False, array=workload.array_id)
+    latest = one_row_per_array(rows).select_related("project", "array").order_by("-ended_at", "pk")
+    failures = list(latest[: MAX_NAMED + 1])
+    named = failures[:MAX_NAMED]
+    return OtherFailures(pod.node.name, named, len(failures) > MAX_NAMED) if failures else None
 
 
 def failure_fact(workload: Workload) -> str:

@@ -249,7 +249,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "pending": details.pending_detail(actor, workload),
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": failure,
-        "other_failures": other_failures(actor, failure),
+        "other_failures": other_failures(actor, workload, failure),
         "failed_pod": failed_pod,
         "pods": pod_table(current, failed_pod),
         "earlier": pod_table(earlier),

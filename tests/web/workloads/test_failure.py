@@ -4,13 +4,15 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 
 from berth.core.wording.words import format_gpu_time
 from berth.server.web import numbers
+from pools.models import Node
 from projects.models import Pod, Workload
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, submit_array
 
 CARD = 'aria-labelledby="failure-title"'
 
@@ -178,6 +180,54 @@ def test_page_names_other_visible_workloads_that_failed_on_the_same_node(cast: C
     )
     alone = sign_in("dave").get(f"/workloads/{rows['elsewhere'].pk}").content.decode()
     assert 'id="other-failures"' not in alone
+
+
+def _fail_on(workload: Workload, node: Node, device: int, **ago: float) -> None:
+    """Let the workload's current run fail on the node."""
+    ended = make.ago(**ago)
+    make.place(workload, node, [device], state="failed", ended_at=ended, exit_code=1)
+    Workload.objects.filter(pk=workload.pk).update(
+        phase="failed", run=workload.run, ended_at=ended, held=False
+    )
+
+
+def _other_failures(client: Client, workload: Workload) -> str:
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    note = page.partition('id="other-failures">')[2].partition("</p>")[0]
+    return re.sub("<[^>]+>", "", note)
+
+
+def test_failure_in_an_earlier_run_is_not_counted_for_the_node(cast: Cast, sign_in: SignIn) -> None:
+    one, two = (
+        make.node(cast.pool, name=name, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+        for name in ("one", "two")
+    )
+    train = make.workload(cast.vision, "train", phase="failed", run=1)
+    _fail_on(train, one, 0)
+    retried = make.workload(cast.vision, "retried", phase="failed", run=1)
+    _fail_on(retried, one, 1, hours=2)
+    assert "vision/retried" in _other_failures(sign_in("dave"), train)
+    retried.run = 2
+    _fail_on(retried, two, 1, hours=1)
+    assert _other_failures(sign_in("dave"), train) == ""
+
+
+def test_tasks_of_an_array_count_as_one_failure_on_the_node(cast: Cast, sign_in: SignIn) -> None:
+    node = make.node(cast.pool, name="one", gpus=8, cpu_milli=64_000, memory_mib=65_536)
+    train = make.workload(cast.vision, "train", phase="failed", run=1)
+    _fail_on(train, node, 0)
+    tasks = list(Workload.objects.filter(array=submit_array(cast, "sweep", 3)).order_by("array_index"))
+    for device, task in enumerate(tasks, 1):
+        _fail_on(task, node, device, hours=device)
+    client = sign_in("dave")
+    assert _other_failures(client, train) == "1 other workload failed on one within a day: vision/sweep."
+    assert _other_failures(client, tasks[0]) == "1 other workload failed on one within a day: vision/train."
+    for device in range(4, 7):
+        _fail_on(make.workload(cast.vision, f"w{device}", phase="failed", run=1), node, device, hours=device)
+    names = "vision/sweep, vision/w4, vision/w5"
+    assert _other_failures(client, train) == (
+        f"More than 3 other workloads failed on one within a day, including {names}."
+    )
 
 
 def test_head_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: SignIn) -> None:
