@@ -3,6 +3,7 @@
 from projects.services.arrays.control import cancel, delete, resume, retry, suspend
 from projects.services.arrays.counts import TaskCounts, count_tasks, count_tasks_by_array
 from projects.services.arrays.failures import (
+    GENERAL_REASONS,
     FailureGroup,
     failure_causes,
     failure_sentence,
@@ -13,6 +14,7 @@ from projects.services.arrays.stop_rules import worst_tasks
 from projects.services.arrays.submission import ArraySubmission, predict, submit, validate
 
 __all__ = [
+    "GENERAL_REASONS",
     "ArraySubmission",
     "FailureGroup",
     "TaskCounts",

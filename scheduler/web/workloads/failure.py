@@ -12,6 +12,7 @@ from projects.actor import Actor
 from projects.engine.pod_sentences import pod_ending
 from projects.models import Phase, Pod, PodState, Workload
 from projects.selectors import workloads
+from projects.services.arrays import GENERAL_REASONS
 from projects.web.workloads.filters import one_row_per_array
 from scheduler.web.workloads.details import PodPlacement
 
@@ -94,10 +95,13 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 
 
 def failure_fact(workload: Workload) -> str:
-    """Return the cause of a failure in a few words for the head of the page, or "" if there is no failure."""
+    """Return the cause of a failure in a few words for the head of the page, or "" if there is no failure.
+
+    A specific reason, such as OutOfMemory, says more than the exit code, and only the message explains it.
+    """
     if workload.phase != Phase.FAILED:
         return ""
-    if workload.exit_code is not None:
+    if workload.exit_code is not None and (workload.reason in GENERAL_REASONS or not workload.message):
         return f"exit code {workload.exit_code}"
     return Truncator(workload.message.removesuffix(".")).chars(MAX_FACT_LENGTH)
 

@@ -241,3 +241,23 @@ def test_head_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: 
         heads.add(" ".join(re.sub(r"<[^>]+>", " ", head).split()))
     [head] = heads
     assert f"pool {cast.pool.name}" in head and head.endswith(") exit code 1")
+
+
+@pytest.mark.parametrize("tab", ["", "/logs", "/metrics", "/resources"])
+def test_head_of_a_workload_that_ran_out_of_memory_has_its_message_on_every_tab(
+    tab: str, cast: Cast, sign_in: SignIn
+) -> None:
+    message = "Pod worker-0 ended by signal 9: killed at its memory limit: limit 64 MiB, peak 64 MiB."
+    workload = failed(cast, message)
+    make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=137)
+    row = Workload.objects.filter(pk=workload.pk)
+    row.update(reason="OutOfMemory", exit_code=137)
+
+    def head() -> str:
+        page = sign_in("dave").get(f"/workloads/{workload.pk}{tab}").content.decode()
+        return page.partition('class="page-head"')[2].partition("</div>")[0]
+
+    assert ">Pod worker-0 ended by signal 9: killed at its memory limit: limit 64 MiB, peak" in head()
+    assert (f'title="{message}"' in head()) == (tab != ""), "a card of the overview states the whole message"
+    row.update(reason="PodFailed")
+    assert ">exit code 137</span>" in head()
