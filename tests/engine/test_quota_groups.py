@@ -147,7 +147,7 @@ def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document
         {**workload, "pools": [pool_of[workload["project"]]]}
         for workload in document["workloads"]
         if {placed[pod["node"]] for pod in workload.get("pods", ())} <= {pool_of[workload["project"]]}
-        and "w0" not in workload.get("depends_on", ())
+        and {"workload": "w0"} not in workload.get("after", ())
     ]
     grouped, together = load_snapshot(document)
     apart = replace(
