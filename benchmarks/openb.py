@@ -19,10 +19,10 @@ from benchmarks.setup.arguments import parser
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (
-    Entitlement,
     Group,
     Node,
     Pool,
+    PoolQuota,
     Queue,
     Request,
     Role,
@@ -93,7 +93,7 @@ def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, b
     nodes = chance.sample(nodes, len(nodes))
     capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
     line = draw_pods(pods, chance, capacity * ARRIVING // 100)
-    unlimited = {"openb": Entitlement(Bounds(None, None, None))}
+    unlimited = {"openb": PoolQuota(Bounds(None, None, None))}
     return Snapshot(
         0,
         (Pool("openb", by, by),),

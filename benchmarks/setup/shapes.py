@@ -7,12 +7,12 @@ from typing import Any
 
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.model import (
-    Entitlement,
     FairShareMode,
     Group,
     Node,
     Pod,
     Pool,
+    PoolQuota,
     Queue,
     Request,
     Role,
@@ -34,7 +34,7 @@ def nodes(count: int) -> tuple[Node, ...]:
 
 def queue(name: str, parent: str | None, gpus: float | None, weight: float = 1.0) -> Queue:
     quota = Bounds(None if gpus is None else round(gpus * MILLI), None, None)
-    return Queue(name, parent, NOW - 10_000, {POOL: Entitlement(quota, weights=(weight,) * 3)})
+    return Queue(name, parent, NOW - 10_000, {POOL: PoolQuota(quota, weights=(weight,) * 3)})
 
 
 def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, ...]:
@@ -166,7 +166,7 @@ def change_usage(before: Snapshot, rows: int, turn: int) -> Snapshot:
     now = change_pending_workloads(before, rows, turn)
     used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
     queues = tuple(
-        replace(queue, entitlements={pool: replace(e, usage=used) for pool, e in queue.entitlements.items()})
+        replace(queue, pool_quotas={pool: replace(e, usage=used) for pool, e in queue.pool_quotas.items()})
         for queue in now.queues
     )
     return replace(now, queues=queues)

@@ -48,13 +48,13 @@ class EntireBounds:
         if resource in RESOURCES and isinstance(bound, int):
             yield RESOURCES.index(str(resource)), bound
         queue = self._queues.get(str(blocker.numbers.get("queue")))
-        entitlement = None if queue is None else queue.entitlements.get(pool)
-        if entitlement is None:
+        pool_quota = None if queue is None else queue.pool_quotas.get(pool)
+        if pool_quota is None:
             return
         if blocker.reason in LIMIT_REASONS:
-            yield from _finite(entitlement.limit)
-        if blocker.reason in NON_PREEMPTIBLE_REASONS or not entitlement.over_quota:
-            yield from _finite(entitlement.quota)  # without over-quota use, the quota is a limit, too
+            yield from _finite(pool_quota.limit)
+        if blocker.reason in NON_PREEMPTIBLE_REASONS or not pool_quota.over_quota:
+            yield from _finite(pool_quota.quota)  # without over-quota use, the quota is a limit, too
 
     @cached_property
     def _largest_devices(self) -> Mapping[str, int]:

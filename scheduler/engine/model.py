@@ -184,11 +184,11 @@ class ClusterQuota:
 
 
 @dataclass(frozen=True, slots=True)
-class Entitlement:
+class PoolQuota:
     """Quota, limit and weights of one queue in one pool. A quota of None is unlimited.
 
-    With a `group`, the quota and the limit apply to the sum over all pools of the group. The queue's
-    entitlements in these pools then have the same quota and limit.
+    With a `group`, the quota and the limit apply to the sum over all pools of the group. The queue has
+    the same quota and limit in each of these pools.
     """
 
     quota: Bounds = NO_GPUS
@@ -208,8 +208,8 @@ class Queue:
     name: str
     parent: str | None = None
     created: int = 0
-    # Entitlements by pool. The quota is 0 in pools without an entry.
-    entitlements: Mapping[str, Entitlement] = field(default_factory=dict)
+    # Quotas by pool name. The quota is 0 in pools without an entry.
+    pool_quotas: Mapping[str, PoolQuota] = field(default_factory=dict)
     reclaim_min_runtime: int | None = None  # None means the parent's value or, without one, the pool's
     preempt_min_runtime: int | None = None
     # Runtime of workloads without `max_runtime`, estimated from the history of the queue.

@@ -134,6 +134,6 @@ def _is_usage_changing(pool: Pool, with_demand: Sequence[Workload], before: Snap
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False
     return mode.tumbling or any(
-        queue.entitlements.get(pool.name) != earlier.entitlements.get(pool.name)
+        queue.pool_quotas.get(pool.name) != earlier.pool_quotas.get(pool.name)
         for queue, earlier in zip(now.queues, before.queues, strict=True)
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from berth.core.values.amounts import NO_RESOURCES, Amounts, Bounds
-from scheduler.engine.layout.quota_groups import remaining_entitlement
+from scheduler.engine.layout.quota_groups import remaining_pool_quota
 from scheduler.engine.model import NodeState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import CHARGED_STATES, allocated_amounts
@@ -34,11 +34,11 @@ class UsageMeter:
         self.pools = {pool.name: pool for pool in snapshot.pools if pool.fair_share.time_based}
         self.histories = {
             (pool.name, queue.name): UsageHistory.start(
-                pool.fair_share, queue.entitlements[pool.name].usage, snapshot.now
+                pool.fair_share, queue.pool_quotas[pool.name].usage, snapshot.now
             )
             for pool in self.pools.values()
             for queue in snapshot.queues
-            if pool.name in queue.entitlements
+            if pool.name in queue.pool_quotas
         }
 
     def advance(self, before: Snapshot, plan: Plan, until: int) -> None:
@@ -66,11 +66,11 @@ class UsageMeter:
         return tuple(
             replace(
                 queue,
-                entitlements={
-                    pool: replace(entitlement, usage=self.histories[pool, queue.name].usage)
+                pool_quotas={
+                    pool: replace(pool_quota, usage=self.histories[pool, queue.name].usage)
                     if (pool, queue.name) in self.histories
-                    else entitlement
-                    for pool, entitlement in queue.entitlements.items()
+                    else pool_quota
+                    for pool, pool_quota in queue.pool_quotas.items()
                 },
             )
             for queue in queues
@@ -93,11 +93,11 @@ def _capacity(snapshot: Snapshot, pool: Pool) -> Amounts:
 
 def _remaining_quota(queue: Queue, pool: str, allocations: Mapping[tuple[str, str], Amounts]) -> Bounds:
     """Return the quota in a pool, excluding allocations in other pools of its group."""
-    entitlement, elsewhere = queue.entitlements[pool], NO_RESOURCES
-    for other, others_entitlement in queue.entitlements.items() if entitlement.group else ():
-        if other != pool and others_entitlement.group == entitlement.group:
+    pool_quota, elsewhere = queue.pool_quotas[pool], NO_RESOURCES
+    for other, others_pool_quota in queue.pool_quotas.items() if pool_quota.group else ():
+        if other != pool and others_pool_quota.group == pool_quota.group:
             elsewhere = elsewhere.plus(allocations.get((other, queue.name), NO_RESOURCES))
-    return remaining_entitlement(entitlement, elsewhere).quota
+    return remaining_pool_quota(pool_quota, elsewhere).quota
 
 
 def _charged_amounts(pool: Pool, quota: Bounds, allocations: Amounts) -> tuple[float, float, float]:

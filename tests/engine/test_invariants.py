@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.decide import decide
-from scheduler.engine.model import Entitlement, Queue, Snapshot
+from scheduler.engine.model import PoolQuota, Queue, Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.simulator import load, snapshot_to_scenario
 from scheduler.simulator.simulation import SimulatedCluster
@@ -157,16 +157,16 @@ def test_decide_does_not_change_the_snapshot(document: dict[str, Any]) -> None:
 
 
 def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
-    entitlement = queue.entitlements.get(pool, Entitlement())
+    pool_quota = queue.pool_quotas.get(pool, PoolQuota())
     grain = 10**9  # measured usage, rounded as finely as in the engine
     return Claimant(
         queue.name,
-        entitlement.quota[resource],
+        pool_quota.quota[resource],
         wants,
-        Fraction(str(entitlement.weights[resource])),
-        entitlement.rank,
+        Fraction(str(pool_quota.weights[resource])),
+        pool_quota.rank,
         queue.created,
-        Fraction(round(entitlement.usage.fraction_of_parent(resource) * grain), grain),
+        Fraction(round(pool_quota.usage.fraction_of_parent(resource) * grain), grain),
     )
 
 
@@ -200,14 +200,14 @@ def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: i
 
     The queue's limit, or its quota if it may not borrow, caps the demand.
     """
-    entitlement = queue.entitlements.get(pool, Entitlement())
+    pool_quota = queue.pool_quotas.get(pool, PoolQuota())
     children = [child for child in snapshot.queues if child.parent == queue.name]
     requested: int = reports[pool, queue.name].requested[resource]
     if children:
         requested = sum(wants(snapshot, reports, child, pool, resource) for child in children)
-    bounds = [entitlement.limit[resource]]
-    if not entitlement.over_quota:
-        bounds.append(entitlement.quota[resource])
+    bounds = [pool_quota.limit[resource]]
+    if not pool_quota.over_quota:
+        bounds.append(pool_quota.quota[resource])
     return min([requested, *(bound for bound in bounds if bound is not None)])
 
 

@@ -29,7 +29,7 @@ RESOURCES = range(3)
 def group_quotas(snapshot: Snapshot) -> Iterator[tuple[str, list[str], Bounds, Bounds]]:
     """Yield the queue, pools, quota and limit of every group quota."""
     for queue in snapshot.queues:
-        pools = {pool: one for pool, one in queue.entitlements.items() if one.group}
+        pools = {pool: one for pool, one in queue.pool_quotas.items() if one.group}
         if pools:
             first = next(iter(pools.values()))
             limit = first.limit
@@ -155,7 +155,7 @@ def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document
         queues=tuple(
             replace(
                 queue,
-                entitlements={pool: replace(one, group="") for pool, one in queue.entitlements.items()},
+                pool_quotas={pool: replace(one, group="") for pool, one in queue.pool_quotas.items()},
             )
             for queue in grouped.queues
         ),

@@ -7,13 +7,13 @@ from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (
     ClusterQuota,
-    Entitlement,
     Group,
     Node,
     NodeState,
     Pod,
     PodState,
     Pool,
+    PoolQuota,
     Queue,
     Request,
     Reservation,
@@ -88,16 +88,16 @@ class World:
         def bounds(gpus: float | None) -> Bounds:
             return Bounds(None if gpus is None else milli(gpus), None if cpu is None else milli(cpu), memory)
 
-        def entitlement(gpus: float | None) -> Entitlement:
+        def pool_quota(gpus: float | None) -> PoolQuota:
             weights = (float(weight),) * 3
             top = Bounds(None if limit is None else milli(limit), None, None)
             decayed = Usage((usage,) * 3, (1.0,) * 3)
-            return Entitlement(bounds(gpus), top, weights, over_quota, rank, decayed, cluster_quotas)
+            return PoolQuota(bounds(gpus), top, weights, over_quota, rank, decayed, cluster_quotas)
 
         quotas = pools if pools is not None else {self.pools[0].name: quota}
         made = NOON - 10_000 + len(self.queues) if created is None else created
-        entitlements = {pool: entitlement(gpus) for pool, gpus in quotas.items()}
-        self.queues.append(Queue(name, parent, made, entitlements, **more))
+        pool_quotas = {pool: pool_quota(gpus) for pool, gpus in quotas.items()}
+        self.queues.append(Queue(name, parent, made, pool_quotas, **more))
         return self
 
     def queued(self, name: str, project: str, replicas: int = 1, gpus: float = 1, *, up_to: int | None = None,

@@ -67,7 +67,7 @@ def _stop_pods(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> E
         victim=tuple(
             QueueImpact(
                 account.name,
-                account.entitlement.quota,
+                account.pool_quota.quota,
                 to_amounts(account.share),
                 to_amounts(before[account]),
                 to_amounts(account.allocated),

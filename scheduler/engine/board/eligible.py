@@ -99,7 +99,7 @@ def exceeded_bounds(
                 reason,
                 numbers if account.group is None else _group_limit_numbers(account.group, numbers, kind),
             )
-    if gang.account.entitlement.cluster_quotas:
+    if gang.account.pool_quota.cluster_quotas:
         exceeded = exceeded_load_quota(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
         if exceeded is not None:
             yield exceeded
@@ -124,7 +124,7 @@ def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> t
 
 def _exceeded_cluster_quota(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     for kind, resource in enumerate(RESOURCES):
-        for quota in account.entitlement.cluster_quotas if requested[kind] > 0 else ():
+        for quota in account.pool_quota.cluster_quotas if requested[kind] > 0 else ():
             used = quota.used + account.allocated[kind]
             if quota.kind == resource and used + requested[kind] > quota.hard:
                 return Reason.CLUSTER_QUOTA, _cluster_quota_numbers(quota, used, requested[kind])
@@ -197,7 +197,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
     scale = 1 if kind == MEMORY else MILLI
     return {
         "group": group.name,
-        "group_quota": group.entitlement.quota[kind],
+        "group_quota": group.pool_quota.quota[kind],
         "group_allocated": sum(by_pool.values()),
         "group_pools": ", ".join(
             f"{format_number(amount / scale)} in {pool}" for pool, amount in by_pool.items()
@@ -207,8 +207,8 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     """Return the figures that explain an exceeded quota group limit."""
-    entitlement = group.entitlement
-    bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
+    pool_quota = group.pool_quota
+    bounds = [pool_quota.limit[kind], None if pool_quota.over_quota else pool_quota.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
     return _with_group_numbers(
         numbers, sum(account.allocated[kind] for account in group.accounts.values()), bound
@@ -218,7 +218,7 @@ def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numb
 def _group_quota_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     """Return the figures that explain an exceeded non-preemptible group quota."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
-    return _with_group_numbers(numbers, allocated, group.entitlement.quota[kind] or 0)
+    return _with_group_numbers(numbers, allocated, group.pool_quota.quota[kind] or 0)
 
 
 def _with_group_numbers(numbers: Numbers, allocated: int, bound: int) -> Numbers:

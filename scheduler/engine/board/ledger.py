@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth.core.values.amounts import RESOURCES, Amounts, Bounds
-from scheduler.engine.model import Entitlement, Pool, Queue, Request
+from scheduler.engine.model import Pool, PoolQuota, Queue, Request
 from scheduler.engine.plan import QueueReport
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LOADS = ("limit_cpu", "limit_memory_mib", "pods")
 NO_BOUND = 1 << 60  # larger than any sum, so that comparisons need no special case for "unlimited"
 NOTHING = 0, 0, 0  # zero for every resource
 
-NO_ENTITLEMENT = Entitlement()
+NO_POOL_QUOTA = PoolQuota()
 NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
@@ -74,7 +74,6 @@ class QueueAccount:
         "created",
         "deserved",
         "divided",
-        "entitlement",
         "group",
         "has_limit",
         "leaving",
@@ -87,6 +86,7 @@ class QueueAccount:
         "parent",
         "path",
         "pending_request",
+        "pool_quota",
         "queue",
         "quota",
         "quota_holds",
@@ -105,13 +105,13 @@ class QueueAccount:
         self.parent, self.children = parent, list[QueueAccount]()
         # This account, its parent, and so on up to the top level.
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)
-        entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
-        self._set_bounds(entitlement)
-        self.rank = entitlement.rank
+        pool_quota = queue.pool_quotas.get(pool, NO_POOL_QUOTA)
+        self._set_bounds(pool_quota)
+        self.rank = pool_quota.rank
         # Accounts that share this account's quota and limit, or None without a quota group.
         self.group: QueueGroup | None = None
         # Cluster quotas on limits or pod counts, and the totals of placed pods that they restrict.
-        self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
+        self.load_quotas = tuple(quota for quota in pool_quota.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
         self.leaving = [0, 0, 0]  # amounts of stopping pods, which `allocated` does not include
@@ -139,19 +139,19 @@ class QueueAccount:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
             parent.children.append(self)
 
-    def _set_bounds(self, entitlement: Entitlement) -> None:
-        self.entitlement = entitlement
-        self.quota, limit = finite_bounds(entitlement.quota), finite_bounds(entitlement.limit)
+    def _set_bounds(self, pool_quota: PoolQuota) -> None:
+        self.pool_quota = pool_quota
+        self.quota, limit = finite_bounds(pool_quota.quota), finite_bounds(pool_quota.limit)
         self.non_preemptible_quota: Sequence[int] = self.quota  # upper bound on `non_preemptible`
         # Hard bounds: the limit and, if the queue may not borrow, the quota.
-        self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
+        self.own_limit = limit if pool_quota.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.own_limit) < NO_BOUND
         # The limit, lowered so that requests stay within the cluster's quotas.
-        self.limit = _limit_with_cluster_quotas(self.own_limit, entitlement)
+        self.limit = _limit_with_cluster_quotas(self.own_limit, pool_quota)
 
-    def change_entitlement(self, entitlement: Entitlement) -> None:
+    def change_pool_quota(self, pool_quota: PoolQuota) -> None:
         """Change the quota and limit during a cycle. The caller must recompute the fair share."""
-        self._set_bounds(entitlement)
+        self._set_bounds(pool_quota)
         self.deserved = [max(quota, part) for quota, part in zip(self.quota, self.share, strict=True)]
         self.version += 1
         self.cache.clear()
@@ -260,16 +260,16 @@ class QueueGroup:
         self.name, self.accounts = name, accounts
 
     @property
-    def entitlement(self) -> Entitlement:
+    def pool_quota(self) -> PoolQuota:
         """The quota and limit of the whole group."""
         pool, account = next(iter(self.accounts.items()))
-        return account.queue.entitlements[pool]
+        return account.queue.pool_quotas[pool]
 
 
-def _limit_with_cluster_quotas(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
+def _limit_with_cluster_quotas(limit: tuple[int, ...], pool_quota: PoolQuota) -> tuple[int, ...]:
     """Return, for each resource, the limit or the unused cluster quota, whichever is lower."""
     lowered = list(limit)
-    for quota in entitlement.cluster_quotas:
+    for quota in pool_quota.cluster_quotas:
         if quota.kind in RESOURCES:
             kind = RESOURCES.index(quota.kind)
             lowered[kind] = min(lowered[kind], max(0, quota.hard - quota.used))

@@ -58,7 +58,7 @@ def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
 
 def _cached_queue_report(board: Board, account: QueueAccount) -> QueueReport:
     """Return the queue's report, cached until the values in it change."""
-    values = account.entitlement, *account.allocated, *account.requested, *account.share
+    values = account.pool_quota, *account.allocated, *account.requested, *account.share
     if account.cached_report is None or account.cached_report[0] != values:
         account.cached_report = values, _queue_report(board, account)
     return account.cached_report[1]
@@ -68,8 +68,8 @@ def _queue_report(board: Board, account: QueueAccount) -> QueueReport:
     return QueueReport(
         queue=account.name,
         pool=board.pool.name,
-        quota=account.entitlement.quota,
-        limit=account.entitlement.limit,
+        quota=account.pool_quota.quota,
+        limit=account.pool_quota.limit,
         share=to_amounts(account.share),
         allocated=to_amounts(account.allocated),
         requested=to_amounts(account.requested),
@@ -78,5 +78,5 @@ def _queue_report(board: Board, account: QueueAccount) -> QueueReport:
 
 
 def _normalized_usage(account: QueueAccount) -> tuple[float, float, float]:
-    usage = account.entitlement.usage
+    usage = account.pool_quota.usage
     return usage.fraction_of_parent(0), usage.fraction_of_parent(1), usage.fraction_of_parent(2)

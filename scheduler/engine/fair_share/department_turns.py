@@ -49,7 +49,7 @@ def _divide_departments(board: Board) -> None:
         departments = [
             root
             for root in roots
-            if root.entitlement.weights[kind] > 0 and len(requesting_accounts(root.children, kind)) > 1
+            if root.pool_quota.weights[kind] > 0 and len(requesting_accounts(root.children, kind)) > 1
         ]
         if not departments or sum([root.wanted[kind] for root in roots]) <= capacity[kind]:
             continue

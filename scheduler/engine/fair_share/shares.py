@@ -67,7 +67,7 @@ def _divide_children(
     if not accounts:
         return
     parent = accounts[0].parent
-    current_inputs = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
+    current_inputs = tuple(total), [(a.pool_quota, *a.wanted) for a in accounts]
     # With unchanged inputs, the last result is still valid.
     if recorded is not None or ledger.division_inputs.get(parent) != current_inputs:
         ledger.division_inputs[parent] = current_inputs
@@ -115,7 +115,7 @@ def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
     Weight 0 limits the share to the quota.
     """
     quota, wanted = account.quota[kind], account.wanted[kind]
-    weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
+    weight = account.pool_quota.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
 
 
@@ -139,15 +139,15 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
         queue=account.name,
         rank=account.rank,
         created=account.created,
-        quota=account.entitlement.quota[kind],
-        limit=account.entitlement.limit[kind],
-        over_quota=account.entitlement.over_quota,
+        quota=account.pool_quota.quota[kind],
+        limit=account.pool_quota.limit[kind],
+        over_quota=account.pool_quota.over_quota,
         weight=claim.weight,
         usage=claim.usage,
         requested=account.requested[kind],
         wanted=claim.wanted,
         share=claim.granted,
-        group=account.entitlement.group,
+        group=account.pool_quota.group,
     )
 
 
@@ -173,13 +173,13 @@ def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool)
     claims = []
     for account in accounts:
         quota = account.quota[kind]
-        weight = to_exact_fraction(account.entitlement.weights[kind])
+        weight = to_exact_fraction(account.pool_quota.weights[kind])
         if not pool.over_quota_weights:
             weight = Fraction(total if quota >= NO_BOUND else quota)
         usage = Fraction(0)
         if pool.fair_share.time_based:
             usage = Fraction(
-                round(account.entitlement.usage.fraction_of_parent(kind) * _USAGE_SCALE), _USAGE_SCALE
+                round(account.pool_quota.usage.fraction_of_parent(kind) * _USAGE_SCALE), _USAGE_SCALE
             )
         claims.append(Claim(account, quota, account.wanted[kind], weight, usage))
     return claims

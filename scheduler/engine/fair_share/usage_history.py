@@ -62,13 +62,13 @@ def _sibling_relative_usages(
     requesting = requesting_accounts(accounts, kind)
     weights = sum_weights(requesting, kind)
     min_usage = MIN_USAGE_FRACTION * max(
-        steady, *(account.entitlement.usage.parent[kind] for account in accounts)
+        steady, *(account.pool_quota.usage.parent[kind] for account in accounts)
     )
-    used = sum(account.entitlement.usage.used[kind] for account in requesting)
+    used = sum(account.pool_quota.usage.used[kind] for account in requesting)
     total = max(min_usage, used)
     mean, at_reset = (used / total, (used + remaining) / total) if total else (0.0, math.inf)
     parts = (
-        usage_relative_to_share(a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts
+        usage_relative_to_share(a.pool_quota.usage.used[kind], total, a, kind, weights) for a in accounts
     )
     return [RelativeUsage(round(used, USAGE_DIGITS), mean, at_reset) for used in parts]
 
@@ -82,9 +82,9 @@ def _usages_relative_to_pool(
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
-    total = sum(account.entitlement.usage.used[kind] for account in requesting)
+    total = sum(account.pool_quota.usage.used[kind] for account in requesting)
     parts = (
-        usage_relative_to_share(used * a.entitlement.usage.used[kind], total, a, kind, weights)
+        usage_relative_to_share(used * a.pool_quota.usage.used[kind], total, a, kind, weights)
         for a in accounts
     )
     return [RelativeUsage(round(part, USAGE_DIGITS), mean, at_reset) for part in parts]
@@ -97,14 +97,14 @@ def usage_relative_to_share(
 
     The ratio is infinite if the account's weight is 0. `weights` is the sum of all accounts' weights.
     """
-    weight = account.entitlement.weights[kind]
+    weight = account.pool_quota.weights[kind]
     if weight <= 0:
         return math.inf
     return amount * weights / (total * weight) if total > 0 else 0.0
 
 
 def sum_weights(accounts: Sequence[QueueAccount], kind: int) -> float:
-    return sum(account.entitlement.weights[kind] for account in accounts)
+    return sum(account.pool_quota.weights[kind] for account in accounts)
 
 
 def requesting_accounts(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:

@@ -10,17 +10,17 @@ from itertools import compress
 from operator import attrgetter, is_, is_not
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.ledger import NO_ENTITLEMENT
+from scheduler.engine.board.ledger import NO_POOL_QUOTA
 from scheduler.engine.layout.difference import find_differences
 from scheduler.engine.layout.layout import Layout, is_finished, reservations_by_workload
 from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated_nodes, unmatched_reservations
-from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
+from scheduler.engine.model import PoolQuota, Queue, Snapshot, Workload
 
-# Queue fields that may differ. Entitlements are compared separately, except for the usage.
-VARYING = "entitlements", "expected_runtime"
+# Queue fields that may differ. Pool quotas are compared separately, except for the usage.
+VARYING = "pool_quotas", "expected_runtime"
 _queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
-_entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))
+_pool_quota_settings = attrgetter(*(field.name for field in fields(PoolQuota) if field.name != "usage"))
 
 
 def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout:
@@ -56,13 +56,13 @@ def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
 
 
 def _have_same_settings(one: Queue, other: Queue) -> bool:
-    entitlements, other_entitlements = one.entitlements, other.entitlements
+    pool_quotas, other_pool_quotas = one.pool_quotas, other.pool_quotas
     return one is other or (
         _queue_settings(one) == _queue_settings(other)
-        and entitlements.keys() == other_entitlements.keys()
+        and pool_quotas.keys() == other_pool_quotas.keys()
         and all(
-            _entitlement_settings(result) == _entitlement_settings(other_entitlements[pool])
-            for pool, result in entitlements.items()
+            _pool_quota_settings(result) == _pool_quota_settings(other_pool_quotas[pool])
+            for pool, result in pool_quotas.items()
         )
     )
 
@@ -115,4 +115,4 @@ def _update_usage(board: Board, before: Sequence[Queue], now: Sequence[Queue]) -
     for queue in compress(now, map(is_not, before, now)):
         account = board.ledger.accounts[queue.name]
         account.queue = queue
-        account.entitlement = queue.entitlements.get(board.pool.name, NO_ENTITLEMENT)
+        account.pool_quota = queue.pool_quotas.get(board.pool.name, NO_POOL_QUOTA)

@@ -62,7 +62,7 @@ def _queues_on_board(board: Board) -> dict[str, QueueInPool]:
     for account in sorted(board.ledger.accounts.values(), key=lambda account: -len(account.path)):
         over = _pods_over_quota(account, placed[account], excess)
         excess |= {id(pod) for _, _, pod in over}
-        quota, allocated = account.entitlement.quota, to_amounts(account.allocated)
+        quota, allocated = account.pool_quota.quota, to_amounts(account.allocated)
         result[account.name] = QueueInPool(quota, allocated, _pods_over_quota_by_workload(over))
     return result
 

@@ -16,17 +16,17 @@ from scheduler.engine.board.ledger import QueueAccount, QueueGroup, finite_bound
 from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.fair_share.department_turns import update_turns
 from scheduler.engine.fair_share.shares import divide_shares
-from scheduler.engine.model import Entitlement
+from scheduler.engine.model import PoolQuota
 
 Sums = Sequence[int]
 
 
-def remaining_entitlement(entitlement: Entitlement, allocated_elsewhere: Sums) -> Entitlement:
-    """Return the entitlement in one pool, excluding the queue's allocations in the group's other pools."""
+def remaining_pool_quota(pool_quota: PoolQuota, allocated_elsewhere: Sums) -> PoolQuota:
+    """Return the pool quota, excluding the queue's allocations in the group's other pools."""
     return replace(
-        entitlement,
-        quota=_subtract(entitlement.quota, allocated_elsewhere),
-        limit=_subtract(entitlement.limit, allocated_elsewhere),
+        pool_quota,
+        quota=_subtract(pool_quota.quota, allocated_elsewhere),
+        limit=_subtract(pool_quota.limit, allocated_elsewhere),
     )
 
 
@@ -52,7 +52,7 @@ class QuotaGroups:
         """
         for pool, accounts in self._accounts.items():
             for account in accounts:
-                account.change_entitlement(account.queue.entitlements[pool])
+                account.change_pool_quota(account.queue.pool_quotas[pool])
 
     def start_cycle(self) -> None:
         """Set each account's remaining amounts in its quota group. Shares are computed later."""
@@ -116,12 +116,12 @@ class QuotaGroups:
             group = account.group
             assert group is not None, "only accounts of a group are listed"
             others = [other for other in group.accounts.values() if other is not account]
-            full = account.queue.entitlements[pool]
-            remaining = remaining_entitlement(full, sum_amounts(other.allocated for other in others))
+            full = account.queue.pool_quotas[pool]
+            remaining = remaining_pool_quota(full, sum_amounts(other.allocated for other in others))
             guaranteed = _subtract(full.quota, sum_amounts(other.non_preemptible for other in others))
             non_preemptible_quota = finite_bounds(guaranteed)
-            if remaining != account.entitlement or non_preemptible_quota != account.non_preemptible_quota:
-                account.change_entitlement(remaining)
+            if remaining != account.pool_quota or non_preemptible_quota != account.non_preemptible_quota:
+                account.change_pool_quota(remaining)
                 account.non_preemptible_quota = non_preemptible_quota
                 changed = True
         return changed
@@ -132,8 +132,8 @@ def _account_groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:
         for account in board.ledger.accounts.values():
-            if account.entitlement.group:
-                accounts_by_group[account.name, account.entitlement.group][board.pool.name] = account
+            if account.pool_quota.group:
+                accounts_by_group[account.name, account.pool_quota.group][board.pool.name] = account
     return [QueueGroup(group, accounts) for (_, group), accounts in accounts_by_group.items()]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scheduler.engine.board.gang import LIVE_STATES, leaf_roles
 from scheduler.engine.layout.layout import reservations_by_workload
-from scheduler.engine.layout.quota_groups import Sums, remaining_entitlement, sum_amounts
+from scheduler.engine.layout.quota_groups import Sums, remaining_pool_quota, sum_amounts
 from scheduler.engine.model import PodState, Queue, Snapshot
 
 ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
@@ -14,17 +14,17 @@ ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
     """Return the queues. Outside `pools`, each group quota is reduced by the allocations in `pools`."""
-    if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
+    if not any(pool_quota.group for queue in snapshot.queues for pool_quota in queue.pool_quotas.values()):
         return snapshot.queues
     used = _allocated_by_queue(snapshot, pools)
     return tuple(
         replace(
             queue,
-            entitlements={
-                pool: remaining_entitlement(entitlement, used[queue.name, entitlement.group])
-                if entitlement.group and pool not in pools
-                else entitlement
-                for pool, entitlement in queue.entitlements.items()
+            pool_quotas={
+                pool: remaining_pool_quota(pool_quota, used[queue.name, pool_quota.group])
+                if pool_quota.group and pool not in pools
+                else pool_quota
+                for pool, pool_quota in queue.pool_quotas.items()
             },
         )
         for queue in snapshot.queues
@@ -48,9 +48,9 @@ def _allocated_by_queue(snapshot: Snapshot, pools: Collection[str]) -> Mapping[t
             amounts = (pod.milli * len(pod.devices), request.cpu, request.memory_mib)
             queue = queues.get(workload.project)
             while queue is not None:
-                entitlement = queue.entitlements.get(pool)
-                if entitlement is not None and entitlement.group:
-                    key = queue.name, entitlement.group
+                pool_quota = queue.pool_quotas.get(pool)
+                if pool_quota is not None and pool_quota.group:
+                    key = queue.name, pool_quota.group
                     result[key] = sum_amounts((result[key], amounts))
                 queue = queues.get(queue.parent or "")
     return result

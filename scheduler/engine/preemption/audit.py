@@ -99,11 +99,11 @@ class _QueueImpacts:
     def _queue_impact(self, account: QueueAccount) -> QueueImpact:
         return QueueImpact(
             account.name,
-            account.entitlement.quota,
+            account.pool_quota.quota,
             to_amounts(account.share),
             to_amounts(self._before[account]),
             to_amounts(account.allocated),
-            account.entitlement.usage.fraction_of_parent(0) if self._usage else 0.0,
+            account.pool_quota.usage.fraction_of_parent(0) if self._usage else 0.0,
         )
 
 
@@ -132,7 +132,7 @@ def _quota_group_clause(account: QueueAccount, group: QueueGroup) -> str:
     elsewhere = sum(other.allocated[GPU] for other in group.accounts.values() if other is not account)
     if not elsewhere:
         return ""
-    quota = format_gpus(group.entitlement.quota[GPU])
+    quota = format_gpus(group.pool_quota.quota[GPU])
     return (
         f"; its quota in {group.name} is {quota}, and it has {format_gpus(elsewhere)} allocated in "
         "the group's other pools"

@@ -7,11 +7,11 @@ from typing import TypeVar
 from berth.core.backports import StrEnum
 from scheduler.engine.explain.new_nodes import make_node, new_node_shape
 from scheduler.engine.model import (
-    Entitlement,
     Group,
     Node,
     NodeState,
     Pool,
+    PoolQuota,
     Queue,
     Role,
     Snapshot,
@@ -121,19 +121,19 @@ def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
 
 def _edit_queue(queue: Queue, change: Change) -> Queue:
     """Return the queue with a raised quota or limit. A group's quota is raised in all of its pools."""
-    entitlements = dict(queue.entitlements)
-    edited = entitlements.setdefault(change.pool, Entitlement())
-    for pool, entitlement in entitlements.items():
-        if pool == change.pool or (entitlement.group and entitlement.group == edited.group):
-            entitlements[pool] = _with_raised_bound(entitlement, change)
-    return replace(queue, entitlements=entitlements)
+    pool_quotas = dict(queue.pool_quotas)
+    edited = pool_quotas.setdefault(change.pool, PoolQuota())
+    for pool, pool_quota in pool_quotas.items():
+        if pool == change.pool or (pool_quota.group and pool_quota.group == edited.group):
+            pool_quotas[pool] = _with_raised_bound(pool_quota, change)
+    return replace(queue, pool_quotas=pool_quotas)
 
 
-def _with_raised_bound(entitlement: Entitlement, change: Change) -> Entitlement:
+def _with_raised_bound(pool_quota: PoolQuota, change: Change) -> PoolQuota:
     raised = {change.resource: require_integer(change.after)}
     if change.kind is ChangeKind.QUOTA_RAISED:
-        return replace(entitlement, quota=entitlement.quota._replace(**raised))
-    return replace(entitlement, limit=entitlement.limit._replace(**raised))
+        return replace(pool_quota, quota=pool_quota.quota._replace(**raised))
+    return replace(pool_quota, limit=pool_quota.limit._replace(**raised))
 
 
 def _new_nodes(snapshot: Snapshot, change: Change) -> Iterator[Node]:

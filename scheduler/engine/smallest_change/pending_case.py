@@ -84,11 +84,11 @@ class PendingCase:
 
     def allocated(self, queue: Queue, kind: int) -> int:
         """Return the queue's allocation in the pool or, with a group quota, in all pools of the group."""
-        entitlement = queue.entitlements.get(self.pool.name)
-        group = "" if entitlement is None else entitlement.group
+        pool_quota = queue.pool_quotas.get(self.pool.name)
+        group = "" if pool_quota is None else pool_quota.group
         if not group:
             return self.queue_reports[queue.name].allocated[kind]
-        pools = {pool for pool, other in queue.entitlements.items() if other.group == group}
+        pools = {pool for pool, other in queue.pool_quotas.items() if other.group == group}
         return sum(
             report.allocated[kind]
             for report in self.plan.queues

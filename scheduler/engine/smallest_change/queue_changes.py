@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from berth.core.values.amounts import RESOURCES
 from scheduler.engine.entire_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
-from scheduler.engine.model import Entitlement, Queue
+from scheduler.engine.model import PoolQuota, Queue
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
@@ -13,7 +13,7 @@ from scheduler.engine.smallest_change.proposals import Proposals, raising_propos
 def raise_limits(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher limits, up to the amount that admits all of the queue's workloads."""
     for bound in case.exceeded_bounds:
-        limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
+        limit = _pool_quota(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMIT_REASONS and limit is not None and limit < bound.target:
             # Workloads that are ahead in the queue use a raised limit first.
             requested = case.queue_reports[bound.queue.name].requested[bound.kind]
@@ -24,7 +24,7 @@ def raise_limits(case: PendingCase) -> Iterator[Proposals]:
 def raise_quotas(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher quotas, up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
-        for kind, quota in enumerate(_entitlement_in_pool(case, queue).quota):
+        for kind, quota in enumerate(_pool_quota(case, queue).quota):
             targets = [target for target in _target_quotas(case, queue, kind) if target > (quota or 0)]
             if quota is not None and targets:
                 yield _quota_proposals(case, ChangeKind.QUOTA_RAISED, queue, kind, quota, targets)
@@ -32,7 +32,7 @@ def raise_quotas(case: PendingCase) -> Iterator[Proposals]:
 
 def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
     """Yield the quotas that would remove an exceeded bound or bring the workload within quota."""
-    may_borrow = _entitlement_in_pool(case, queue).over_quota
+    may_borrow = _pool_quota(case, queue).over_quota
     for bound in case.exceeded_bounds:
         is_limit = bound.reason in LIMIT_REASONS and may_borrow
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
@@ -53,5 +53,5 @@ def _quota_proposals(
     return raising_proposals(amount, resource, targets, raise_bound)
 
 
-def _entitlement_in_pool(case: PendingCase, queue: Queue) -> Entitlement:
-    return queue.entitlements.get(case.pool.name, Entitlement())
+def _pool_quota(case: PendingCase, queue: Queue) -> PoolQuota:
+    return queue.pool_quotas.get(case.pool.name, PoolQuota())

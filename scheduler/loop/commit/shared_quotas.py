@@ -34,6 +34,6 @@ def _quotas_by_project(snapshot: Snapshot) -> Mapping[tuple[str, str], Sequence[
     return {
         (queue.name, pool): [(quota.uid, quota.namespace, quota.name, quota.resource) for quota in quotas]
         for queue in snapshot.queues
-        for pool, entitlement in queue.entitlements.items()
-        if (quotas := entitlement.cluster_quotas)
+        for pool, pool_quota in queue.pool_quotas.items()
+        if (quotas := pool_quota.cluster_quotas)
     }

@@ -14,7 +14,7 @@ from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool
 from projects.models import Department, Project, Quota
 from scheduler.engine.from_spec import to_timestamp
-from scheduler.engine.model import Entitlement, Queue
+from scheduler.engine.model import PoolQuota, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.loop.observe.cluster_quotas import cluster_quotas
 from scheduler.loop.queries import PROJECTS as PROJECTS_BY_ID
@@ -26,7 +26,7 @@ from scheduler.reports.usage.window import window_starts
 DEPARTMENT_SUFFIX = " (department)"
 DEPARTMENTS = compiled_once(lambda: Department.objects.order_by("name"))
 PROJECTS = compiled_once(lambda: Project.objects.order_by("name"))
-NO_ENTITLEMENT = Entitlement()
+NO_POOL_QUOTA = PoolQuota()
 USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 
@@ -97,18 +97,18 @@ def load_queues(
     by_pool = {pool.pk: pool for pool in pools}
     quotas, groups = list(QUOTAS()), load_groups(by_pool.values())
     usages = _decayed_usages(now, by_pool)
-    entitlements_by_owner = _entitlements_by_owner(quotas, by_pool, groups, usages, departments, projects)
+    pool_quotas_by_owner = _pool_quotas_by_owner(quotas, by_pool, groups, usages, departments, projects)
     for pool, by_project in cluster_quotas(by_pool.values(), sorted(project_names)).items():
         for pk, row in projects.items():
             if bounds := by_project.get(row.name):
-                own = entitlements_by_owner["project", pk]
-                own[pool] = replace(own.get(pool, NO_ENTITLEMENT), cluster_quotas=bounds)
+                own = pool_quotas_by_owner["project", pk]
+                own[pool] = replace(own.get(pool, NO_POOL_QUOTA), cluster_quotas=bounds)
     department_names = {
         pk: row.name + (DEPARTMENT_SUFFIX if row.name in project_names else "")
         for pk, row in departments.items()
     }
     queues = [
-        _build_queue(row, department_names[pk], None, entitlements_by_owner[("department", pk)])
+        _build_queue(row, department_names[pk], None, pool_quotas_by_owner[("department", pk)])
         for pk, row in departments.items()
     ]
     queues += [
@@ -116,7 +116,7 @@ def load_queues(
             row,
             row.name,
             department_names[row.department_id],
-            entitlements_by_owner[("project", pk)],
+            pool_quotas_by_owner[("project", pk)],
             expected.get(pk),
         )
         for pk, row in projects.items()
@@ -143,14 +143,14 @@ def _build_queue(
     row: Department | Project,
     name: str,
     parent: str | None,
-    entitlements: Mapping[str, Entitlement],
+    pool_quotas: Mapping[str, PoolQuota],
     expected_runtime: int | None = None,
 ) -> Queue:
     return Queue(
         name=name,
         parent=parent,
         created=to_timestamp(row.created_at),
-        entitlements=entitlements,
+        pool_quotas=pool_quotas,
         reclaim_min_runtime=row.reclaim_min_runtime,
         preempt_min_runtime=row.preempt_min_runtime,
         expected_runtime=expected_runtime,
@@ -160,21 +160,21 @@ def _build_queue(
 Key = tuple[str, int]  # kind of owner ("department" or "project") and its ID
 
 
-def _entitlements_by_owner(
+def _pool_quotas_by_owner(
     quotas: Iterable[Quota],
     pools: Mapping[int, NodePool],
     groups: QuotaGroups,
     usages: Mapping[tuple[Key, int], Decayed],
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
-) -> dict[Key, dict[str, Entitlement]]:
-    """Return the entitlements, grouped by owner and pool. Rank and usage apply even without a quota."""
+) -> dict[Key, dict[str, PoolQuota]]:
+    """Return the pool quotas, grouped by owner and pool. Rank and usage apply even without a quota."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()
-    by_owner: dict[Key, dict[str, Entitlement]] = {
+    by_owner: dict[Key, dict[str, PoolQuota]] = {
         key: {
-            pool.name: Entitlement(rank=rank, usage=usages.get((key, pool_id), unset))
+            pool.name: PoolQuota(rank=rank, usage=usages.get((key, pool_id), unset))
             for pool_id, pool in pools.items()
             if rank or (key, pool_id) in usages
         }
@@ -187,18 +187,18 @@ def _entitlements_by_owner(
         group = "" if quota.group_id is None else groups.names.get(quota.group_id, "")
         for member in members:
             usage = usages.get((key, member.pk), unset)
-            by_owner[key][member.name] = build_entitlement(quota, ranks[key], usage, group)
+            by_owner[key][member.name] = build_pool_quota(quota, ranks[key], usage, group)
     return by_owner
 
 
-def build_entitlement(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> Entitlement:
-    """Return the entitlement in one pool. The owner's `rank` applies if the quota has none.
+def build_pool_quota(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> PoolQuota:
+    """Return a queue's pool quota. If the quota row has no rank, the owner's `rank` applies.
 
     `group` is the name of the quota's group, or empty.
     """
     if row is None:
-        return Entitlement(rank=rank, usage=usage)
-    return Entitlement(
+        return PoolQuota(rank=rank, usage=usage)
+    return PoolQuota(
         quota=Bounds(row.gpu_milli, row.cpu_milli, row.memory_mib),
         limit=Bounds(row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib),
         weights=(row.weight_gpu, row.weight_cpu, row.weight_memory),

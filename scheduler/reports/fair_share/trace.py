@@ -19,7 +19,7 @@ from projects.models import Department, Project
 from projects.models.tenants import Tenant
 from scheduler.engine.fair_share.explain import divide_requests, divisions
 from scheduler.engine.fair_share.trace import Division, Offer, Round
-from scheduler.engine.layout.quota_groups import remaining_entitlement
+from scheduler.engine.layout.quota_groups import remaining_pool_quota
 from scheduler.engine.model import Queue
 from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
@@ -120,11 +120,11 @@ def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
     result = {queue.name: queue for queue in queues.queues}
     for (_, (department, project)), allocated in allocated_in_other_pools([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
-        entitlement = result[name].entitlements.get(pool.name) if name in result else None
-        if name is not None and entitlement is not None and entitlement.group:
-            remaining = remaining_entitlement(entitlement, allocated)
-            entitlements = {**result[name].entitlements, pool.name: remaining}
-            result[name] = replace(result[name], entitlements=entitlements)
+        pool_quota = result[name].pool_quotas.get(pool.name) if name in result else None
+        if name is not None and pool_quota is not None and pool_quota.group:
+            remaining = remaining_pool_quota(pool_quota, allocated)
+            pool_quotas = {**result[name].pool_quotas, pool.name: remaining}
+            result[name] = replace(result[name], pool_quotas=pool_quotas)
     return list(result.values())
 
 

@@ -14,8 +14,8 @@ from projects.models import Department, Project, Quota
 from projects.services.quotas.groups import check_pools
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.layout.over_quota import PodsOverQuota, QueueInPool, queues_in_pools
-from scheduler.engine.model import Entitlement, Queue, Snapshot
-from scheduler.loop.observe.queues import QueueOwner, build_entitlement
+from scheduler.engine.model import PoolQuota, Queue, Snapshot
+from scheduler.loop.observe.queues import QueueOwner, build_pool_quota
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.explanations.workload import to_api_units
 from scheduler.reports.what_if.plan_comparison import Document, PlanChanges, compare_plans
@@ -87,13 +87,13 @@ def _move_quota(
     pools: Iterable[str],
     left: Iterable[str],
 ) -> Queue:
-    entitlements = dict(queue.entitlements)
+    pool_quotas = dict(queue.pool_quotas)
     for pool in (*pools, *left):
-        present = entitlements.get(pool, Entitlement())
+        present = pool_quotas.get(pool, PoolQuota())
         row = None if pool in left else quota
-        moved = build_entitlement(row, owner.rank, present.usage, "" if row is None else group)
-        entitlements[pool] = replace(moved, cluster_quotas=present.cluster_quotas)
-    return replace(queue, entitlements=entitlements)
+        moved = build_pool_quota(row, owner.rank, present.usage, "" if row is None else group)
+        pool_quotas[pool] = replace(moved, cluster_quotas=present.cluster_quotas)
+    return replace(queue, pool_quotas=pool_quotas)
 
 
 def _compare_queues(impact: GroupImpact, view: ClusterView, edited: Snapshot) -> None:

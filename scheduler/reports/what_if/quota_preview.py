@@ -23,7 +23,7 @@ from projects.services.quotas.drafts import (
 )
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
-from scheduler.loop.observe.queues import build_entitlement
+from scheduler.loop.observe.queues import build_pool_quota
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.what_if.plan_comparison import PlanChanges, compare_plans
 from scheduler.reports.what_if.quota_warnings import find_warnings
@@ -104,19 +104,19 @@ def with_edited_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> S
     for edit in sorted(drafted, key=lambda edit: edit.after is not None):
         name = _queue_name(edit.change.owner, view)
         for pool in _affected_pools(edit.change.pool, view):
-            queues[name] = _edit_entitlement(queues[name], pool, edit)
+            queues[name] = _edit_pool_quota(queues[name], pool, edit)
     return replace(view.snapshot, queues=tuple(queues[queue.name] for queue in view.snapshot.queues))
 
 
-def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
-    present = queue.entitlements.get(pool)
+def _edit_pool_quota(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
+    present = queue.pool_quotas.get(pool)
     usage = present.usage if present is not None else Decayed()
     place = drafted.change.pool
     group = place.name if isinstance(place, QuotaGroup) else ""
-    entitled = build_entitlement(drafted.after, drafted.change.owner.rank, usage, group)
+    pool_quota = build_pool_quota(drafted.after, drafted.change.owner.rank, usage, group)
     if present is not None:
-        entitled = replace(entitled, cluster_quotas=present.cluster_quotas)
-    return replace(queue, entitlements={**queue.entitlements, pool: entitled})
+        pool_quota = replace(pool_quota, cluster_quotas=present.cluster_quotas)
+    return replace(queue, pool_quotas={**queue.pool_quotas, pool: pool_quota})
 
 
 def _affected_pools(place: PoolOrGroup, view: ClusterView) -> list[str]:

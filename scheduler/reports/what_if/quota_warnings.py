@@ -9,7 +9,7 @@ from berth.core.wording.words import format_amount
 from scheduler.engine import model
 from scheduler.engine.explain.new_nodes import new_node_shape
 
-NO_ENTITLEMENT = model.Entitlement()
+NO_POOL_QUOTA = model.PoolQuota()
 Sums = list[int]
 
 
@@ -38,8 +38,8 @@ class _PoolOrGroup:
         """Return the queue's total quota in `pools`. A group's quota is counted once."""
         by_name = {}
         for pool in self.pools:
-            entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
-            by_name[entitlement.group or f"pool {pool}"] = entitlement.quota
+            pool_quota = queue.pool_quotas.get(pool, NO_POOL_QUOTA)
+            by_name[pool_quota.group or f"pool {pool}"] = pool_quota.quota
         gpu, cpu, memory = (sum_bounds(column) for column in zip(*by_name.values(), strict=True))
         return Bounds(gpu, cpu, memory)
 
@@ -81,22 +81,22 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
 
 def _pool_or_group(pool: str, queues: Iterable[model.Queue]) -> _PoolOrGroup:
     """Return the pool, or all pools of its group if any of the queues has a group quota."""
-    entitlements = [queue.entitlements for queue in queues]
-    names = (entry[pool].group for entry in entitlements if pool in entry)
+    pool_quotas = [queue.pool_quotas for queue in queues]
+    names = (entry[pool].group for entry in pool_quotas if pool in entry)
     group = next((name for name in names if name), "")
     if not group:
         return _PoolOrGroup(pool, (pool,))
     return _PoolOrGroup(group, tuple(sorted({
-        name for entry in entitlements for name, entitlement in entry.items() if entitlement.group == group
+        name for entry in pool_quotas for name, pool_quota in entry.items() if pool_quota.group == group
     })))  # fmt: skip
 
 
 def _queue_warnings(
     queue: model.Queue, place: _PoolOrGroup, pool: str, allocated: Sums, non_preemptible: Sums
 ) -> Iterator[QuotaWarning]:
-    entitled = queue.entitlements.get(pool, NO_ENTITLEMENT)
+    pool_quota = queue.pool_quotas.get(pool, NO_POOL_QUOTA)
     for kind, resource in enumerate(RESOURCES):
-        quota, limit = entitled.quota[kind], entitled.limit[kind]
+        quota, limit = pool_quota.quota[kind], pool_quota.limit[kind]
         if quota is not None and non_preemptible[kind] > quota:
             amount = format_amount(resource, non_preemptible[kind])
             yield QuotaWarning(

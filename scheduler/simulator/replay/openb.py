@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from berth.core.values.amounts import MILLI, UNLIMITED
 from scheduler.engine.model import (
-    Entitlement,
     Group,
     Node,
     Pool,
+    PoolQuota,
     Queue,
     Request,
     Role,
@@ -32,14 +32,14 @@ def read_trace(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
     arrivals = sorted(
         (_parse_workload(*row) for row in with_line_numbers(pods)), key=lambda w: (w.submitted, w.name)
     )
-    entitlements = {POOL: Entitlement(UNLIMITED)}
+    pool_quotas = {POOL: PoolQuota(UNLIMITED)}
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
         pools=(Pool(POOL),),
         nodes=tuple(_parse_node(line, row) for line, row in with_line_numbers(nodes)),
         queues=(
-            Queue(f"{TENANT} (all)", None, 0, entitlements),
-            Queue(TENANT, f"{TENANT} (all)", 0, entitlements),
+            Queue(f"{TENANT} (all)", None, 0, pool_quotas),
+            Queue(TENANT, f"{TENANT} (all)", 0, pool_quotas),
         ),
         workloads=(),
     )

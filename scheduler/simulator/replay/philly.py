@@ -11,10 +11,10 @@ from functools import cache
 
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.model import (
-    Entitlement,
     Group,
     Node,
     Pool,
+    PoolQuota,
     Queue,
     Request,
     Role,
@@ -72,7 +72,7 @@ def read_trace(
 
 
 def _build_queue(name: str, parent: str | None, gpus: int) -> Queue:
-    return Queue(name, parent, 0, {POOL: Entitlement(Bounds(gpus * MILLI, None, None))})
+    return Queue(name, parent, 0, {POOL: PoolQuota(Bounds(gpus * MILLI, None, None))})
 
 
 def _parse_workload(line: int, row: Row, at: int) -> Workload:

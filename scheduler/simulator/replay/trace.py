@@ -57,7 +57,7 @@ def split_by_project(trace: Trace) -> Iterator[Trace]:
 
 def total_gpu_quota(queue: Queue) -> float | None:
     """Return the queue's GPU quota summed over all pools, or None if any pool's quota is unlimited."""
-    quotas = [entitlement.quota.gpu for entitlement in queue.entitlements.values()]
+    quotas = [pool_quota.quota.gpu for pool_quota in queue.pool_quotas.values()]
     return None if None in quotas else sum(quota for quota in quotas if quota is not None) / MILLI
 
 

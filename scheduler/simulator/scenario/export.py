@@ -9,9 +9,9 @@ from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import (
     IMAGES,
     VOLUME,
-    Entitlement,
     Group,
     Pod,
+    PoolQuota,
     Queue,
     Reservation,
     Role,
@@ -50,9 +50,9 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
 def _quota_groups(snapshot: Snapshot) -> list[Document]:
     groups: dict[str, set[str]] = {}
     for queue in snapshot.queues:
-        for pool, entitlement in queue.entitlements.items():
-            if entitlement.group:
-                groups.setdefault(entitlement.group, set()).add(pool)
+        for pool, pool_quota in queue.pool_quotas.items():
+            if pool_quota.group:
+                groups.setdefault(pool_quota.group, set()).add(pool)
     return [{"name": name, "pools": sorted(pools)} for name, pools in sorted(groups.items())]
 
 
@@ -76,10 +76,10 @@ def _format_optional_time(seconds: int | None) -> str | None:
 
 def _queue_document(queue: Queue) -> Document:
     quotas = {
-        entitlement.group or pool: _quota_document(entitlement)
-        for pool, entitlement in queue.entitlements.items()
+        pool_quota.group or pool: _quota_document(pool_quota)
+        for pool, pool_quota in queue.pool_quotas.items()
     }
-    usage = {pool: _usage_document(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
+    usage = {pool: _usage_document(pool_quota.usage) for pool, pool_quota in queue.pool_quotas.items()}
     return {"name": queue.name, "quotas": quotas} | drop_empty(
         created=format_time(queue.created) if queue.created else None,
         usage={pool: used for pool, used in usage.items() if used},
@@ -89,16 +89,16 @@ def _queue_document(queue: Queue) -> Document:
     )
 
 
-def _quota_document(entitlement: Entitlement) -> Document:
-    weights = dict(zip(("gpu", "cpu", "memory_mib"), entitlement.weights, strict=True))
+def _quota_document(pool_quota: PoolQuota) -> Document:
+    weights = dict(zip(("gpu", "cpu", "memory_mib"), pool_quota.weights, strict=True))
     document = {
-        **_bounds_document(entitlement.quota),
+        **_bounds_document(pool_quota.quota),
         "weight": weights,
-        "over_quota": entitlement.over_quota,
+        "over_quota": pool_quota.over_quota,
     }
-    if entitlement.limit != Bounds():
-        document["limit"] = _bounds_document(entitlement.limit)
-    return document | drop_empty(rank=entitlement.rank or None)
+    if pool_quota.limit != Bounds():
+        document["limit"] = _bounds_document(pool_quota.limit)
+    return document | drop_empty(rank=pool_quota.rank or None)
 
 
 def _bounds_document(bounds: Bounds) -> Document:

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.fair_share.usage_history import history_seconds
 from scheduler.engine.from_spec import to_timestamp
-from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage
+from scheduler.engine.model import Node, Pool, PoolQuota, Queue, Usage
 from scheduler.simulator.scenario.schema import (
     Limits,
     ProjectDocument,
@@ -54,8 +54,8 @@ def _build_queue(
         name=name,
         parent=parent,
         created=0 if spec.created is None else to_timestamp(spec.created),
-        entitlements={
-            pool: _build_entitlement(spec, pool, groups.get(pool, ""), max_usage)
+        pool_quotas={
+            pool: _build_pool_quota(spec, pool, groups.get(pool, ""), max_usage)
             for pool, max_usage in max_usages.items()
         },
         reclaim_min_runtime=spec.reclaim_min_runtime,
@@ -64,15 +64,15 @@ def _build_queue(
     )
 
 
-def _build_entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResource) -> Entitlement:
+def _build_pool_quota(spec: QueueDocument, pool: str, group: str, max_usage: PerResource) -> PoolQuota:
     usage = _build_usage(spec.usage.get(pool, UsageDocument()), max_usage)
     quota, group = spec.quotas.get(pool), group if group in spec.quotas else ""
     if group:
         quota = spec.quotas[group]
     if quota is None:
-        return Entitlement(rank=spec.rank, usage=usage)
+        return PoolQuota(rank=spec.rank, usage=usage)
     weight = quota.weight
-    return Entitlement(
+    return PoolQuota(
         quota=_build_quota(quota),
         limit=_build_limit(quota.limit),
         weights=(weight.gpu, weight.cpu, weight.memory_mib),

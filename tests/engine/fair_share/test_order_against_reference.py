@@ -70,7 +70,7 @@ def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
             report.queue,
             (report.quota.gpu or 0) // MILLI,
             report.share.gpu // MILLI,
-            queues[report.queue].entitlements["default"].rank,
+            queues[report.queue].pool_quotas["default"].rank,
             queues[report.queue].created,
             float("inf") if report.limit.gpu is None else report.limit.gpu // MILLI,
         )

@@ -75,11 +75,11 @@ def edit_workload(workload: Workload, what: int, now: int) -> Workload:
 def with_more_usage(queue: Queue) -> Queue:
     return replace(
         queue,
-        entitlements={
+        pool_quotas={
             pool: replace(
-                entitlement, usage=Usage((entitlement.usage.used[0] + 7.0, 0.0, 0.0), (50.0, 1.0, 1.0))
+                pool_quota, usage=Usage((pool_quota.usage.used[0] + 7.0, 0.0, 0.0), (50.0, 1.0, 1.0))
             )
-            for pool, entitlement in queue.entitlements.items()
+            for pool, pool_quota in queue.pool_quotas.items()
         },
     )
 

@@ -10,12 +10,12 @@ from functools import cached_property
 
 from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.model import (
-    Entitlement,
     Group,
     Node,
     NodeState,
     Pod,
     PodState,
+    PoolQuota,
     Queue,
     Role,
     Snapshot,
@@ -72,14 +72,14 @@ class _Explanation:
 
     def _limit(self, blocker: Blocker) -> Mapping[str, object]:
         queue, kind = str(blocker.numbers["queue"]), RESOURCES.index(str(blocker.numbers["resource"]))
-        entitlement = self._entitlement(queue)
-        bounds = [entitlement.limit[kind]] + ([] if entitlement.over_quota else [entitlement.quota[kind]])
+        pool_quota = self._pool_quota(queue)
+        bounds = [pool_quota.limit[kind]] + ([] if pool_quota.over_quota else [pool_quota.quota[kind]])
         bound = min(amount for amount in bounds if amount is not None)
         return self._bound(queue, kind, self._allocated(queue)[kind], bound)
 
     def _quota(self, blocker: Blocker) -> Mapping[str, object]:
         queue, kind = str(blocker.numbers["queue"]), RESOURCES.index(str(blocker.numbers["resource"]))
-        quota = self._entitlement(queue).quota[kind]
+        quota = self._pool_quota(queue).quota[kind]
         assert quota is not None
         allocated = tuple(self.cluster.allocated(self.pool, queue, firm_only=True))[kind]
         held = held_quota(self.snapshot, self.workload, blocker, allocated)
@@ -87,7 +87,7 @@ class _Explanation:
 
     def _share(self, blocker: Blocker) -> Mapping[str, object]:
         queue, kind = str(blocker.numbers["queue"]), RESOURCES.index(str(blocker.numbers["resource"]))
-        quota, share = self._entitlement(queue).quota[kind], self._fair_share(queue)[kind]
+        quota, share = self._pool_quota(queue).quota[kind], self._fair_share(queue)[kind]
         assert quota is not None
         bound = self._bound(queue, kind, self._allocated(queue)[kind], max(quota, share))
         return {**bound, "quota": quota, "share": share}
@@ -98,9 +98,9 @@ class _Explanation:
         assert missing > 0 and queue in self.cluster.path(self.workload.name)
         return {"requested": requested, "allocated": allocated, "bound": bound, "missing": missing}
 
-    def _entitlement(self, queue: str) -> Entitlement:
+    def _pool_quota(self, queue: str) -> PoolQuota:
         entry = next(entry for entry in self.snapshot.queues if entry.name == queue)
-        return entry.entitlements.get(self.pool, Entitlement())
+        return entry.pool_quotas.get(self.pool, PoolQuota())
 
     def _allocated(self, queue: str) -> Amounts:
         gpu, cpu, memory = self.cluster.allocated(self.pool, queue)
@@ -315,13 +315,13 @@ class _Explanation:
         return best
 
     def _excess(self, own: str, victim: str, kind: int) -> int:
-        held, quota = self._allocated(victim)[kind], self._entitlement(victim).quota[kind]
+        held, quota = self._allocated(victim)[kind], self._pool_quota(victim).quota[kind]
         quota = INFINITE if quota is None else quota
         due = max(quota, self._fair_share(victim)[kind])
         return held - (quota if self._stays_in_quota(own) else due)
 
     def _stays_in_quota(self, own: str) -> bool:
-        quota, held = self._entitlement(own).quota, self._allocated(own)
+        quota, held = self._pool_quota(own).quota, self._allocated(own)
         return all(
             not self._requested[k] or quota[k] is None or held[k] + self._requested[k] <= (quota[k] or 0)
             for k in range(3)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from berth.core.values.amounts import UNLIMITED, Bounds
-from scheduler.engine.model import Entitlement, Node, Queue, Role, Snapshot, Workload
+from scheduler.engine.model import Node, PoolQuota, Queue, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason
 from tests.engine.reference.replay import roles
 
@@ -16,12 +16,12 @@ def without(snapshot: Snapshot, workload: Workload, pool: str, blocker: Blocker)
     queue = str(blocker.numbers.get("queue"))
     match blocker.reason:
         case Reason.PROJECT_LIMIT | Reason.DEPARTMENT_LIMIT:
-            return _with_entitlement(
+            return _with_pool_quota(
                 snapshot, queue, pool, lambda had: replace(had, limit=UNLIMITED, over_quota=True)
             )
         case Reason.NON_PREEMPTIBLE_OVER_QUOTA | Reason.DEPARTMENT_OVERSOLD | Reason.WOULD_EXCEED_FAIR_SHARE:
             unlimited = Bounds(None, None, None)
-            return _with_entitlement(snapshot, queue, pool, lambda had: replace(had, quota=unlimited))
+            return _with_pool_quota(snapshot, queue, pool, lambda had: replace(had, quota=unlimited))
         case Reason.WAITING_FOR_CAPACITY | Reason.FRAGMENTED | Reason.TOPOLOGY:
             nodes = tuple(
                 _ample_node(snapshot, role, pool, f"ample-{role.name}-{number}")
@@ -33,14 +33,14 @@ def without(snapshot: Snapshot, workload: Workload, pool: str, blocker: Blocker)
             return None
 
 
-def _with_entitlement(
-    snapshot: Snapshot, name: str, pool: str, change: Callable[[Entitlement], Entitlement]
+def _with_pool_quota(
+    snapshot: Snapshot, name: str, pool: str, change: Callable[[PoolQuota], PoolQuota]
 ) -> Snapshot:
     def changed(queue: Queue) -> Queue:
         if queue.name != name:
             return queue
-        entitlement = change(queue.entitlements.get(pool, Entitlement()))
-        return replace(queue, entitlements={**queue.entitlements, pool: entitlement})
+        pool_quota = change(queue.pool_quotas.get(pool, PoolQuota()))
+        return replace(queue, pool_quotas={**queue.pool_quotas, pool: pool_quota})
 
     return replace(snapshot, queues=tuple(map(changed, snapshot.queues)))
 

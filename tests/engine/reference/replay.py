@@ -159,7 +159,7 @@ def collect_bounds(
     snapshot: Snapshot, pick: Callable[..., Bounds | None]
 ) -> dict[tuple[str, str], Bounds | None]:
     return {
-        (pool, queue.name): pick(entitlement)
+        (pool, queue.name): pick(pool_quota)
         for queue in snapshot.queues
-        for pool, entitlement in queue.entitlements.items()
+        for pool, pool_quota in queue.pool_quotas.items()
     }

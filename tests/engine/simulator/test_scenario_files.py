@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth.core.values.amounts import Bounds
-from scheduler.engine.model import Entitlement, NodeState, PodState, Strategy
+from scheduler.engine.model import NodeState, PodState, PoolQuota, Strategy
 from scheduler.simulator import ScenarioError, load, run
 
 FORMAT = {"format": "berth.scenario/1"}
@@ -28,7 +28,7 @@ def work(keys: dict[str, Any]) -> dict[str, Any]:
     return scenario_with_workload({"name": "w", **keys})
 
 
-def parse_entitlements(quotas: dict[str, Any]) -> dict[str, Any]:
+def parse_pool_quotas(quotas: dict[str, Any]) -> dict[str, Any]:
     return {**FORMAT, "departments": [{"name": "d", "quotas": quotas}]}
 
 
@@ -73,9 +73,9 @@ def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
         ({**FORMAT, "pools": [{"name": "p", "placement": "tight"}]}, "pools[0].placement.nodes"),
         ({**FORMAT, "pools": [{"name": "p", "consolidation": {"moves": 1}}]}, "pools[0].consolidation.moves"),
         ({**FORMAT, "pools": [{"name": "p", "fairshare": {"k": float("nan")}}]}, "pools[0].fairshare.k"),
-        (parse_entitlements({"no": {}}), "departments[0].quotas.no"),
-        (parse_entitlements({"default": {"gpu": -1}}), "departments[0].quotas.default.gpu"),
-        (parse_entitlements({"default": {"weight": "x"}}), "departments[0].quotas.default.weight"),
+        (parse_pool_quotas({"no": {}}), "departments[0].quotas.no"),
+        (parse_pool_quotas({"default": {"gpu": -1}}), "departments[0].quotas.default.gpu"),
+        (parse_pool_quotas({"default": {"weight": "x"}}), "departments[0].quotas.default.weight"),
         ({**FORMAT, "projects": [{"name": "p", "department": "no"}]}, "projects[0].department"),
         (work({"project": "no"}), "workloads[0].project"),
         (work({"pools": ["no"]}), "workloads[0].pools[0]"),
@@ -149,9 +149,9 @@ def test_unreadable_file_is_rejected(tmp_path: Path, content: bytes | None) -> N
     assert "cannot be read" in rejection_message(path)
 
 
-def entitlement(quota: dict[str, Any]) -> Entitlement:
+def pool_quota(quota: dict[str, Any]) -> PoolQuota:
     department = {"name": "d", "rank": 2, "quotas": {"default": quota}}
-    return load({**FORMAT, "departments": [department]}).snapshot.queues[0].entitlements["default"]
+    return load({**FORMAT, "departments": [department]}).snapshot.queues[0].pool_quotas["default"]
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def entitlement(quota: dict[str, Any]) -> Entitlement:
     ],
 )
 def test_null_quota_is_unlimited_and_absent_quota_is_zero(quota: dict[str, Any], bounds: Bounds) -> None:
-    assert entitlement(quota).quota == bounds
+    assert pool_quota(quota).quota == bounds
 
 
 def test_weight_is_one_number_or_one_per_resource() -> None:
-    assert entitlement({"weight": 2}).weights == (2.0, 2.0, 2.0)
-    assert entitlement({"weight": {"gpu": 2, "cpu": 0}}).weights == (2.0, 0.0, 1.0)
-    assert entitlement({"limit": {"gpu": 3}}).limit == Bounds(3000, None, None)
-    assert entitlement({}).rank == 2
+    assert pool_quota({"weight": 2}).weights == (2.0, 2.0, 2.0)
+    assert pool_quota({"weight": {"gpu": 2, "cpu": 0}}).weights == (2.0, 0.0, 1.0)
+    assert pool_quota({"limit": {"gpu": 3}}).limit == Bounds(3000, None, None)
+    assert pool_quota({}).rank == 2
 
 
 def test_pods_without_specified_devices_use_the_remaining_devices() -> None:

@@ -21,10 +21,8 @@ Broken = Iterator[str]
 
 
 def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
-    limits = collect_bounds(snapshot, lambda entitlement: entitlement.limit)
-    quotas = collect_bounds(
-        snapshot, lambda entitlement: None if entitlement.over_quota else entitlement.quota
-    )
+    limits = collect_bounds(snapshot, lambda pool_quota: pool_quota.limit)
+    quotas = collect_bounds(snapshot, lambda pool_quota: None if pool_quota.over_quota else pool_quota.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         for queue in _served_queues(bundle, after):
             for what, bounds in (("limit", limits), ("quota without permission to borrow", quotas)):
@@ -35,7 +33,7 @@ def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def non_preemptible_workloads_stay_within_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    quotas = collect_bounds(snapshot, lambda entitlement: entitlement.quota)
+    quotas = collect_bounds(snapshot, lambda pool_quota: pool_quota.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         if after.workloads[bundle.workload].preemptible:
             continue

@@ -81,7 +81,7 @@ def priority_preempts_only_within_a_project(snapshot: Snapshot, plan: Plan) -> B
 
 def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Broken:
     """Check that the victim's queue below the common ancestor was over quota in a requested resource."""
-    quotas = collect_bounds(snapshot, lambda entitlement: entitlement.quota)
+    quotas = collect_bounds(snapshot, lambda pool_quota: pool_quota.quota)
     for bundle, before, _ in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
         wanted = _requested_kinds(winner)
@@ -104,7 +104,7 @@ def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
 
     Extra replicas that are evicted along with gangs count as victims, too.
     """
-    quotas = collect_bounds(snapshot, lambda entitlement: entitlement.quota)
+    quotas = collect_bounds(snapshot, lambda pool_quota: pool_quota.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
         wanted = _requested_kinds(winner)
