@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, cast
 
 from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -213,7 +214,8 @@ def _failed_recently(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
     rows = filter_workloads(actor, filters, any_state=True).filter(failed_since(since))
-    latest = one_row_per_array(rows).select_related("array").order_by("-ended_at", "pk")
+    end = Coalesce("array__ended_at", "ended_at")
+    latest = one_row_per_array(rows).select_related("array").order_by(end.desc(), "pk")
     return list(latest[: FAILED_MAX + 1])
 
 

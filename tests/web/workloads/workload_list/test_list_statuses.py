@@ -159,6 +159,19 @@ def test_live_list_names_the_workloads_that_have_failed_today(cast: Cast, sign_i
         assert "failed-note" not in client.get(f"/workloads{query}").content.decode()
 
 
+def test_recent_failures_are_ordered_by_the_end_of_the_whole_array(cast: Cast, sign_in: SignIn) -> None:
+    array, ended = submit_array(cast, "sweep", 2), make.ago(minutes=1)
+    tasks = Workload.objects.filter(array=array)
+    tasks.filter(array_index=0).update(phase="completed", ended_at=make.ago(hours=20), held=False)
+    tasks.filter(array_index=1).update(phase="failed", ended_at=ended, held=False)
+    type(array).objects.filter(pk=array.pk).update(state="failed", ended_at=ended)
+    for hours in range(5, 9):
+        make.workload(cast.vision, f"broken-{hours}", phase="failed", ended_at=make.ago(hours=hours))
+    page = sign_in("dave").get("/workloads").content.decode()
+    note = page.partition("failed-note")[2].partition("</p>")[0]
+    assert re.findall(r">vision/([\w-]+)</a>", note) == ["sweep", "broken-5", "broken-6"]
+
+
 def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> None:
     server = make.workload(
         cast.vision, "chat", kind="service", phase="running", message="1 of 1 pods running."
