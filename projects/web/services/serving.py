@@ -29,7 +29,7 @@ class ServingStatus:
 
     title: str
     tone: str
-    count: str  # number of serving engines, such as "1 of 2", or empty if the service has ended
+    count: str  # number of serving engines, such as "1 of 2", or empty if the service has none or has ended
     causes: str = ""
     since: datetime | None = None  # since when engines do not serve; None if all serve, or if unknown
 
@@ -91,9 +91,9 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
         if status.cause
     )
     serving, total = len(statuses) - causes.total(), len(statuses)
-    count = f"{serving} of {total}"
+    count = f"{serving} of {total}" if total else ""
     if not total:
-        reasons = workload.message
+        reasons = workload.message or "No engines."
     elif len(causes) == 1 and not serving:
         reasons = next(iter(causes))
     else:

@@ -57,6 +57,7 @@ def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
 def test_users_services_show_how_many_engines_serve(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(cast.vision, "chat", kind="service", phase="running", by=cast.dave.user)
     service = Service.objects.create(workload=row, role="worker", initial_engines=2, next_number=2)
+    make.workload(cast.vision, "empty", kind="service", phase="running", by=cast.dave.user)
     for number, state in enumerate(("ACTIVE", "CREATING")):
         InferenceEngine.objects.create(
             service=service, number=number, origin="initial", state=state, is_healthy=True,
@@ -66,6 +67,7 @@ def test_users_services_show_how_many_engines_serve(cast: Cast, sign_in: SignIn)
     card = text.partition('aria-labelledby="mine-title"')[2].partition("</section>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", card).split())
     assert "chat vision Partly serving 1 of 2 engines serving" in words
+    assert "empty vision Not serving no engines" in words
 
 
 def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in: SignIn) -> None:
