@@ -63,7 +63,9 @@ class TaskSquare:
 
     pk: uuid.UUID
     index: int
-    kind: str  # phase of the task, with one kind for running tasks; "held" if it waits for earlier tasks
+    # Phase of the task, or "held" if it waits for earlier tasks. Running phases are one kind, and reserved
+    # tasks count as pending.
+    kind: str
     title: str
 
 
@@ -279,6 +281,7 @@ def _task_squares(
         values = "".join(f", {key}={value}" for key, value in parameters.get(index or 0, {}).items())
         state = "waiting for earlier tasks" if held else phase
         kind = "held" if held else "running" if phase in STATES["running"][1] else phase
+        kind = "pending" if kind == Phase.RESERVED else kind
         squares.append(TaskSquare(pk, index or 0, kind, f"{name}: {state}{values}"))
     return squares
 
