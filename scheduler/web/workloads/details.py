@@ -214,13 +214,23 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
         return None, others
     if others and others[0].reason in SHORTAGES and decisive.message.endswith(ONLY_FREE):
         shortage = others.pop(0)
-        free = shortage.message.partition(", ")[2].removesuffix(".")
-        message = decisive.message if free in decisive.message else f"{decisive.message} {shortage.message}"
+        message = f"{decisive.message} {_unstated_shortage(decisive.message, shortage.message)}".rstrip()
         decisive = replace(decisive, message=message, numbers=[*decisive.numbers, *shortage.numbers])
     elif decisive.reason == Reason.WAITING_FOR_CAPACITY:
         reclaimable = [obstacle.message for obstacle in reasons if obstacle.reason == NOTHING_TO_RECLAIM]
         decisive = replace(decisive, message=" ".join([decisive.message, *reclaimable]))
     return decisive, others
+
+
+def _unstated_shortage(message: str, shortage: str) -> str:
+    """Return the part of a shortage that the message does not state.
+
+    A shortage is a sentence such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs."
+    """
+    free, _, rest = shortage.partition(", ")[2].removesuffix(".").partition("; ")
+    if not free or f", {free}. " not in message:
+        return shortage
+    return f"{rest[:1].upper()}{rest[1:]}." if rest else ""
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
