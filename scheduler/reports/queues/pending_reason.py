@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from berth.core.wording.words import to_words
@@ -30,7 +31,7 @@ class ReasonText(NamedTuple):
     @property
     def continuation(self) -> str:
         """Return the detail as it follows the label in one line, such as ": needs 6 GPUs, none are free"."""
-        separator = " " if self.detail.startswith("until ") else ": "
+        separator = " " if self.detail.startswith(("until ", "ended ")) else ": "
         return self.detail and separator + self.detail
 
     def __str__(self) -> str:
@@ -47,12 +48,19 @@ def pending_reason(workload: Workload) -> ReasonText:
     label = to_words(workload.reason) or "Not evaluated yet"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
         return ReasonText(label, as_clause(workload.message))
-    detail = f"until {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
+    has_ended = delay_has_ended(workload)
+    detail = f"{'ended' if has_ended else 'until'} {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
     if awaited := awaited_after_delay(workload):
-        detail += f", then waits {awaited}"
+        detail += f", {'now' if has_ended else 'then'} waits {awaited}"
     if cause := REFUSAL.match(workload.message):
         detail += f"; {cause['refusal'].removesuffix('.')}"
     return ReasonText(label, detail)
+
+
+def delay_has_ended(workload: Workload) -> bool:
+    """Return whether a restart delay is still the reason although it has ended: the scheduler is late."""
+    until = workload.backoff_until
+    return workload.reason == Reason.BACKOFF and until is not None and until <= timezone.now()
 
 
 def as_clause(message: str) -> str:

@@ -26,7 +26,7 @@ from scheduler.reports.evictions.rendering import RenderedEviction, render_with_
 from scheduler.reports.evictions.rows import lost_gpu_seconds
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, ends_sentence
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay
+from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import link_names, named_workloads
@@ -98,6 +98,8 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         return None
     explanation = explain(actor, workload)
     decisive, others = split_obstacles(build_obstacles(explanation.blockers))
+    if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
+        decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _wait_after_delay(workload, queues[0])
     _mark_deciding_amount(queues, explanation.blockers)
@@ -135,13 +137,14 @@ def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     project's queue. If the reason is the fair share, that amount is marked as decisive.
     """
     awaited = awaited_after_delay(workload)
+    verb = "Now waits" if delay_has_ended(workload) else "Then waits"
     share, requested = (queue["share"] or {}).get("gpu"), workload.gpu_milli_min / MILLI
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if not awaited or share is None or held + requested <= share:
-        return awaited and f"Then waits {awaited}."
+        return awaited and f"{verb} {awaited}."
     needed = held + requested
     queue["deciding"], queue["needed"] = "share", needed
-    return f"Then waits {awaited}: {queue['name']} would have {needed:g} of {format_count(share, 'GPU')}."
+    return f"{verb} {awaited}: {queue['name']} would have {needed:g} of {format_count(share, 'GPU')}."
 
 
 def _mark_deciding_amount(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:

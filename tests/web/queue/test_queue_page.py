@@ -105,11 +105,11 @@ def test_reason_has_a_label_and_a_detail(cast: Cast) -> None:
 
 def test_detail_of_a_restart_delay_is_its_end_and_the_cause_of_a_refusal(cast: Cast) -> None:
     row = make.workload(
-        cast.vision, "w", reason="Backoff", backoff_until=datetime(2026, 11, 28, 12, 31, tzinfo=UTC)
+        cast.vision, "w", reason="Backoff", backoff_until=datetime(2100, 11, 28, 12, 31, tzinfo=UTC)
     )
-    row.message = "Restart delay until 2026-11-28 12:31:00 UTC, after 1 eviction."
-    assert str(pending_reason(row)) == "Restart delay until 2026-11-28 12:31:00 UTC"
-    row.message = "Restart delay until 2026-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
+    row.message = "Restart delay until 2100-11-28 12:31:00 UTC, after 1 eviction."
+    assert str(pending_reason(row)) == "Restart delay until 2100-11-28 12:31:00 UTC"
+    row.message = "Restart delay until 2100-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
     assert pending_reason(row).detail.endswith("12:31:00 UTC; pod worker-0 could not be started: x")
     row.backoff_until, row.message = None, "Cannot start yet: its previous pods have not stopped."
     assert pending_reason(row) == ("Restart delay", "cannot start yet: its previous pods have not stopped")

@@ -68,3 +68,27 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     for text in (rows, page, *(client.get(path).content.decode() for path in paths)):
         assert re.search("Restart delay.*?until <time[^>]*>[^<]*</time>", text, re.IGNORECASE | re.DOTALL)
         assert (", then waits for fair share" in text) is bool(expected)
+
+
+def test_restart_delay_that_has_passed_is_not_announced(cast: Cast, sign_in: SignIn) -> None:
+    until = timezone.now() - timedelta(minutes=20)
+    message = f"Restart delay until {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
+    explanation = {
+        "queue_position": 2, "pool": cast.pool.name,
+        "blockers": [{"reason": "Backoff", "message": message, "numbers": {}}],
+        "expected_start": (until + timedelta(hours=1)).isoformat(),
+    }  # fmt: skip
+    make.queue_status(cast.vision, cast.pool, share=11, allocated=12, requested=4)
+    workload = make.workload(
+        cast.vision, "train", reason="Backoff", message=message, backoff_until=until,
+        explanation=explanation, pools=[cast.pool.name],
+    )  # fmt: skip
+    client = sign_in("dave")
+    tabs = (f"/workloads/{workload.pk}{tab}" for tab in ("", "/logs", "/timeline"))
+    for path in ("/queue", "/workloads", *tabs):
+        page = client.get(path).content.decode()
+        text = re.sub("<[^>]+>", "", page)
+        assert (
+            re.search(r"ended \d{4}", text, re.IGNORECASE) and "now waits for fair share" in text.lower()
+        ), path
+        assert not re.search(r"until \d{4}|then waits", text, re.IGNORECASE), path
