@@ -128,6 +128,21 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
         assert faults == []
 
 
+def test_lines_of_a_traceback_that_arrive_later_are_marked(opened: Open, pods: list[Pod], home: Path) -> None:
+    write(home, pods[0], "Traceback (most recent call last):\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log .l")).to_have_count(1)
+        write(home, pods[0], "  File a.py\n    run()\n")
+        expect(page.locator("#log .l.trace")).to_have_text(["  File a.py\n", "    run()\n"])
+        write(home, pods[0], "  File b.py\n")
+        expect(page.locator("#log .l.trace")).to_have_count(3)
+        write(home, pods[0], "ValueError: no data\n  step 2\n")
+        expect(page.locator("#log .l")).to_have_count(6)
+        expect(page.locator("#log .l.trace")).to_have_count(3)
+        assert faults == []
+
+
 def test_head_of_a_running_workload_links_to_the_errors_in_its_log(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:

@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, showFailure, stamp, weigh, wrapLines } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -63,6 +63,7 @@
       const span = piece(begin, changed);
       if (open) span.dataset.continues = ""; // the first line break ends a line of an earlier piece
       body.append(span);
+      markTracebacks(span.firstElementChild);
       length += weigh(span);
       if (times) stamp([...span.children], times, open ? 1 : 0, startedToday());
     }
@@ -224,6 +225,7 @@
     }
     const span = piece(got.begin, added);
     body.prepend(span);
+    markTracebacks(top);
     length += weigh(span);
     if (line) line -= added.length;
     number();

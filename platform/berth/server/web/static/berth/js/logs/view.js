@@ -62,11 +62,20 @@
   const SCANNED_LINES = 20_000; // maximum number of lines read per count to find the ends of tracebacks
   /** Return whether a line is an indented line of a traceback. */
   const isOfTraceback = (element) => {
-    const before = element.previousElementSibling;
+    const before = element.previousElementSibling ?? element.parentElement.previousElementSibling?.lastElementChild;
     if (!before?.matches(".trace, .error") || element.matches(".error")) return false;
     return /^(\[[^\]]*\]:? *)?\s+\S/.test(element.textContent) && (before.matches(".trace") || before.textContent.includes(TRACEBACK));
   };
   const after = (element) => element.nextElementSibling ?? element.parentElement.nextElementSibling?.firstElementChild;
+
+  /** Mark the lines from an element on again, because the lines before them have changed. */
+  function markTracebacks(element) {
+    for (let each = element; each; each = after(each)) {
+      const isTrace = isOfTraceback(each);
+      if (each.classList.contains("trace") === isTrace) return; // so are the following lines
+      each.classList.toggle("trace", isTrace);
+    }
+  }
 
   /** Return whether the line that ends a traceback names an error, and how many lines were read.
    *
@@ -197,5 +206,5 @@
     choose();
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, showFailure, stamp, weigh, wrapLines });
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, weigh, wrapLines });
 })();
