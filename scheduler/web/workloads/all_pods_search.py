@@ -1,7 +1,7 @@
 """Search the logs of all pods of a workload's run."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from projects.models import Pod
@@ -34,10 +34,16 @@ class AllPodsMatches:
 
 
 def search_all_pods(
-    logs: Iterable[PodLog], text: str, *, max_matches: int, context_lines: int, ignore_case: bool
+    logs: Sequence[PodLog],
+    text: str,
+    *,
+    pod_count: int,
+    max_matches: int,
+    context_lines: int,
+    ignore_case: bool,
 ) -> AllPodsMatches:
-    """Search the logs one after another until the time limit of a search."""
-    logs, until = list(logs), time.monotonic() + TIME_LIMIT
+    """Search the logs of the first of `pod_count` pods one after another until the time limit of a search."""
+    until = time.monotonic() + TIME_LIMIT
     by_pod: list[tuple[Pod, LogMatches]] = []
     for log in logs:
         left = until - time.monotonic()
@@ -50,5 +56,5 @@ def search_all_pods(
         )  # fmt: skip
         by_pod.append((log.pod, matches))
     return AllPodsMatches(
-        sum(matches.matches for _, matches in by_pod), len(logs), len(by_pod), tuple(by_pod)
+        sum(matches.matches for _, matches in by_pod), pod_count, len(by_pod), tuple(by_pod)
     )

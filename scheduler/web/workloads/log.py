@@ -137,11 +137,13 @@ def _search_all_pods(
     log = _find_log(request, workload_id)
     rows = selectors.pods(request.actor).filter(workload=workload_id, run=log.pod.run)
     logs = [PodLog(pod, log.runtime) for pod in rows.order_by("rank", "role", "index")[:MAX_PODS]]
+    pod_count = rows.count() if len(logs) == MAX_PODS else len(logs)
     matches = search_all_pods(
-        logs, text, max_matches=MAX_HITS, context_lines=CONTEXT_LINES, ignore_case=ignore_case
-    )
+        logs, text, pod_count=pod_count, max_matches=MAX_HITS, context_lines=CONTEXT_LINES,
+        ignore_case=ignore_case,
+    )  # fmt: skip
     hits = [hit for pod, each in matches.by_pod for hit in build_hits(pod, each, text, ignore_case)]
-    return {"log": log, "result": matches, "hits": hits, "all_pods": True, "pod_count": len(logs)}
+    return {"log": log, "result": matches, "hits": hits, "all_pods": True, "pod_count": pod_count}
 
 
 @signed_in

@@ -109,6 +109,25 @@ def test_logs_of_all_pods_of_a_run_are_searched_and_each_line_names_its_pod(
     assert sign_in("grace").get(path(pod, "/search", text="nan", all_pods="on")).status_code == 404
 
 
+def write_lines(cast: Cast, runtime: FakeRuntime, *counts: int) -> Pod:
+    """Start a pod for each count and write that number of lines to its log."""
+    pod = start_pod(cast, runtime, b"nan\n" * counts[0])
+    for index, count in enumerate(counts[1:], start=1):
+        other = make.place(pod.workload, make.node(cast.pool), [0], index=index)
+        runtime.start(PodSpec(str(other.pk), other.name, "w", ("true",), {}, None, "i-0", (), 5))
+        runtime.write(str(other.pk), b"nan\n" * count)
+    return pod
+
+
+def test_search_of_more_pods_than_the_limit_says_how_many_it_searched(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.web.workloads.log.MAX_PODS", 2)
+    pod = write_lines(cast, runtime, 0, 0, 1)
+    answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
+    assert "0 matching lines in 3 pods, run 2:" in answer and "(2 of 3 pods searched)" in answer
+
+
 @pytest.mark.heavy
 def test_log_matches_are_paginated(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
