@@ -42,7 +42,10 @@ def search_all_pods(
     context_lines: int,
     ignore_case: bool,
 ) -> AllPodsMatches:
-    """Search the logs of the first of `pod_count` pods one after another until the time limit of a search."""
+    """Search the logs of the first of `pod_count` pods one after another until the time limit of a search.
+
+    Each log gets an equal part of `max_matches`, and at least one match.
+    """
     until = time.monotonic() + TIME_LIMIT
     by_pod: list[tuple[Pod, LogMatches]] = []
     for log in logs:
@@ -50,8 +53,9 @@ def search_all_pods(
         if left <= 0:
             break
         shown = sum(len(matches.lines) for _, matches in by_pod)
+        share = max(1, (max_matches - shown) // (len(logs) - len(by_pod)))
         matches = search_log(
-            log.read_large_chunk, text, max_matches=max_matches - shown, context_lines=context_lines,
+            log.read_large_chunk, text, max_matches=share, context_lines=context_lines,
             ignore_case=ignore_case, seconds=left,
         )  # fmt: skip
         by_pod.append((log.pod, matches))

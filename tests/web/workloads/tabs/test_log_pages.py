@@ -128,6 +128,18 @@ def test_search_of_more_pods_than_the_limit_says_how_many_it_searched(
     assert "0 matching lines in 3 pods, run 2:" in answer and "(2 of 3 pods searched)" in answer
 
 
+@pytest.mark.parametrize(("counts", "shown"), [((50, 50), (15, 15)), ((2, 50), (2, 28))])
+def test_search_of_all_pods_lists_lines_of_each_pod(
+    counts: tuple[int, ...], shown: tuple[int, ...], cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+) -> None:
+    pod = write_lines(cast, runtime, *counts)
+    answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
+    assert tuple(answer.count(f'data-log-name="worker-{index}"') for index in (0, 1)) == shown
+    assert f"({sum(shown)} of {sum(counts)} lines shown)" in answer
+    assert f'data-count="{sum(shown)}"' in answer, "the number of matches to step through"
+    assert f"<summary>List {sum(shown)}<" in answer
+
+
 @pytest.mark.heavy
 def test_log_matches_are_paginated(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
