@@ -39,7 +39,9 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     end(pods[0], 40, exit_code=143)
     end(pods[1], 30, exit_code=3)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    title = f'Pod worker-1 ended with exit code 3 on <span class="whole">{node.name}</span> after 30 s</h2>'
+    title = (
+        f'Pod worker-1 ended with exit code 3 on <span class="unbroken">{node.name}</span> after 30 s</h2>'
+    )
     assert title in page
     assert page.count("A retry rule ends the workload after exit code 3.") == 1, "only in the card"
     assert f'<option value="{pods[1].pk}" selected data-ended>' in page
@@ -114,12 +116,12 @@ def test_page_states_the_cause_of_a_failure_by_a_signal_or_before_the_start(
     pod = make.place(workload, node, [0], state="failed", ended_at=make.ago())
     Pod.objects.filter(pk=pod.pk).update(started_at=None)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert f'Pod worker-0 could not be started on <span class="whole">{node.name}</span></h2>' in page
+    assert f'Pod worker-0 could not be started on <span class="unbroken">{node.name}</span></h2>' in page
     assert '<p class="wrap">The image was not found.</p>' in page
     Workload.objects.filter(pk=workload.pk).update(message="Pod worker-0 ended by signal 9.")
     end(pod, 7, signal=9, started_at=pod.started_at)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert f'Pod worker-0 ended by signal 9 on <span class="whole">{node.name}</span> after 7 s' in page
+    assert f'Pod worker-0 ended by signal 9 on <span class="unbroken">{node.name}</span> after 7 s' in page
 
 
 @pytest.mark.parametrize("tab", ["", "/logs", "/timeline"])
