@@ -293,6 +293,29 @@ def _engine(service: Service, number: int, state: str, **columns: Any) -> Infere
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("state", "columns"),
+    [
+        ("CREATING", {}),
+        ("CONNECTING", {"connection_failures": 1, "message": "connection refused"}),
+        ("HEALTH_CHECKING", {"failures": 1, "message": "connection refused"}),
+    ],
+)
+def test_starting_engine_needs_attention_only_after_fifteen_minutes(
+    cast: Cast, sign_in: SignIn, state: str, columns: dict[str, Any]
+) -> None:
+    by = cast.dave.user
+    row = make.workload(cast.vision, "chat", kind="service", phase="running", by=by, pool=cast.pool)
+    service = Service.objects.create(workload=row, role="worker", initial_engines=1, next_number=2)
+    _engine(service, 0, "ACTIVE")
+    added = make.workload(cast.vision, "chat-1", phase="pending", by=by)
+    engine = _engine(service, 1, state, workload=added, **columns)
+    people = [sign_in("dave"), sign_in("alice")]
+    assert [attention(client) for client in people] == [[], []]
+    InferenceEngine.objects.filter(pk=engine.pk).update(since=make.ago(minutes=16))
+    assert [attention(client) for client in people] == [[("Partly serving", "vision/chat")]] * 2
+
+
 def test_service_whose_engines_cannot_serve_needs_attention(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(
         cast.vision, "chat", kind="service", phase="running", by=cast.dave.user, pool=cast.pool

@@ -13,6 +13,7 @@ from projects.web.services.serving import engine_status, serving_status
 
 SERVICES_MAX = 200  # maximum number of services that are checked
 STUCK_AFTER = timedelta(minutes=15)  # time after which an engine that is still starting needs attention
+STARTING_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING")
 LEAVING_STATES = ("DRAINING", "REMOVING")  # states of engines that are removed on request
 
 
@@ -36,7 +37,12 @@ def degraded_services(services: QuerySet[Service], now: datetime) -> Iterator[At
 
 
 def _is_hindered(engine: InferenceEngine, now: datetime) -> bool:
+    """Return whether the engine cannot serve, or has been in one state of its start for too long.
+
+    An engine that waits for capacity or loads its model may fail its first checks.
+    """
     status = engine_status(engine)
     if not status.cause or engine.state in LEAVING_STATES:
         return False
-    return status.tone != "info" or engine.since <= now - STUCK_AFTER
+    may_wait = status.tone == "info" or engine.state in STARTING_STATES
+    return not may_wait or engine.since <= now - STUCK_AFTER
