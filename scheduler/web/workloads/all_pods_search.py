@@ -15,22 +15,29 @@ MAX_PODS = 64
 class AllPodsMatches:
     """Matches in the logs of several pods.
 
-    `matches` is the number of matching lines in the first `searched` of `pods` pods. `by_pod` contains the
-    first of these lines by pod.
+    `pods` is the number of pods in the run. `by_pod` contains the matches of the pods whose logs were
+    searched, the last of them perhaps in part.
     """
 
-    matches: int
     pods: int
-    searched: int
     by_pod: tuple[tuple[Pod, LogMatches], ...]
+
+    @property
+    def matches(self) -> int:
+        return sum(matches.matches for _, matches in self.by_pod)
 
     @property
     def shown(self) -> int:
         return sum(len(matches.lines) for _, matches in self.by_pod)
 
     @property
+    def searched(self) -> int:
+        """Number of pods whose logs were searched to the end."""
+        return sum(matches.is_complete for _, matches in self.by_pod)
+
+    @property
     def is_complete(self) -> bool:
-        return self.searched == self.pods and all(matches.is_complete for _, matches in self.by_pod)
+        return self.searched == self.pods
 
 
 def search_all_pods(
@@ -59,6 +66,4 @@ def search_all_pods(
             ignore_case=ignore_case, seconds=left,
         )  # fmt: skip
         by_pod.append((log.pod, matches))
-    return AllPodsMatches(
-        sum(matches.matches for _, matches in by_pod), pod_count, len(by_pod), tuple(by_pod)
-    )
+    return AllPodsMatches(pod_count, tuple(by_pod))

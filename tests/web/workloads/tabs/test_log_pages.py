@@ -20,6 +20,7 @@ from pools.runtimes.base import PodSpec
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
 from scheduler.api.logs.live import NOT_FOUND
+from scheduler.reports.log_search import LinePosition, LogMatches
 from scheduler.reports.log_text import as_shown_in_terminal, without_control_sequences
 from tests import factories as make
 from tests.cast import Cast, make_cast
@@ -126,6 +127,16 @@ def test_search_of_more_pods_than_the_limit_says_how_many_it_searched(
     pod = write_lines(cast, runtime, 0, 0, 1)
     answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
     assert "0 matching lines in 3 pods, run 2:" in answer and "(2 of 3 pods searched)" in answer
+
+
+def test_search_of_all_pods_does_not_count_logs_that_it_searched_in_part(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_part = LogMatches(matches=1, lines=(), size=10, searched_bytes=5, resume_at=LinePosition(5, 2))
+    monkeypatch.setattr("scheduler.web.workloads.all_pods_search.search_log", lambda *_, **__: in_part)
+    pod = write_lines(cast, runtime, 1, 1)
+    answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
+    assert "(0 of 2 pods searched)" in answer
 
 
 @pytest.mark.parametrize(("counts", "shown"), [((50, 50), (15, 15)), ((2, 50), (2, 28))])
