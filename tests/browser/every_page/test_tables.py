@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
-from tests.browser.driver.chromium import open_settled
+from tests.browser.driver.chromium import WIDE, open_settled
 
 
 def test_small_table_is_sorted_by_its_headers_and_stays_sorted_after_updates(opened: Open) -> None:
@@ -61,6 +61,18 @@ def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
         expect(search).to_have_count(0)  # the search is hidden together with the table
         page.get_by_text("Data table").click()
         expect(search).to_be_visible()
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_expanded_chart_table_ends_inside_its_card(opened: Open) -> None:
+    with opened("ada", viewport=WIDE) as (page, faults):
+        open_settled(page, "/")
+        page.locator("#course-table summary").click()
+        card, table = page.locator(".utilization-card.growing"), page.locator("#course-table")
+        expect(table.get_by_role("row").last).to_be_visible()
+        ends = [each.evaluate("each => each.getBoundingClientRect().bottom") for each in (table, card)]
+        assert ends[0] <= ends[1], "the table lies over the next card"
         assert faults == []
 
 
