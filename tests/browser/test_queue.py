@@ -52,7 +52,7 @@ def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
         for button, words in (
             (
                 row.get_by_role("button", name="Queue position"),
-                "Research exceeds fair share, vision exceeds quota",
+                "Research would exceed fair share, vision would exceed quota",
             ),
             (row.get_by_role("button", name="Expected start unknown"), "No declared runtime says when"),
         ):

@@ -31,7 +31,7 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
 
 
 def describe_queue_states(ordering: Sequence[str]) -> str:
-    """Describe the state of the workload's queues, such as "exceeds quota" or "research exceeds quota".
+    """Describe the state of the workload's queues, such as "would exceed quota".
 
     The amounts include the workload, which may push a queue over its quota even if it does not borrow yet.
 
@@ -44,9 +44,9 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
         owner, sign, standing = sentence.partition(OWNER_END)
         if sign and standing in (OVER_QUOTA, WITHIN_QUOTA):
             name = owner
-            standings[name] = "exceeds quota" if standing == OVER_QUOTA else "within quota"
+            standings[name] = "would exceed quota" if standing == OVER_QUOTA else "within quota"
         elif sentence == OVER_SHARE and standings.get(name) == "within quota":
-            standings[name] = "exceeds fair share"  # the sort key compares quotas before fair shares
+            standings[name] = "would exceed fair share"  # the sort key compares quotas before fair shares
     if len(set(standings.values())) <= 1:
         return next(iter(standings.values()), "")
     return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")

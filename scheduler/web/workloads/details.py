@@ -19,6 +19,7 @@ from projects.actor import Actor
 from projects.models import Phase, Pod, Workload, WorkloadArray
 from projects.queries.idle_gpus import idle_since
 from projects.selectors import pods
+from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE
 from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
@@ -27,6 +28,7 @@ from scheduler.reports.evictions.rows import lost_gpu_seconds
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, ends_sentence
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
+from scheduler.reports.queues.queue_ordering import group_sentences_by_queue
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import link_names, named_workloads
@@ -67,6 +69,7 @@ class PendingDetail:
     start_after: list[tuple[str, str]]  # workloads whose ends the expected start depends on, with links
     pool: str
     queues: list[dict[str, Any]]
+    queue_order: list[tuple[str, list[str]]]  # name and states of each queue, the department first
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,39 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         start_after=link_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),
         queues=queues,
+        queue_order=_queue_order(workload, explanation.ordering, queues),
     )
+
+
+def _queue_order(
+    workload: Workload, ordering: Sequence[str], queues: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, list[str]]]:
+    """Return (name, states) for each queue in the sort key, the department first.
+
+    The sort key compares amounts that include the workload. A state above a quota or fair share says so, with
+    the GPUs if GPUs are above it now.
+    """
+    by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
+    requested = workload.gpu_milli_min / MILLI
+    return [
+        (name, _states_with_workload(states, by_name.get(name, {}), requested))
+        for name, states in group_sentences_by_queue(ordering)
+    ]
+
+
+def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], requested: float) -> list[str]:
+    columns = {OVER_QUOTA: ("quota", "quota"), OVER_SHARE: ("fair share", "share")}
+    exceeded = [columns[state] for state in states if state in columns]
+    if not exceeded:
+        return list(states)
+    total = requested + sum((queue.get(key) or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
+    bounds = [(label, (queue.get(column) or {}).get("gpu")) for label, column in exceeded]
+    if all(bound is not None and total > bound for _, bound in bounds):
+        limits = " and ".join(f"{label} of {bound:g}" for label, bound in bounds)
+        text = f"would have {format_count(total, 'GPU')} with this workload, more than its {limits}"
+    else:
+        text = f"would be over its {' and '.join(label for label, _ in exceeded)} with this workload"
+    return [text, *(state for state in states if state not in columns)]
 
 
 def _reserved_above_share(workload: Workload, queue: dict[str, Any]) -> str:

@@ -336,10 +336,10 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
     ("ordering", "words"),
     [
         (key(WITHIN, WITHIN), "within quota"),
-        (key(OVER, OVER), "exceeds quota"),
-        (key(WITHIN, OVER), "vision exceeds quota"),
+        (key(OVER, OVER), "would exceed quota"),
+        (key(WITHIN, OVER), "vision would exceed quota"),
         (key(("within its quota", "over its fair share"), ("over its quota", "within its fair share")),
-         "research exceeds fair share, vision exceeds quota"),
+         "research would exceed fair share, vision would exceed quota"),
         ([], ""),
     ],
 )  # fmt: skip
@@ -360,4 +360,4 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
 
 def test_queue_key_is_described_in_words() -> None:
     queue_key = QueueKey(True, 0, False, 0.0, True, 1.5, 1.0)
-    assert describe_queue_states(queue_key.sentences("vision")) == "exceeds quota"
+    assert describe_queue_states(queue_key.sentences("vision")) == "would exceed quota"

@@ -34,7 +34,7 @@ from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
-from scheduler.reports.queues.queue_ordering import describe_queue_states, group_sentences_by_queue
+from scheduler.reports.queues.queue_ordering import describe_queue_states
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark
 
@@ -56,7 +56,6 @@ register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", build_prediction_table)
 register.filter("pending_reason", pending_reason)
-register.filter("group_sentences_by_queue", group_sentences_by_queue)
 register.filter("describe_queue_states", describe_queue_states)
 register.filter("short_start_reason", short_start_reason)
 register.filter("full_stop", lambda sentence: f"{str(sentence).removesuffix('.')}.")
