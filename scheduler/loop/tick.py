@@ -17,7 +17,7 @@ from typing import TypeVar
 from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
-from berth.core.garbage import collect_deferred_garbage
+from berth.core.garbage import FullCollections
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.loops.races import is_lost_race
@@ -72,8 +72,6 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, LostWork]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
-# A full garbage collection visits all objects of all live workloads, and finds almost no garbage.
-COLLECT_EVERY = timedelta(minutes=10)
 CYCLES_PER_STEP = 50  # maximum number of earlier cycles that one step records
 CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
 
@@ -89,14 +87,13 @@ class Loop:
     idle: IdleTracker = field(default_factory=IdleTracker)
     releases: NodeReleases = field(default_factory=NodeReleases)
     swept_at: datetime | None = None
-    collected_at: datetime | None = None
+    collections: FullCollections = field(default_factory=FullCollections)
     checkpoints_at: datetime | None = None
     idle_rules_at: datetime | None = None
     _timer: CycleTimer = field(init=False)
     _runs: list[CycleRun] = field(default_factory=list)  # unrecorded cycles, and the newest cycle
     _notes: list[str] = field(default_factory=list)
-    # Time at which each workload's bundle was last stale.
-    _stale: dict[str, datetime] = field(default_factory=dict)
+    _stale: dict[str, datetime] = field(default_factory=dict)  # time of each workload's last stale bundle
     _changed: bool = False
     _has_postponed_starts: bool = False  # True if the next tick records starts reported in this tick
     is_empty: bool = False  # whether the newest observation contained no live workload
@@ -253,7 +250,7 @@ class Loop:
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
             return
         self.swept_at = now
-        if self._is_collection_due(now) and collect_deferred_garbage():
+        if self.collections.run_if_due(now, is_idle=self.is_empty):
             yield False
         began = time.monotonic()
         for note in self._run_steps_safely("sweep", sweep(now, self.context)):
@@ -271,15 +268,6 @@ class Loop:
         ):
             yield False
         self._run_safely("schedules", self._fence_step(sync_schedules))
-
-    def _is_collection_due(self, now: datetime) -> bool:
-        """Return whether ten minutes have passed, or no workload is live, so that a collection is fast."""
-        if self.collected_at is None:
-            self.collected_at = now
-        if not self.is_empty and now - self.collected_at < COLLECT_EVERY:
-            return False
-        self.collected_at = now
-        return True
 
     def _advance_arrays(self, now: datetime) -> bool:
         advanced = bool(self._run_safely("arrays", lambda: advance_arrays(now, self.context)))

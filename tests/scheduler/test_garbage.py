@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from scheduler.loop import tick
+from berth.core import garbage
 from tests.scheduler.stage import Stage
 
 SCRIPT = """
@@ -93,7 +93,7 @@ def test_all_objects_are_visited_every_ten_minutes_and_while_no_workload_is_live
         collections.append(len(minutes))
         return False
 
-    monkeypatch.setattr(tick, "collect_deferred_garbage", collect)
+    monkeypatch.setattr(garbage, "collect_deferred_garbage", collect)
     workload = stage.submit("train")
     for minute in range(25):
         minutes.append(minute)

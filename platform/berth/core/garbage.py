@@ -1,6 +1,8 @@
 """Collect garbage less often in processes that keep the state of whole clusters in memory."""
 
 import gc
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 # A scheduler tick allocates up to 100,000 objects, which reference counting frees.
@@ -8,6 +10,8 @@ NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 20, 1
 # With fewer new objects, `collect_recent_garbage` does nothing.
 RECENT_OBJECTS = 50_000
+# A full collection visits all objects of all live workloads, and finds almost no garbage.
+COLLECT_EVERY = timedelta(minutes=10)
 _state = {"deferred": False}
 
 
@@ -54,3 +58,19 @@ def collect_deferred_garbage() -> bool:
         return False
     gc.collect()
     return True
+
+
+@dataclass(slots=True)
+class FullCollections:
+    """Deferred full collections, one every ten minutes, or more often while the process is idle."""
+
+    _last: datetime | None = None
+
+    def run_if_due(self, now: datetime, *, is_idle: bool) -> bool:
+        """Run a full collection if it is due or the process is idle. Return whether it ran."""
+        if self._last is None:
+            self._last = now
+        if not is_idle and now - self._last < COLLECT_EVERY:
+            return False
+        self._last = now
+        return collect_deferred_garbage()

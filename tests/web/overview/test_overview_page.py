@@ -12,14 +12,12 @@ from django.test.utils import CaptureQueriesContext
 
 from berth.server.web.charts.bars import bar_scale, gpu_ticks, stacked_bar
 from berth.server.web.overview.page import ReasonCount, balance_columns, utilization_chart
-from pools.models import Node, NodePool
+from pools.models import NodePool
 from projects.models import Quota, Workload, WorkloadArray
 from projects.services import arrays
-from scheduler.models import Reservation
 from scheduler.reports.utilization.over_time import MeanGpus
 from tests import factories as make
 from tests.cast import Cast
-from tests.support.present import present
 from tests.web.conftest import SignIn, streamed, submit_array
 
 
@@ -379,25 +377,6 @@ def test_device_map_marks_idle_devices_and_those_of_the_same_workload(
     page = sign_in("dave").get("/").content.decode()
     assert page.count('<i class="idle"></i>') == 3, "two devices and the legend"
     assert re.search(r'aria-label="GPU 0: [^"]+, idle"', page)
-
-
-def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
-    cast: Cast, sign_in: SignIn, running: Workload
-) -> None:
-    Quota.objects.all().delete()
-    make.quota(cast.vision, cast.pool, 3)
-    following = make.workload(cast.vision, "next", replicas=2, phase="reserved", pool=cast.pool)
-    node = present(Node.objects.first())
-    Reservation.objects.bulk_create(
-        Reservation(workload=following, role="worker", index=n, node=node, devices=[2 + n], gpu_milli=1000)
-        for n in range(2)
-    )
-    card = sign_in("alice").get("/").content.decode().partition('id="queues-title"')[2]
-    card = card.partition("</section>")[0]
-    amount = next(part for part in card.split('<div class="queue">') if ">vision</a>" in part)
-    words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert "1 of the 2 reserved over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
-    assert {"reserved", "reserved-over"} <= set(re.findall(r'<i class="([\w-]+)"></i>', card))
 
 
 def test_figures_shown_to_members_state_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:

@@ -3,10 +3,12 @@
 import re
 from datetime import timedelta
 
+from pools.models import Node
 from projects.models import Quota, Workload
 from scheduler.models import Reservation
 from tests import factories as make
 from tests.cast import Cast
+from tests.support.present import present
 from tests.web.conftest import SignIn
 
 
@@ -71,3 +73,22 @@ def test_longest_wait_counts_workloads_that_are_pending_again(cast: Cast, sign_i
     note = text.partition("Median wait (24&nbsp;h)")[2].partition('class="note"')[2].partition("</a>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", note).split())
     assert "> of 2 that started, longest 10 min one still pending since" in words and "p95" not in words
+
+
+def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    Quota.objects.all().delete()
+    make.quota(cast.vision, cast.pool, 3)
+    following = make.workload(cast.vision, "next", replicas=2, phase="reserved", pool=cast.pool)
+    node = present(Node.objects.first())
+    Reservation.objects.bulk_create(
+        Reservation(workload=following, role="worker", index=n, node=node, devices=[2 + n], gpu_milli=1000)
+        for n in range(2)
+    )
+    card = sign_in("alice").get("/").content.decode().partition('id="queues-title"')[2]
+    card = card.partition("</section>")[0]
+    amount = next(part for part in card.split('<div class="queue">') if ">vision</a>" in part)
+    words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
+    assert "1 of the 2 reserved over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
+    assert {"reserved", "reserved-over"} <= set(re.findall(r'<i class="([\w-]+)"></i>', card))

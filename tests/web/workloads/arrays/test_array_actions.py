@@ -6,7 +6,7 @@ from projects.models import Workload, WorkloadArray
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.workloads.arrays.test_array_pages import HTMX, text
+from tests.web.workloads.arrays.test_array_pages import HTMX, report_losses, text
 
 
 def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_in: SignIn) -> None:
@@ -121,3 +121,12 @@ def test_retry_is_the_main_action_only_for_arrays_with_failures(
     Workload.objects.filter(array=sweep, phase="failed").update(phase="completed")
     page = text(dave, f"/arrays/{sweep.pk}")
     assert (retry in page, copy in page) == (False, True)
+
+
+def test_worst_tasks_can_be_cancelled(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    report_losses(sweep)
+    client, url = sign_in("dave"), f"/arrays/{sweep.pk}/worst"
+    assert 'value="loss"' in text(client, url, metric="loss", goal="min")
+    client.post(url, {"count": "1", "metric": "loss", "goal": "min"})
+    assert Workload.objects.get(array=sweep, array_index=3).phase == "stopping"
+    assert sign_in("erin").post(url, {"count": "1"}).status_code == 403

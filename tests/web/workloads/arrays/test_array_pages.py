@@ -353,15 +353,6 @@ def test_array_page_shows_which_tasks_its_stop_rule_will_stop(sweep: WorkloadArr
     assert "Previews are limited to arrays of 500 tasks." in text(client, url)
 
 
-def test_worst_tasks_can_be_cancelled(sweep: WorkloadArray, sign_in: SignIn) -> None:
-    report_losses(sweep)
-    client, url = sign_in("dave"), f"/arrays/{sweep.pk}/worst"
-    assert 'value="loss"' in text(client, url, metric="loss", goal="min")
-    client.post(url, {"count": "1", "metric": "loss", "goal": "min"})
-    assert Workload.objects.get(array=sweep, array_index=3).phase == "stopping"
-    assert sign_in("erin").post(url, {"count": "1"}).status_code == 403
-
-
 @pytest.mark.heavy
 def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
     client, address = sign_in("dave"), f"/arrays/{sweep.pk}"
