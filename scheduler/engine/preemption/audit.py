@@ -15,7 +15,9 @@ from scheduler.engine.preemption.victims.units import Victim
 AllocatedByQueue = dict[QueueAccount, tuple[int, ...]]
 
 RULES = {
-    "above_share": "{victim} had {allocated} allocated, more than its quota and fair share of {share}",
+    "above_share": (
+        "{victim} had {allocated} allocated or reserved, more than its quota and fair share of {share}"
+    ),
     "within_quota": "{preemptor} stays within its quota of {quota}, and {victim} was over its own",
     "priority": "in {victim}, priority {higher} preempts priority {lower}",
     "fulfilment": "{victim} is scaled down so that a pending gang can start with its minimum",

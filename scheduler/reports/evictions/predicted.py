@@ -1,5 +1,6 @@
 """Tables of predicted evictions, for previews of submissions and quota changes."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ from berth.core.wording.words import format_count, format_gpu_time
 from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, rule_to_sentence
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"
+# Beginning of the rule about a queue above its fair share, as recorded after an eviction.
+ABOVE_SHARE = re.compile(r"^(\S+) had (.+, more than its quota and fair share of [\d.,]+ GPUs?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,14 @@ class PredictedEvictions:
     has_several_preemptors: bool
 
 
-def build_prediction_table(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
-    """Return the table for predicted evictions given as JSON objects."""
-    rows = [_predicted_eviction(document) for document in documents]
+def build_prediction_table(
+    documents: Sequence[Mapping[str, Any]], condition: str = "after this change"
+) -> PredictedEvictions:
+    """Return the table for predicted evictions given as JSON objects.
+
+    `condition` says on what the predicted fair shares depend.
+    """
+    rows = [_predicted_eviction(document, condition) for document in documents]
     alternatives = (
         line.removeprefix(ALTERNATIVE_PREFIX)
         for document in documents
@@ -45,7 +53,12 @@ def build_prediction_table(documents: Sequence[Mapping[str, Any]]) -> PredictedE
     )
 
 
-def _predicted_eviction(document: Mapping[str, Any]) -> PredictedEviction:
+def forecast_rule(rule: str, condition: str) -> str:
+    """Return an eviction rule in the present tense, with the condition of the fair share."""
+    return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
+
+
+def _predicted_eviction(document: Mapping[str, Any], condition: str) -> PredictedEviction:
     work_seconds = document["lost_gpu_seconds"]
     left_out = (ALTERNATIVE_PREFIX, RULE_PREFIX, f"{format_gpu_time(work_seconds)} of work")
     queues = [line for line in document["explanation"] if not line.startswith(left_out)]
@@ -56,7 +69,10 @@ def _predicted_eviction(document: Mapping[str, Any]) -> PredictedEviction:
         kind=document["kind"],
         gpus=document["gpus"],
         lost_gpu_seconds=work_seconds,
-        rule=rule_to_sentence(document["rule"], parties | {line.partition(":")[0] for line in queues}),
+        rule=rule_to_sentence(
+            forecast_rule(document["rule"], condition),
+            parties | {line.partition(":")[0] for line in queues},
+        ),
         queues=queues,
     )
 

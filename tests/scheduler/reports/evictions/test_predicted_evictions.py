@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.template.loader import render_to_string
+
 from scheduler.reports.evictions.predicted import build_prediction_table
 
 
@@ -40,3 +42,14 @@ def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_evic
     )
     assert table.alternatives == ["evicting b alone", "evicting c"]
     assert [row.queues for row in table.rows] == [["ads: 2 GPUs before"]] * 2
+
+
+def test_rule_is_stated_for_the_present_and_for_the_fair_share_after_the_change() -> None:
+    above = "vision had 12 GPUs allocated or reserved, more than its quota and fair share of 9.25 GPUs"
+    within = "ads stays within its quota of 4 GPUs, and vision was over its own"
+    documents = [document("vision/a", "reclaim", 8, 0) | {"rule": rule} for rule in (above, within)]
+    for condition, stated in (("after this change", ""), ("with this request", "with this request")):
+        context = {"evictions": documents, "condition": stated}
+        text = render_to_string("scheduler/evictions/predicted.html", context)
+        assert f"{above.replace(' had ', ' has ')} {condition}.<" in text
+        assert "and vision is over its own.<" in text
