@@ -69,11 +69,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Names of the workloads that are evicted, scaled down or moved to start the pending workload."""
+    """Names of the workloads that are evicted, scaled down or moved to start the pending workload.
+
+    `rules` contains the different rules that allow the evictions.
+    """
 
     evicted: tuple[str, ...] = ()
     scaled_down: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,4 +264,5 @@ def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
     moved = {eviction.workload for eviction in evictions if eviction.kind is Kind.CONSOLIDATE}
     evicted = {eviction.workload for eviction in evictions if eviction.whole} - moved
     scaled_down = {eviction.workload for eviction in evictions} - moved - evicted
-    return Effects(tuple(sorted(evicted)), tuple(sorted(scaled_down)), tuple(sorted(moved)))
+    rules = {eviction.rule for eviction in evictions if eviction.workload in evicted}
+    return Effects(*(tuple(sorted(each)) for each in (evicted, scaled_down, moved, rules)))

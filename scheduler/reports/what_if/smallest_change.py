@@ -25,6 +25,7 @@ from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestCh
 from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
+from scheduler.reports.evictions.predicted import forecast_rule
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
 from scheduler.reports.what_if.dry_run import add_unsaved_workload
 from scheduler.reports.what_if.fitting_replicas import describe_fit
@@ -51,6 +52,7 @@ class RenderedChange:
     moved_workloads: int = 0
     affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
     evicted: tuple[str, ...] = ()  # visible workloads that the change would evict, as `project/name`
+    rule: str = ""  # the rule that allows the evictions; empty if there are several or a victim is hidden
     fit: str = ""  # clause that says why a smaller number of replicas fits, or empty
 
 
@@ -168,6 +170,7 @@ def _render_change(
         return handle if is_visible(handle) else HIDDEN_WORKLOAD
 
     change, effects = result.change, result.effects
+    has_one_rule = len(effects.rules) == 1 and all(map(is_visible, effects.evicted))
     return RenderedChange(
         outcome=result.outcome,
         sentence=change_sentence(result, workload.project.name, display_name),
@@ -176,6 +179,7 @@ def _render_change(
         scaled_down_workloads=len(effects.scaled_down),
         moved_workloads=len(effects.moved),
         evicted=tuple(filter(is_visible, effects.evicted)),
+        rule=forecast_rule(effects.rules[0], "after this change") if has_one_rule else "",
         fit=describe_fit(result, snapshot, workload.handle, is_visible),
         affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
     )

@@ -30,7 +30,7 @@ from scheduler.reports.what_if.smallest_change import (
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
-    add_fit,
+    add_reason,
     change_and_effects,
     document_with_change,
     link_to_quota_pool_or_node,
@@ -75,7 +75,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     edits = _find_edits(text, workload, change)
     sentence, effects = change_and_effects(request.actor, workload.project, answer, timezone.now())
     context = {
-        "sentence": add_fit(sentence, answer.fit),
+        "sentence": add_reason(sentence, answer.fit),
         "effects": effects,
         "note": note_about_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),

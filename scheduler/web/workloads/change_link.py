@@ -126,15 +126,16 @@ def change_and_effects(
     if separator:
         losses = _losses_by_workload(actor, project, answer.evicted, now)
         effects = _with_losses(f"{EFFECTS.lstrip()}{effects}", losses)
-    return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
+    linked = link_workloads(actor, effects, answer.affected)
+    return link_workloads(actor, change, answer.affected), add_reason(linked, answer.rule)
 
 
-def add_fit(sentence: LinkedText, fit: str) -> LinkedText:
-    """Return the sentence about a change with the reason why it suffices, in parentheses before its end."""
-    if not fit:
+def add_reason(sentence: LinkedText, reason: str) -> LinkedText:
+    """Return the sentence about a change or its effects with the reason, in parentheses before its end."""
+    if not reason or not sentence:
         return sentence
     *parts, (last, url) = sentence
-    return [*parts, (f"{last.removesuffix('.')} ({fit}).", url)]
+    return [*parts, (f"{last.removesuffix('.')} ({reason}).", url)]
 
 
 class _Loss(NamedTuple):

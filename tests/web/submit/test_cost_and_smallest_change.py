@@ -104,8 +104,13 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "a workload of another project" in card
     assert "instead of 6." in card and "would free" not in card
+    assert "its quota" not in card, "the rule names the hidden victim's project"
     card = sign_in("alice").post("/submit/smallest-change", {"document": text}).content.decode()
     assert "instead of 6 (2 GPUs are free, and the eviction would free 2)." in card
+    assert (
+        "2.0 GPU-h of work lost (product has 2 GPUs allocated or reserved, more than its quota and fair "
+        "share of no GPU after this change)."
+    ) in card.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:

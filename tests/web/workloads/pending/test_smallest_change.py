@@ -86,11 +86,13 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
         "found", f"The workload would start now if it changed. This would evict {victim.handle}.",
         {"kind": "preemptible", "subject": "", "resource": "", "pool": "", "before": None, "after": None},
         evicted_workloads=1, affected=(victim.handle,), evicted=(victim.handle,),
+        rule="in vision, priority 50 preempts priority 40",
     )  # fmt: skip
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     link = f'<span class="warn">Evicts <a href="/workloads/{victim.pk}">vision/victim</a>'
-    amounts = "4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}GPU-h of work lost."
+    amounts = "4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}GPU-h of work lost"
+    amounts += " (in vision, priority 50 preempts priority 40)."
     loss = f"{link} from the same project: {amounts}"
     assert loss in card and "wait until" not in card
     assert 'class="button" id="make-change"' in card
