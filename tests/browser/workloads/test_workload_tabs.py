@@ -158,3 +158,42 @@ def test_phones_fold_the_details_of_the_verdict(opened: Open, scene: Scene) -> N
         page.locator("#verdict-details > summary").click()
         expect(reason).to_be_visible()
         assert faults == []
+
+
+# Texts of an axis that overlap the next one or extend beyond the axis.
+MISPLACED_LABELS = """(axis) => {
+  const area = axis.getBoundingClientRect();
+  const texts = [...axis.querySelectorAll("text")].filter((text) => text.getClientRects().length);
+  const boxes = texts.map((text) => text.getBoundingClientRect());
+  const isOutside = (box) => box.left < area.left - 1 || box.right > area.right + 1;
+  return texts.filter((text, place) => isOutside(boxes[place])
+    || (place && boxes[place].left < boxes[place - 1].right)).map((text) => text.textContent);
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_timeline_names_its_first_time_and_links_the_expected_start_to_the_bar(
+    opened: Open, scene: Scene, width: int
+) -> None:
+    begin = timezone.now() - timedelta(minutes=30)
+    start = begin + timedelta(hours=3)
+    waiting = make.workload(
+        scene.workloads["policy-sweep"].project, "waiting", reason="InsufficientCapacity",
+        explained_at=make.ago(seconds=5), since=begin, explanation={"expected_start": start.isoformat()},
+    )  # fmt: skip
+    make.event(waiting, "submitted", "Submitted.", at=begin)
+    with opened("ada", viewport={"width": width, "height": 900}, timezone_id="UTC") as (page, faults):
+        page.goto(f"/workloads/{waiting.pk}/timeline")
+        axis = page.locator(".periods .time-axis")
+        expect(axis.locator("text").first).to_have_text(f"{begin:%H:%M}")
+        assert axis.evaluate(MISPLACED_LABELS) == []
+        end, mark = (
+            page.locator(".period-end").bounding_box(),
+            page.locator(".period-bar .end").bounding_box(),
+        )
+        leader = page.locator(".period-marks line").first.bounding_box()
+        assert end and mark and leader
+        assert abs(end["x"] + end["width"] - mark["x"]) <= 2 and abs(leader["x"] - mark["x"]) <= 2
+        assert leader["y"] <= end["y"] + end["height"] + 1
+        assert mark["y"] <= leader["y"] + leader["height"] + 1
+        assert faults == []

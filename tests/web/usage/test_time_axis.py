@@ -5,7 +5,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from berth.server.web.charts.time_axis import MAX_LABELS, STEPS, column_labels, time_labels
+from berth.server.web.charts.time_axis import (
+    MAX_LABELS,
+    STEPS,
+    column_labels,
+    time_labels,
+    time_labels_with_begin,
+)
 
 NOON = datetime(2026, 11, 26, 12, 7, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -52,3 +58,15 @@ def test_column_labels_are_below_their_columns() -> None:
     assert [label.position for label in labels] == [round(100 * (n + 0.5) / 7, 2) for n in range(7)]
     month = [datetime(2026, 10, 1, tzinfo=UTC) + timedelta(days=n) for n in range(30)]
     assert [label.text for label in column_labels(month, UTC)][:3] == ["1 Oct", "5 Oct", "9 Oct"]
+
+
+def test_axis_with_a_label_at_its_beginning_keeps_ticks_without_space_for_a_label() -> None:
+    labels = time_labels_with_begin(NOON, NOON + timedelta(hours=1), BERLIN)
+    assert [(label.text, label.is_first) for label in labels] == [
+        ("13:07", True), ("", False), ("13:20", False), ("13:30", False), ("13:40", False), ("13:50", False),
+        ("14:00", False),
+    ]  # fmt: skip
+    assert [label.position for label in labels][:3] == [0, 5, 21.67]
+    days = time_labels_with_begin(NOON, NOON + timedelta(days=5), BERLIN)
+    assert [label.text for label in days] == ["26 Nov 13:07", "", "28 Nov", "29 Nov", "30 Nov", "1 Dec"]
+    assert [label.is_near for label in days] == [False, True, True, False, False, False]

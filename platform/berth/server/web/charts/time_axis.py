@@ -1,7 +1,7 @@
 """Labels for a time axis, at round times in the reader's time zone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 MAX_LABELS = 6
@@ -15,10 +15,12 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label on a time axis, with its position in percent of the axis length."""
+    """Label on a time axis, with its position in percent of the axis length. Without a text, only a tick."""
 
     position: float
     text: str
+    is_first: bool = False  # the time at which the axis begins, to the right of its tick
+    is_near: bool = False  # too near to the first label in a narrow window
 
 
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
@@ -26,15 +28,40 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
     No label is close to an end of the axis, where its text would not fit.
     """
+    return [label for label in _round_labels(begin, end, zone) if 4 <= label.position <= 96]
+
+
+def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
+    """Return a label at the beginning, and labels at round local times. Those without enough space are ticks.
+
+    The first label has a date if the axis is longer than a day.
+    """
+    is_long = end - begin > timedelta(days=1)
+    first = TimeLabel(0, f"{begin.astimezone(zone):{'%-d %b %H:%M' if is_long else '%H:%M'}}", is_first=True)
+    covered, covered_if_narrow = (17, 30) if is_long else (9, 16)  # percent of the axis
+    others = [label for label in _round_labels(begin, end, zone) if label.position > 0]
+    return [
+        first,
+        *(
+            replace(
+                label,
+                text=label.text if covered <= label.position <= 96 else "",
+                is_near=label.position < covered_if_narrow,
+            )
+            for label in others
+        ),
+    ]
+
+
+def _round_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
     seconds = (end - begin).total_seconds()
     if seconds <= 0:
         return []
     step = next((each for each in STEPS if seconds / each <= MAX_LABELS), STEPS[-1])
-    labels = [
+    return [
         TimeLabel(round(100 * (at - begin).total_seconds() / seconds, 2), _label_text(at.astimezone(zone)))
         for at in _tick_times(begin.astimezone(zone), end, step)
     ]
-    return [label for label in labels if 4 <= label.position <= 96]
 
 
 def column_labels(starts: Sequence[datetime], zone: tzinfo) -> list[TimeLabel]:

@@ -20,7 +20,7 @@ from berth.core.wording.retry_counts import format_retries
 from berth.core.wording.words import format_gpu_time, to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
-from berth.server.web.charts.time_axis import time_labels
+from berth.server.web.charts.time_axis import time_labels, time_labels_with_begin
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
 from berth.server.web.search.rank import mark_words
@@ -188,20 +188,23 @@ def may_submit(context: Context) -> bool:
 
 
 @register.inclusion_tag("web/parts/time_axis.html", takes_context=True)
-def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any]:
+def time_axis(
+    context: Context, begin: datetime, end: datetime, *, with_begin: bool = False
+) -> dict[str, Any]:
     """Render the labels of a time axis in the reader's time zone."""
-    return {"labels": time_labels(begin, end, reader_zone(context["request"]))}
+    labels = time_labels_with_begin if with_begin else time_labels
+    return {"labels": labels(begin, end, reader_zone(context["request"]))}
 
 
 @register.inclusion_tag("scheduler/workloads/period_marks.html", takes_context=True)
 def period_marks(
-    context: Context, marks: Sequence[PeriodMark], begin: datetime, end: datetime
+    context: Context, marks: Sequence[PeriodMark], begin: datetime, end: datetime, *, has_end: bool
 ) -> dict[str, Any]:
     """Render labels with times in the reader's time zone, and with dates if the bar is longer than a day."""
     style = "%H:%M" if end - begin <= timedelta(days=1) else "%-d %b %H:%M"
     zone = reader_zone(context["request"])
     labels = [(mark, f"{mark.at.astimezone(zone):{style}}") for mark in marks]
-    return {"marks": labels, "height": ROW_HEIGHT * len(labels)}
+    return {"marks": labels, "height": ROW_HEIGHT * len(labels), "has_end": has_end}
 
 
 @register.filter
