@@ -44,6 +44,14 @@ class SearchHit:
     pieces: tuple[tuple[str, bool], ...]
     after: tuple[str, ...]
 
+    @property
+    def numbered_before(self) -> list[tuple[int, str]]:
+        return list(enumerate(self.before, self.line.at.line - len(self.before)))
+
+    @property
+    def numbered_after(self) -> list[tuple[int, str]]:
+        return list(enumerate(self.after, self.line.at.line + 1))
+
 
 @signed_in
 @require_GET

@@ -127,6 +127,14 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 1999 ")
         assert hits.locator("img, b").count() == 0
+        assert hits.nth(1).locator(".number").all_inner_texts()[:2] == ["1999", "2000"]
+        button, match = (
+            hits.nth(1).locator("button").bounding_box(),
+            hits.nth(1).locator("mark").bounding_box(),
+        )
+        assert button and match and button["y"] <= match["y"] < button["y"] + button["height"]
+        shown = page.locator(".log-hits").bounding_box()
+        assert shown and shown["height"] <= 0.4 * page.evaluate("innerHeight") + 1
         assert accessibility_faults(page) == []
         page.get_by_role("button", name="Show line 2001 in the log").click()
         expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 2001 ")
