@@ -3,10 +3,11 @@
 import re
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from projects.models import Workload
 from tests.browser.conftest import Open
+from tests.browser.driver.held_requests import hold_requests
 
 
 @pytest.mark.parametrize("width", [1280, pytest.param(360, marks=pytest.mark.heavy)])
@@ -46,8 +47,7 @@ def test_enter_pressed_before_the_search_result_arrives_opens_the_result(opened:
 @pytest.mark.parametrize("press", ["click", "key"])
 def test_search_pressed_before_the_scripts_have_run_opens_once_they_have(opened: Open, press: str) -> None:
     with opened("dave") as (page, faults):
-        held: list[Route] = []
-        page.route(re.compile(r"/htmx-2\.min"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright needs a Python function
+        held = hold_requests(page, re.compile(r"/htmx-2\.min"))
         page.goto("/node-pools/train", wait_until="commit")
         expect(page.get_by_role("heading", name="train", level=1)).to_be_visible()
         dialog = page.get_by_role("dialog", name="Search")
@@ -64,8 +64,7 @@ def test_search_pressed_before_the_scripts_have_run_opens_once_they_have(opened:
 
 def test_form_works_before_the_scripts_have_run(opened: Open) -> None:
     with opened("dave") as (page, faults):
-        held: list[Route] = []
-        page.route(re.compile(r"/htmx-2\.min"), lambda route: held.append(route))  # noqa: PLW0108 - as above
+        held = hold_requests(page, re.compile(r"/htmx-2\.min"))
         page.goto("/submit", wait_until="commit")
         pool = page.get_by_label("train", exact=True)
         expect(pool).to_be_visible()

@@ -3,18 +3,18 @@
 import re
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
+from tests.browser.driver.held_requests import hold_requests
 
 IN_DOCUMENT = re.compile("name: early-bird")
 
 
 @pytest.mark.heavy
 def test_edits_made_before_the_script_has_loaded_are_applied_to_the_document(opened: Open) -> None:
-    held: list[Route] = []
     with opened("dave") as (page, faults):
-        page.route("**/js/submit*.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
+        held = hold_requests(page, "**/js/submit*.js")
         page.goto("/submit", wait_until="commit")
         page.get_by_label("Name", exact=True).fill("early-bird")
         expect(page.locator("#document")).not_to_have_value(IN_DOCUMENT)

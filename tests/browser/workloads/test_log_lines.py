@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from pools.runtimes.shim.logs.logtimes import append_entries
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.held_requests import hold_requests
 from tests.browser.workloads.test_logs import NUMBER_OF_HIT, open_view, pods, write
 
 MINUTE = 60_000
@@ -70,9 +71,8 @@ def test_each_line_appears_once_if_timestamps_are_enabled_while_the_log_loads(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write(home, pods[0], "from an earlier version\n")
-    held: list[Route] = []
     with opened("dave") as (page, faults):
-        page.route(re.compile("tail=500"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
+        held = hold_requests(page, re.compile("tail=500"))
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         open_view(page)
         page.get_by_label("Timestamps").check()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from projects.models import Workload
 from tests import factories as make
@@ -14,6 +14,7 @@ from tests.browser.data.scene import Scene
 from tests.browser.data.workloads.long_log import write_log
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
+from tests.browser.driver.held_requests import hold_requests
 
 
 @pytest.mark.heavy
@@ -129,9 +130,8 @@ def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened:
 
 def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
-    held: list[Route] = []
     with opened("ada") as (page, faults):
-        page.route("**/edit/prediction", lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
+        held = hold_requests(page, "**/edit/prediction")
         page.goto(f"/workloads/{workload.pk}/edit")
         expect(page.get_by_text("No changes yet")).to_be_visible()
         card = page.get_by_role("region", name="Smallest change")
