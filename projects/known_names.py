@@ -18,7 +18,7 @@ from projects.models import Audit, Department, Project
 def unknown_project_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "project"
 ) -> Problem | None:
-    """Return a problem if the name is in neither the visible projects nor the history."""
+    """Return a problem if the name is in neither the visible projects nor the history, else None."""
     return unknown_name_problem(path, name, "a project", [NameColumn(visible_projects(actor)), *history])
 
 
@@ -33,7 +33,7 @@ def unknown_pool_problem(actor: Actor, name: str | None, *history: NameColumn) -
 
 
 def unknown_pool_or_group_problem(actor: Actor, name: str | None) -> Problem | None:
-    """Return a problem if no visible pool or quota group has the name."""
+    """Return a problem if no visible pool or quota group has the name, else None."""
     groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
     return unknown_pool_problem(actor, name, NameColumn(groups))
 
@@ -45,10 +45,10 @@ def unknown_node_problem(actor: Actor, name: str | None) -> Problem | None:
 def unknown_user_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "user"
 ) -> Problem | None:
-    """Return a problem if the user cannot see a user with the name.
+    """Return a problem if the actor cannot see a user with the name, else None.
 
-    A user sees the members of their projects and departments, the submitters of visible workloads, and the
-    users that they administer.
+    Visible are the actor, the members of visible projects and departments, the submitters of visible
+    workloads, and the users that the actor administers.
     """
     sources = [
         NameColumn(User.objects.filter(pk__in=[actor.user.pk] if actor.user else []), "username"),
@@ -62,7 +62,10 @@ def unknown_user_problem(
 def unknown_id_problem(
     path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]
 ) -> Problem | None:
-    """Return a problem if none of the `rows` has the ID. `rows` are pairs of a queryset and its ID column."""
+    """Return a problem if none of the `rows` has the ID, else None.
+
+    `rows` are pairs of a queryset and its ID column.
+    """
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None
     return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")

@@ -18,7 +18,7 @@ WORST = math.inf
 class TaskReports:
     """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped.
 
-    The points of the series are used only for steps before that of its best value.
+    Only the points of the series before the step of its best value are used.
     """
 
     index: int

@@ -49,7 +49,7 @@ def exit_code_for(outcome: str) -> ExitCode:
 
 
 def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
-    """Return the exit code and the message lines of an expected error, or None for a bug."""
+    """Return the exit code and the message lines of an expected error, or None for an unexpected one."""
     from berth.client import errors
     from berth.client.config import InvalidSettings
 
@@ -89,7 +89,10 @@ def print_rejection(handle: str, error: Exception) -> ExitCode | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return a message that names the missing extra, or None if the missing module is part of the client."""
+    """Return the exit code and a message that names the missing extra.
+
+    Return None if the missing module is part of the client.
+    """
     package = (error.name or "").partition(".")[0]
     if error.name == "berth.server":
         if (message := server_python_error()) is not None:

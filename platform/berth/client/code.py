@@ -237,9 +237,10 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return a file, and the reason why it cannot be sent, or an empty string if it can.
+    """Return the file and the reason why it cannot be sent. The reason is empty if the file can be sent.
 
-    Return None and an empty string for a file that Git lists but that was deleted.
+    The file is None if its path or type is not supported. For a file that Git lists but that was deleted, the
+    result is None and an empty string.
     """
     if reason := path_problem(path):
         return None, reason

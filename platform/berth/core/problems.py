@@ -26,7 +26,7 @@ class Problem:
 
     @property
     def advice(self) -> str:
-        """The allowed values or a suggestion, worded as the end of a sentence, or "" if there are neither."""
+        """The allowed values or a suggestion, worded as the end of a sentence, or "" if there is neither."""
         if self.allowed.startswith(SUGGESTION):
             return f". {self.allowed}"
         return f"; allowed: {self.allowed}" if self.allowed else ""

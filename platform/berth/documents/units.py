@@ -11,7 +11,7 @@ UNITS_OF_TIME = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
 def write_units(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with durations such as `8h` instead of whole multiples of a minute in seconds.
+    """Return the document with durations as text, such as `8h`, if they are whole multiples of a minute.
 
     Amounts of memory stay numbers, because their keys name the unit MiB.
     """
@@ -19,12 +19,12 @@ def write_units(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_units(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with seconds and MiB instead of text with a unit. Invalid text is unchanged."""
+    """Return the document with durations in seconds and memory in MiB. Invalid text is unchanged."""
     return _read_memory(_convert_values(document, DURATIONS, expand_duration))
 
 
 def _read_memory(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document, group, role or limit with MiB instead of text with a unit in all of its parts."""
+    """Return a document, group, role or limit with its amounts of memory, and those of its parts, in MiB."""
     converted = _convert_values(part, AMOUNTS_OF_MEMORY, _memory_mib)
     for key in ("roles", "groups"):
         if isinstance(part.get(key), list):

@@ -109,7 +109,8 @@ class Leader:
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
         """Start the next step on all ranks. Return False if `must_stop()` becomes true first.
 
-        If ranks are stopping, forming a ring may take seconds. A checkpoint should then be saved instead.
+        While ranks are stopping, forming a ring may take seconds. If this method returns False, the caller
+        should save a checkpoint.
         """
         changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:

@@ -187,7 +187,10 @@ class OwnRay:
 
 
 def main(command: list[str]) -> int:
-    """Start Ray and, on rank 0, run the program. Return its exit code, 0 on other ranks, or 1 without Ray."""
+    """Start Ray and, on rank 0, run the program. Return an exit code.
+
+    The exit code is that of the program on rank 0, 0 on other ranks, and 1 if Ray could not be started.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ray = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
     try:

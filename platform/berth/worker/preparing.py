@@ -30,7 +30,7 @@ NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
 
 
 class PreparationFailed(PluginError):
-    """Raised if the session's plugins cannot be installed. The message names the missing requirement."""
+    """Raised if the session's plugins cannot be installed. The message states the reason."""
 
 
 def load_session_plugins(

@@ -213,7 +213,7 @@ class RoleLimitsResponse(PodLimitsResponse):
 
 
 class AwaitedEndResponse(ResponseModel):
-    """Workload whose end the expected start of a pending workload depends on."""
+    """Workload that must end before a pending workload is expected to start."""
 
     workload: str = Field(
         description="`project/name`, or `a workload of another project` if you may not see it."

@@ -18,7 +18,10 @@ def find_pool_or_group(name: str) -> PoolOrGroup | None:
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if another quota of the owner applies to the same pool. Removed quotas are ignored."""
+    """Return a problem if another quota of the owner applies to the same pool, else None.
+
+    Quotas in the pools and groups in `removed` are ignored.
+    """
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
     others = [quota.place for quota in rows if quota.place not in removed]
     return build_overlap_problem(path, owner, place, others) if others else None

@@ -68,7 +68,10 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
 
 
 def require_set_quota(actor: Actor, owner: Tenant) -> None:
-    """Raise Forbidden unless the user may set the quota. Only platform admins may set department quotas."""
+    """Raise Forbidden unless the user may set the owner's quotas.
+
+    Only platform admins may set the quotas of departments.
+    """
     require(actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(actor, Action.ADMINISTER)

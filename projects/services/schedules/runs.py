@@ -182,7 +182,7 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
-    """Cancel a workload or array. If it has ended, ends anyway or was deleted, only log that."""
+    """Cancel a workload or array. If it cannot be cancelled, for example because it has ended, log why."""
     try:
         if isinstance(live, WorkloadArray):
             arrays.cancel(actor=BERTH, array=live, now=now)

@@ -224,7 +224,7 @@ def _sets_environment(change: DocumentChange) -> bool:
 
 
 def _record_value(change: DocumentChange, value: Any) -> int | float | str | None:
-    """Return the value as a number or short text. Hide values that contain environment variables."""
+    """Return the value as None, a number or short text. Hide values that contain environment variables."""
     if value is None or isinstance(value, int | float):
         return value
     return HIDDEN if _sets_environment(change) else format_value_briefly(value)

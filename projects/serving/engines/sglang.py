@@ -90,7 +90,10 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def running_requests(self, engine: str) -> int | None:
-        """Read the number of requests from the load endpoint or, on older engines, from the metrics."""
+        """Read the number of requests from the load endpoint or, on older engines, from the metrics.
+
+        Return None if a number is missing or invalid.
+        """
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:
             return _total_load(engine, response.raise_for_status().json().get("loads"))

@@ -26,8 +26,8 @@ class RuntimeEstimate:
 def estimate_runtime(array: WorkloadArray, progress: ArrayProgress) -> RuntimeEstimate | None:
     """Return an estimate from the last runs of completed tasks, or None if no task has completed.
 
-    As many tasks as run now are expected to run at once or, if none runs, as many as the array allows. A
-    running task counts as half done.
+    The estimate assumes that the number of running tasks stays the same. If no task is running, it assumes
+    that as many tasks run as the array allows. A running task counts as half done.
     """
     completed = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.COMPLETED, started_at__isnull=False

@@ -64,7 +64,7 @@ class ServiceRow:
 
     @property
     def queue_time(self) -> float | None:
-        """Return the 95th percentile of the queue time in seconds."""
+        """95th percentile of the queue time in seconds, or None if unknown."""
         value = self.metrics.values.get("queue_time_p95")
         return None if value is None else round(value, 3)
 

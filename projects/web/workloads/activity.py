@@ -94,7 +94,10 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 
 
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
-    """Return the status of a service. Serving external engines are counted: they hold none of its GPUs."""
+    """Return the status of a service.
+
+    The text states how many of the serving engines are external, because these hold none of its GPUs.
+    """
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL and not engine_status(engine).cause for engine in engines)
     text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")

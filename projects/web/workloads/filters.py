@@ -169,9 +169,8 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 class StateCount:
     """Number of workloads in one state, and the number of added inference engines in this state.
 
-    `count` does not include the engines, in any state, so that the counts of the states add up, and so do
-    those of the engines. `reserved` is the number of workloads and engines with reserved resources, which
-    count as pending.
+    `count` never includes these engines. `reserved` is the number of workloads and engines with reserved
+    resources, which count as pending.
     """
 
     state: str

@@ -209,8 +209,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _failed_recently(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     """Return the workloads and arrays that failed in the last day and match the other filters, latest first.
 
-    The list contains only live workloads, so a note names up to FAILED_MAX of these. One more is returned if
-    there are more.
+    By default, the page lists only live workloads. A note therefore names up to FAILED_MAX failed ones. At
+    most one more is returned, to show that there are more.
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
     rows = filter_workloads(actor, filters, any_state=True).filter(failed_since(since))

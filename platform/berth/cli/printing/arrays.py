@@ -72,7 +72,7 @@ def _parse_indexes(text: str) -> Sequence[str]:
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of --array into a document's `array` section, or return None if it is None.
+    """Parse the value of --array into a document's `array` section. Return None if it is not set.
 
     Raises InvalidInput.
     """

@@ -24,7 +24,7 @@ class Blocker(Model):
 
 
 class AwaitedEnd(Model):
-    """Workload whose end the expected start of a pending workload depends on."""
+    """Workload that must end before a pending workload is expected to start."""
 
     workload: str = ""
     """`project/name`, or `a workload of another project` if you may not see it."""

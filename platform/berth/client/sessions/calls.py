@@ -31,7 +31,10 @@ class CallFuture(Future[Any]):
         self._on_cancel = on_cancel
 
     def cancel(self) -> bool:
-        """Cancel the call. A running call is not interrupted, but its result is discarded."""
+        """Cancel the call, and return False if it is done already.
+
+        A running call is not interrupted, but its result is discarded.
+        """
         cancelled = super().cancel()
         if cancelled:
             self._on_cancel(self)

@@ -1,4 +1,4 @@
-"""Wording for the workloads whose ends an expected start depends on."""
+"""Wording for the workloads that must end before an expected start."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ MAX_NAMED = 3  # maximum number of workloads that a clause names
 
 
 def describe_ends(ends: Sequence[tuple[str, str]]) -> str:
-    """Return a clause such as "when ads/nightly (05:58) and ads/refresh (06:04) end", or "" without ends.
+    """Return a clause such as "when ads/nightly (05:58) and ads/refresh (06:04) end", or "" for none.
 
-    Each end is a workload and a formatted time, in the order of time. If there are many, the last ones are
-    named.
+    `ends` are pairs of a workload and a formatted time, in chronological order. If there are many, only the
+    last ones are named.
     """
     if not ends:
         return ""

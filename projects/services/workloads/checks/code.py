@@ -23,8 +23,9 @@ UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a d
 
 
 def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
-    """Return the stored code tree that the document refers to, if any. Raises Invalid if the project lacks
-    it.
+    """Return the stored code tree that the document refers to, or None if it refers to none.
+
+    Raises Invalid if the project has no such tree.
     """
     if spec.code is None or spec.code.tree is None:
         return None

@@ -93,7 +93,8 @@ def create(options: NewPool) -> None:
     """Create a pool from options or a file. Options override the file.
 
     If the provider supports previews, the nodes and any problems are listed first. On a terminal, the command
-    then asks for confirmation; otherwise, errors exit with code 1. With --yes, errors are only printed.
+    then asks for confirmation. Elsewhere, it exits with code 1 if there are errors. With --yes, errors are
+    only printed.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi

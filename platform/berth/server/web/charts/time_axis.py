@@ -15,7 +15,10 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label on a time axis, with its position in percent of the axis length. Without a text, only a tick."""
+    """Label on a time axis, with its position in percent of the axis length.
+
+    If `text` is empty, only a tick is drawn.
+    """
 
     position: float
     text: str

@@ -104,8 +104,9 @@ class Announcer:
                 self._end_thread()
 
     def _wait_for_notes(self) -> bool:
-        """Wait until notes are due. If there are none for a while, or after a shutdown, end the thread and
-        return False.
+        """Wait until notes are due, and return True.
+
+        If there are none for a while, or after a shutdown, end the thread and return False.
         """
         with self._changed:
             if self._changed.wait_for(lambda: self._pending or self._is_shut_down, IDLE_SECONDS):

@@ -279,7 +279,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
 def page_phrases(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return pages filtered by a project or pool.
 
-    Some words must be in the page's title, and the other words must be in the name.
+    Some words must be in the page's title, and the others in the name of the project or pool.
     """
     names_by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 

@@ -72,7 +72,7 @@ UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 
 @register.simple_tag
 def load_pending_reasons(rows: Sequence[Workload]) -> str:
-    """Load what the listed workloads wait for after their restart delays, with one query for all rows."""
+    """Load the data for the pending reasons of workloads with a restart delay, using one query."""
     load_awaited_shares([row for row in rows if isinstance(row, Workload)])
     return ""
 
