@@ -31,7 +31,9 @@ OF_POOLS = {"ssh_key", *S3_KEY}  # fields that only pool secrets may have
 
 
 class SecretBody(Body):
-    """Value for pods, credentials for a container image registry, or a key that Berth itself uses."""
+    """Content of a secret: a value for pods, credentials for a container image registry, or a key that Berth
+    itself uses.
+    """
 
     value: Annotated[str | None, Field(repr=False, description="Text for pods. Cannot be read again.")] = None
     registry: Annotated[
@@ -106,7 +108,7 @@ class PoolSecretDetail(PoolView):
 
 
 def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
-    """Return the secret's content from the request's body. Errors never repeat the input."""
+    """Return the secret's content from the request's body. Error messages never contain the values."""
     try:
         body = parse_body(request, SecretBody)
     except Invalid as error:

@@ -9,7 +9,7 @@ HEAD = 0
 
 
 class LostWork(NamedTuple):
-    """Work that would be lost if a node were drained. Instances are ordered by the amount of work.
+    """Work that would be lost if a node were drained. Values are ordered by the amount of work.
 
     A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start of a pod or its
     workload's last checkpoint.

@@ -32,11 +32,11 @@ Key = tuple[str, str]  # (namespace, name); nodes have no namespace
 
 
 class Mirror:
-    """Background threads that mirror a cluster from the first read on.
+    """Background threads that start with the first read and mirror a cluster.
 
-    `on_change` is called when a node, a quota or the report of one of this installation's pods changes, and
-    `on_deleted` with the last state of each deleted pod. `nodes_changed_at` is when the mirror last noticed
-    that nodes were added or removed, or that a node accepts different pods.
+    `on_change` is called when a node, a quota or the report of one of this installation's pods changes.
+    `on_deleted` is called with the last state of each deleted pod. `nodes_changed_at` is when the mirror last
+    noticed that nodes were added or removed, or that a node accepts different pods.
     """
 
     def __init__(

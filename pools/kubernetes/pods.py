@@ -226,7 +226,9 @@ class PodCalls:
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log. A failure is only logged if the pod ended long ago."""
+        """Copy the end of the log. If that fails and the pod ended long ago, log the failure instead of
+        raising it.
+        """
         try:
             self.update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:

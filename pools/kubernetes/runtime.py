@@ -355,7 +355,10 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return an arbitrary port, which is free because each pod has its own address."""
+        """Return an empty address (that of the rank-0 pod) and an arbitrary port.
+
+        The port is free, because each pod has its own address.
+        """
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -28,10 +28,11 @@ class Operation:
 class Plugin:
     """A plugin's name and optional hooks.
 
-    `transform` adds packages and settings to the image. `bootstrap` returns operations for each node after
-    the installation. `decorate` returns the function that a worker executes instead of the submitted one.
-    `around_app` stays open while the worker's main process runs, `around_process` from an executor process's
-    first call until that process ends, and `around_client` while the client's session is open.
+    `transform` adds packages and settings to the environment's `Image`. `bootstrap` returns operations for
+    each node after the installation. `decorate` returns the function that a worker executes instead of the
+    submitted one. `around_app` stays open while the worker's main process runs, `around_process` from an
+    executor process's first call until that process ends, and `around_client` while the client's session is
+    open.
     """
 
     name: str

@@ -49,7 +49,7 @@ def image_problems(image: Image) -> Iterator[Problem]:
 
 
 def environment_problems(declared: Any) -> Iterator[Problem]:
-    """Yield problems with a declared environment's structure, before its image is built."""
+    """Yield problems with a declared environment's structure, before its `Image` is built."""
     if not isinstance(declared, Mapping):
         yield Problem("", "is not a mapping", format_value(declared), ", ".join(FIELDS))
         return

@@ -1,4 +1,4 @@
-"""Combine several plugins' hooks: images and operations in order, and decorators by nesting."""
+"""Combine several plugins' hooks: transforms and operations in order, and decorators by nesting."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from pools.plugins.image import Image
 
 
 def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> Image:
-    """Apply all plugins' transforms to the image, in order. Raises HookFailed if one fails."""
+    """Apply all plugins' transforms to an environment's `Image`, in order. Raises HookFailed if one fails."""
     for plugin in plugins:
         if plugin.transform is None:
             continue

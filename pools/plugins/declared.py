@@ -55,7 +55,7 @@ def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Prob
 
 
 def build_image(environment: Mapping[str, Any]) -> Image:
-    """Return the image that a pool's validated environment describes."""
+    """Return the `Image` for a pool's validated environment."""
     indexes = tuple(
         Index(entry["url"], tuple(entry.get("packages", ()))) for entry in environment.get("indexes", ())
     )

@@ -21,7 +21,7 @@ class CommandResult:
 
 
 class Commands(Protocol):
-    """Machine that runs commands."""
+    """Runner of commands on one machine."""
 
     @property
     def place(self) -> str:

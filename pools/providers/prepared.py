@@ -17,7 +17,8 @@ from pools.providers.preview import Preview
 
 
 class PreparedNodes:
-    """Provider wrapper whose instances are booting until their environment is installed on this machine.
+    """Provider wrapper that reports instances as booting until their environment is installed on this
+    machine.
 
     `recipe(pool, digest)` returns the recipe for a launch request's nodes. `recipes(pool)` returns the
     recipes for the nodes that are being provisioned, by instance ID.

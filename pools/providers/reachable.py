@@ -15,7 +15,7 @@ class PendingInstances(Protocol):
 
 
 class ReachableNodes:
-    """Provider wrapper whose instances are booting until the runtime can run pods on them.
+    """Provider wrapper that reports instances as booting until the runtime can run pods on them.
 
     `obstacles(instance_ids)` returns the reason for each instance that cannot run pods yet. `pending(pool,
     joined=...)` returns the instances of nodes that are not ready yet. Only these are checked, because the

@@ -49,7 +49,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
 def _mark_nodes_ended(pool: NodePool, context: PassContext) -> list[Node]:
     """Mark finished nodes as ended. Return them, starting with the highest ordinals.
 
-    The rows are read again under a lock, which excludes nodes whose drain was just reverted.
+    The rows are read again under a lock, because a drain may have been cancelled in the meantime.
     """
     rows = Node.objects.select_for_update(of=("self",), no_key=True).filter(FINISHED, pool=pool)
     done = list(rows.order_by("-ordinal"))

@@ -82,7 +82,7 @@ def last_lines_offset(data: bytes, lines: int) -> int:
 
 
 def move_log(source: Path, target: Path) -> None:
-    """Move a log, after the files that describe it."""
+    """Move the files that describe a log, and then the log itself."""
     for suffix in SIDE_FILES:
         with suppress(FileNotFoundError):
             Path(f"{source}{suffix}").rename(f"{target}{suffix}")

@@ -41,7 +41,10 @@ class EntireBounds:
         return None
 
     def _bounds(self, blocker: Blocker, pool: str) -> Iterator[tuple[int, int]]:
-        """Yield resources with their bounds. A blocker names only its queue's first exceeded resource."""
+        """Yield (resource, bound) for each limit or quota that the blocker concerns.
+
+        The blocker itself names only the first exceeded resource of its queue.
+        """
         if blocker.reason not in LIMIT_REASONS | QUOTA_REASONS:
             return
         resource, bound = blocker.numbers.get("resource"), blocker.numbers.get("bound")

@@ -55,8 +55,8 @@ class Forecast:
 
     `at` is None if the start time is unknown. `because` states the assumptions, or why there is no estimate.
     `after` contains the names and ends of the workloads whose resources the estimate waits for, in the order
-    of their ends: if the last of them ended later, so would the wait. It is empty if the workload waits only
-    for the end of its backoff.
+    of their ends. A later end of the last one would delay the start. `after` is empty if the workload waits
+    only for the end of its backoff.
     """
 
     at: int | None

@@ -126,7 +126,7 @@ def _without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
 
 
 def _with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
-    """Return one placeholder for hidden workloads that no visible workload separates."""
+    """Return a single placeholder for consecutive hidden workloads, or nothing if there are none."""
     if not positions:
         return []
     first, last = positions[0], positions[-1]

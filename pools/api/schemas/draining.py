@@ -15,7 +15,7 @@ NODES_LISTED_MAX = 500
 
 
 class DrainingNodeResponse(ResponseModel):
-    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
+    """Node that would be drained, chosen by its work. The choice may change before the drain starts."""
 
     node: str
     pods: int

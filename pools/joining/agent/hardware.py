@@ -73,7 +73,7 @@ def reserved_amount(variable: str) -> float:
 
 
 def machine_id() -> str:
-    """Return an ID that survives reboots and, if it comes from the firmware, also a reinstallation."""
+    """Return an ID that survives reboots and, if it is derived from the firmware's ID, reinstallations."""
     path = os.path.join(STATE, "machine-id")
     stored = read_file(path)
     if stored:

@@ -21,8 +21,8 @@ def run(server: Server, pool: str) -> None:
     """Join the pool, and report until the server rejects this machine. Then stop the node and raise
     MachineRejected.
 
-    If the agent's job is being terminated, raise JobEnding. If only the job's script was killed, stop the
-    node first.
+    Raise JobEnding if the agent's job is being terminated, or if only the job's script was killed. In the
+    second case, stop the node before raising.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = TerminationSignals()

@@ -180,7 +180,9 @@ class StartScript:
             os.unlink(NODE_FILE)
 
     def report(self) -> dict[str, object] | None:
-        """Return the start script's progress, or None if there is no script or no instance."""
+        """Return the start script's progress, or None if the instructions contain no start script or no
+        instance.
+        """
         if not self.answer.get("start") or not self.answer.get("instance"):
             return None
         code = self.job.exit_code

@@ -1,8 +1,8 @@
 """HTTP requests of the agent to Berth's server.
 
 Certificates are verified. If BERTH_CA names a file, only the authorities in it are trusted. Because a forged
-response could run any command here, plain HTTP is allowed only to this machine, unless BERTH_PLAIN_HTTP=1
-declares the network trusted.
+response could run any command on the machine, plain HTTP is allowed only for a server on the machine itself,
+unless BERTH_PLAIN_HTTP=1 declares the network trusted.
 """
 
 from __future__ import annotations

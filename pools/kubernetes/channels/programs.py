@@ -147,14 +147,14 @@ class Program:
             )
 
     def _acknowledge_input(self, count: int) -> None:
-        """Send the client credit for input that the program has accepted."""
+        """Send credit to the client for input that the program has accepted."""
         self._accepted += count
         if self._accepted >= CREDIT_MIN:
             self._client.acknowledge(self._accepted)
             self._accepted = 0
 
     async def _acknowledge(self, session: Session, count: int) -> None:
-        """Send the program credit for output that the client has received."""
+        """Send credit to the program for output that the client has received."""
         self._sent += count
         if self._sent >= CREDIT_MIN:
             await session.send_input(encode_credit(self._sent))

@@ -25,7 +25,7 @@ class LogReadingMixin:
         return local_log.tail_log(path, lines, ended)
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
-        """Return the times of lines that have been read. The cluster records them in seconds."""
+        """Return the times of lines that have already been read. The cluster records whole seconds."""
         return log_times.read_times(self._log_path(pod_id), start, end)
 
     def _update_and_locate_log(self, pod_id: str, *, in_worker: bool) -> tuple[Path, bool]:

@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """Machine that runs commands over SSH. Each command uses a new connection.
+    """Runner of commands on another machine over SSH. Each command uses a new connection.
 
     `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """

@@ -301,7 +301,10 @@ class RayRuntime(RayFiles, RayLogs):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a random port, because the rank-0 node's free ports are not known yet."""
+        """Return an empty address (that of the rank-0 node) and a random port.
+
+        The node's free ports are not known yet.
+        """
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:

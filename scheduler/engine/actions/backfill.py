@@ -60,8 +60,9 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 
 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
-    """Yield each group's next gang in the order in which nodes are held for them: first those of each project
-    that wait only for nodes, then the others, each in queue order.
+    """Yield each group's next gang in the order in which nodes are held for them.
+
+    Each project's first gang comes before all others if it waits only for nodes. Each part is in queue order.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
@@ -83,10 +84,10 @@ def _gang_sort_key(entry: tuple[Gang, PendingGroup]) -> GangKey:
 
 def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for the gang if no nodes are held yet, the gang has waited long enough, and its request fits
-    within its project's quota or fair share and into the pool. At most MAX_GANGS gangs are tried per cycle.
+    within its project's quota or fair share and into the pool.
 
-    The first gang of a project takes the hold of another project's gang if it waits only for nodes and the
-    other also waits for workloads of its own project.
+    At most MAX_GANGS gangs are tried per cycle. If a project's first gang waits only for nodes, it takes over
+    the hold of another project's gang that also waits for workloads of its own project.
     """
     cycle = board.cycle
     if not has_waited_long_enough(board, gang):

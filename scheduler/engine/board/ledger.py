@@ -172,8 +172,8 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with its siblings: the project if its department is divided, else
-        the department.
+        """Return the queue that takes turns with its siblings: the project if the projects of its department
+        take turns directly with other departments, else the department.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department

@@ -8,7 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the figures for the unmet dependencies. A `state` is included only if there is exactly one."""
+    """Return the figures for the unmet dependencies. If there is exactly one, they include its `state`."""
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

@@ -1,4 +1,4 @@
-"""The numbers behind a pending reason, in one clause."""
+"""Describe in one clause the numbers behind a pending reason."""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ BOUNDED = frozenset(
 
 
 def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
-    """Return the numbers behind the first reason, or "" if they do not state it.
+    """Return a clause with the numbers behind the first reason, or "" if they are not all known.
 
     For example "needs 8 GPUs, 1.25 are free" or "vision would have 24 of 16 GPUs". Each blocker is a reason
-    with its numbers. A workload above its fair share may use free capacity, so what is free is added if it
-    is too little.
+    with its numbers. A workload above its fair share may still use free capacity. If there is too little of
+    it, the clause ends with the free amount.
     """
     if not blockers:
         return ""
@@ -51,8 +51,9 @@ def _shortage(numbers: Numbers) -> str:
 
 
 def _excess(reason: str, numbers: Numbers) -> str:
-    """Return what the queue would have, and the bound. A queue may use the larger of its quota and its fair
-    share, so the quota is named where it is the larger one.
+    """Return a clause with the amount that the queue would have, and its bound.
+
+    The bound is the larger of quota and fair share. If it is the quota, the clause says so.
     """
     if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
         return ""

@@ -28,9 +28,8 @@ GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs in backoff by pr
 
 
 def update_turns(board: Board) -> None:
-    """Divide departments and set the relative usage of every queue, if history counts.
-
-    Shares must be up to date.
+    """Decide for each department whether its projects take turns directly, and set the relative usage of
+    every queue, if history counts. Shares must be up to date.
     """
     if history_seconds(board.pool.fair_share):
         _divide_departments(board)

@@ -163,7 +163,7 @@ def _sibling_accounts(board: Board, account: QueueAccount) -> Sequence[QueueAcco
 def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
     """Return the level of an account and its siblings, cached until an allocation changes.
 
-    A divided department's projects belong to the department level.
+    Projects that take turns directly with other departments belong to the department level.
     """
     if account.parent and account.parent.divided[kind]:
         account = account.parent
@@ -193,7 +193,7 @@ def _add_projects(
     charged: dict[QueueAccount, int],
     usage_per_unit: dict[QueueAccount, float],
 ) -> None:
-    """Add a divided department's projects, which share its weight, to `charged` and `usage_per_unit`."""
+    """Add a department's projects to `charged` and `usage_per_unit`. They share the department's weight."""
     projects = department.children
     weights = sum_weights(requesting_accounts(projects, kind), kind)
     for project in projects:

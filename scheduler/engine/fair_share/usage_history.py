@@ -76,9 +76,10 @@ def _sibling_relative_usages(
 def _usages_relative_to_pool(
     accounts: Sequence[QueueAccount], kind: int, department: QueueAccount
 ) -> list[RelativeUsage]:
-    """Return the relative usages of a divided department's projects, compared with the whole pool.
+    """Return the relative usages of projects that take turns directly with other departments.
 
-    Each project is assigned a part of the department's usage and weight.
+    They are compared with the whole pool. Each project is assigned a part of its department's usage and
+    weight.
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]

@@ -107,9 +107,8 @@ def _higher_spread(role: Role, spread: int) -> Proposals:
 
 
 def shorten_max_runtime(case: PendingCase) -> Iterator[Proposals]:
-    """Propose a maximum runtime that ends the workload before held nodes or quota are needed.
-
-    They are held for another workload.
+    """Propose a maximum runtime that ends the workload before nodes or quota held for another workload are
+    needed.
     """
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:

@@ -79,7 +79,8 @@ def change_consolidation(case: PendingCase) -> Iterator[Proposals]:
 def add_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose adding nodes of the pool's shape.
 
-    `before` is the number of nodes that the pool's maximum still allows, or None without a maximum.
+    In the changes, `before` is the number of nodes that the pool's maximum still allows, or None without a
+    maximum.
     """
     shape = new_node_shape(case.pool, case.nodes)
     if not case.capacity_may_help or shape is None:

@@ -23,7 +23,7 @@ class AwaitedEnd:
 
 
 def stored_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Return the names and ends of a forecast as they are stored, with ISO 8601 times."""
+    """Convert a forecast's workload names and ends to their stored form, with ISO 8601 times."""
     return [(name, datetime.fromtimestamp(end, UTC).isoformat()) for name, end in after[-MAX_AWAITED:]]
 
 

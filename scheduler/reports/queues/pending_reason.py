@@ -23,14 +23,16 @@ REFUSAL = re.compile(r"^Restart delay until [^,]+, after (?!\d+ )(?P<refusal>.+)
 
 
 class ReasonText(NamedTuple):
-    """Label of a reason, as in counts and filters, and a clause with the numbers behind it, or ""."""
+    """Label of a reason, as in counts and filters, with a clause that states the numbers behind it, or ""."""
 
     label: str
     detail: str
 
     @property
     def continuation(self) -> str:
-        """Return the detail as it follows the label in one line, such as ": needs 6 GPUs, none are free"."""
+        """Return the detail with a separator, to follow the label in one line: ": needs 6 GPUs, none are
+        free".
+        """
         separator = " " if self.detail.startswith(("until ", "ended ")) else ": "
         return self.detail and separator + self.detail
 
@@ -39,9 +41,11 @@ class ReasonText(NamedTuple):
 
 
 def pending_reason(workload: Workload) -> ReasonText:
-    """Return why a workload is pending: "Would exceed fair share", "vision would have 12 of 11 GPUs".
+    """Return why a workload is pending, for example ("Would exceed fair share", "vision would have 12 of 11
+    GPUs").
 
-    The detail of a restart delay is its end, followed by what the workload waits for after that.
+    For a restart delay, the detail is the delay's end and, if the workload will stay pending, the reason for
+    that.
     """
     if workload.phase == Phase.RESERVED:
         return ReasonText("Reserved", "")
@@ -58,7 +62,9 @@ def pending_reason(workload: Workload) -> ReasonText:
 
 
 def delay_has_ended(workload: Workload) -> bool:
-    """Return whether a restart delay is still the reason although it has ended: the scheduler is late."""
+    """Return whether the stored reason is a restart delay that has already ended, because the scheduler is
+    late.
+    """
     until = workload.backoff_until
     return workload.reason == Reason.BACKOFF and until is not None and until <= timezone.now()
 

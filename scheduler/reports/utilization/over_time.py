@@ -81,8 +81,8 @@ def utilization_points(
     """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
     Each point is a mean over the time in its period in which the pods held allocations. If `existed_since` is
-    set, it is a mean over the time between `existed_since` and `until` instead. Periods without measurements
-    are omitted.
+    set, each point is instead a mean over the part of its period between `existed_since` and `until`. Periods
+    without measurements are omitted.
     """
     rows = UtilizationPoint.objects.filter(
         pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until

@@ -71,8 +71,9 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _nodes_below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return how many nodes must boot before the pool accepts workloads, but at least `count`. Return None if
-    the pool adds no more nodes.
+    """Return the nodes that must boot before the pool accepts workloads, but at least `count` nodes.
+
+    Return None if the pool adds no more nodes.
     """
     if readiness.stop_reason:
         return None

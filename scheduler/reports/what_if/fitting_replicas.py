@@ -1,4 +1,4 @@
-"""Reason why a smaller number of replicas fits: free GPUs, and those of evicted workloads."""
+"""Explain why a smaller number of replicas fits: GPUs that are free, and GPUs that evictions would free."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -16,9 +16,10 @@ def describe_fit(
 ) -> str:
     """Return a clause such as "1.25 GPUs are free, and the eviction would free 4", or "".
 
-    The result is "" unless the change lowers the number of replicas, and the GPUs of the workload's only pool
-    that are free or would be freed suffice for this number and for no more. It is also "" if the change would
-    evict a workload that is hidden from the user, because the clause would reveal its number of GPUs.
+    The clause explains a change that lowers the number of replicas: the free and freed GPUs of the workload's
+    only pool suffice for the lower number, but not for one more replica. In all other cases, the result is
+    "". It is also "" if the change would evict a workload that is hidden from the user, because the clause
+    would reveal its number of GPUs.
     """
     change, effects = result.change, result.effects
     if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":

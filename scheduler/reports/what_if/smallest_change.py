@@ -83,7 +83,8 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
 def find_change_of_unsaved_workload(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> RenderedChange:
-    """Return the smallest change that would let an unsaved workload start now, or later.
+    """Return the smallest change that would let an unsaved workload start now. If it can never start as
+    specified, changes that let it start later also count.
 
     Raises RateLimited while too many of the project's dry runs are in progress, and Conflict if another live
     workload has the same name.

@@ -161,7 +161,7 @@ def measured_node_maps(
 
 
 def mark_unused_devices(maps: Iterable[NodeMap], now: datetime) -> int:
-    """Mark the devices of visible workloads with idle GPUs. Return the number of marked devices."""
+    """Mark devices whose only workload is visible and has idle GPUs. Return the number of marked devices."""
     devices = [device for node_map in maps for device in node_map.devices]
     held = [(device, device.workload) for device in devices if device.holders]
     idle = idle_since({workload.pk for _, workload in held if workload is not None}, now)

@@ -132,7 +132,8 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
 
 
 def _most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
-    """Sort quota groups and then pools: those with allocated or reserved GPUs first, the largest first.
+    """Sort quota groups before pools. Within each kind, those with allocated or reserved GPUs come first, and
+    then those with more capacity.
 
     The sort is stable, so equal pools stay in name order. Narrow windows show only the first columns.
     """

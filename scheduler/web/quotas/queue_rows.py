@@ -83,8 +83,9 @@ class QuotaLine:
     def held_bar(self) -> Bar:
         """Bar of allocated and reserved GPUs, without pending GPUs.
 
-        The marks are at the quota and the fair share in all shown pools. The quota has no mark if other pools
-        have unused quota and the bar is longer, because GPUs over one pool's quota would begin left of it.
+        The marks are at the quota and the fair share in all shown pools. The quota's mark is omitted if the
+        queue exceeds the total although it has unused quota in a pool, because the part over quota would then
+        begin to the left of the mark.
         """
         is_within = self.unused_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
@@ -102,8 +103,8 @@ class QuotaLine:
     def pool_bars(self) -> list[PoolBar]:
         """One bar per pool of a queue that is over quota in some pools and has unused quota in others.
 
-        One bar for all pools would hide which quota is exceeded. Empty for queues with many pools, and if a
-        pool without a quota holds GPUs over quota.
+        One bar for all pools would hide which quota is exceeded. The list is empty for all other queues, for
+        queues with many pools, and if the queue is over quota in a pool where it has no quota.
         """
         with_quota = {quota.pool_id for quota in self.quotas if quota.gpu_milli}
         is_complete = self._over_quota_by_pool.keys() <= with_quota

@@ -1,4 +1,4 @@
-"""Cost of a predicted workload at current prices, and what is left of its budgets."""
+"""Cost of a predicted workload at current prices, and the remaining budget."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -38,10 +38,10 @@ class LimitWait:
 def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
     """Return when enough of the project's workloads reach their maximum runtimes for the predicted workload.
 
-    Return None if the project's limit of GPUs is not the main reason, if the workload allows several pools,
-    if the pool has a quota group, because workloads in its other pools count towards the limit as well, if
-    some of the project's workloads are stopping, because they end at an unknown time, or if the first
-    ENDS_MAX workloads to reach their maximum runtimes do not free enough.
+    Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. It
+    cannot be predicted if the workload allows several pools, if workloads in other pools of a quota group
+    count towards the limit, while workloads of the project are stopping, or if the first ENDS_MAX workloads
+    to end do not free enough.
     """
     pools, project = prediction.workload["pools"], prediction.workload["project"]
     main = next(iter(prediction.blockers), None)

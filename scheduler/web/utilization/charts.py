@@ -34,8 +34,8 @@ class UtilizationChart:
     """Chart that shows usage as an area and the allocation as a line.
 
     `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is set
-    if the capacity is too far above both to be drawn. `top` is the highest usage or allocation, or the
-    smallest scale if it is higher.
+    if the capacity is too far above both to be drawn. `top` is the highest usage or allocation, but at least
+    the smallest scale of the unit.
     """
 
     key: str
@@ -57,7 +57,7 @@ class UtilizationChart:
 
     @property
     def top_label(self) -> str:
-        """The value at the upper edge of a small chart: "100%" if all allocated GPUs would be used."""
+        """Label of a small chart's upper edge. It is "100%" if the edge stands for all allocated GPUs."""
         if self.unit == "GPUs" and self.top == self.of:
             return "100%"
         unit = self.unit.removesuffix("s") if self.top == MILLI else self.unit

@@ -110,8 +110,9 @@ def _time_range_labels(workload: Workload) -> Mapping[str, str]:
 class StripFigure:
     """Current usage of one resource, with a chart of the last hour.
 
-    `lowest` is the utilization of the least used pod or GPU, with the name of the pod, or "" for the only
-    pod, and the number of other pods that show the same utilization.
+    `lowest` describes the least used pod: its utilization, its name, and the number of other pods with the
+    same utilization. For a workload with a single pod, it is the utilization of the least used GPU, with an
+    empty name.
     """
 
     title: str
@@ -130,7 +131,7 @@ def is_unmeasured(workload: Workload, now: datetime) -> bool:
 
 
 def strip_context(workload: Workload, now: datetime) -> dict[str, Any]:
-    """Return the figures above the log of a running workload and the bars of its pods.
+    """Return the template context for the strip above a workload's log: usage figures, and bars of the pods.
 
     The figures are empty if nothing was measured.
     """
@@ -203,8 +204,11 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
 
 
 def _lowest(pods: Iterable[summary.PodSummary], bars: PodBars | None) -> tuple[str, str, int] | None:
-    """Return the utilization of the least used pod, its name and the number of other pods with the same
-    utilization, or only the utilization of a single pod's least used GPU. Return None if all are equal.
+    """Return the utilization of the least used pod, its name, and the number of other pods with the same
+    utilization.
+
+    For a single pod with several GPUs, return the utilization of the least used GPU, with an empty name.
+    Return None if nothing can be compared or all pods are equal.
     """
     if bars is not None:
         lowest = f"{bars.lowest.shown_percent}%", bars.lowest.pod, bars.equally_low

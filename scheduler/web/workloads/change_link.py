@@ -121,7 +121,7 @@ def link_names(sentence: str, urls: Mapping[str, str]) -> LinkedText:
 def change_and_effects(
     actor: Actor, project: Project, answer: RenderedChange, now: datetime
 ) -> tuple[LinkedText, LinkedText]:
-    """Return the sentence about a change and that about its effects on other workloads, with links."""
+    """Return two sentences with links: one about a change, and one about its effects on other workloads."""
     change, separator, effects = answer.sentence.partition(EFFECTS)
     if separator:
         losses = _losses_by_workload(actor, project, answer.evicted, now)
@@ -146,7 +146,7 @@ class _Loss(NamedTuple):
 
 
 def _with_losses(effects: str, losses: Mapping[str, _Loss]) -> str:
-    """Return the sentence about effects with what each evicted workload would lose.
+    """Add each evicted workload's loss to the sentence about effects.
 
     Workloads of the preemptor's own project are marked, because the user may prefer to keep them.
     """

@@ -124,8 +124,8 @@ def _queue_order(
 ) -> list[tuple[str, list[str]]]:
     """Return (name, states) for each queue in the sort key, the department first.
 
-    The sort key compares amounts that include the workload. A state above a quota or fair share says so, with
-    the GPUs if GPUs are above it now.
+    The sort key compares amounts that include the workload, so states above a quota or fair share begin with
+    "would". They state the GPUs only if these exceed the bound.
     """
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
@@ -232,7 +232,9 @@ def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def _message(blockers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first blocker's message, which begins with the reason's detail if numbers state it."""
+    """Return the first blocker's message, with its first sentence replaced by the reason's detail if there is
+    one.
+    """
     message = str(blockers[0]["message"]).removeprefix(RESTART_DELAY)
     detail = reason_detail([(str(each["reason"]), each.get("numbers") or {}) for each in blockers])
     if not detail or message[1:].startswith(detail[1:]):

@@ -95,9 +95,11 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 
 
 def failure_fact(workload: Workload) -> str:
-    """Return the cause of a failure in a few words for the head of the page, or "" if there is no failure.
+    """Return the cause of a failure in a few words for the page's header, or "" if the workload has not
+    failed.
 
-    A specific reason, such as OutOfMemory, says more than the exit code, and only the message explains it.
+    For a general reason, the cause is the exit code, if there is one. For a specific reason, such as
+    OutOfMemory, it is the message, which says more.
     """
     if workload.phase != Phase.FAILED:
         return ""

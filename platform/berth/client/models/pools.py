@@ -271,7 +271,7 @@ class PoolPreview(Model):
 
 
 class DrainingNode(Model):
-    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
+    """Node that would be drained, chosen by its work. The choice may change before the drain starts."""
 
     node: str = ""
     pods: int = 0

@@ -37,7 +37,7 @@ class SlurmRest:
     """Client of a Slurm cluster behind slurmrestd.
 
     `server` returns its address and credentials, or raises ProviderError if they cannot be used. `versions`
-    are the negotiated versions by URL, which pools share.
+    caches the negotiated API version of each URL and is shared by all pools.
     """
 
     def __init__(

@@ -206,8 +206,8 @@ class Unpacker:
     def _leave(self) -> None:
         """Close the innermost directory. If it is new, set its mode and modification time now.
 
-        If they were set earlier, writing files would change the time, and the mode could prevent it. Raises
-        CopyError.
+        If they were set earlier, the mode could prevent files from being written, and writing them would
+        change the time. Raises CopyError.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()

@@ -156,7 +156,9 @@ def _parse_amount(text: str, _: Any) -> Any:
 
 
 def _parse_seconds(text: str, now: Any) -> Any:
-    """Parse a duration, as text with a unit unless it equals the current number of seconds."""
+    """Parse a duration such as 2h. Return it as text with a unit or, if unchanged, as the current number of
+    seconds.
+    """
     match = DURATION.fullmatch(text.strip())
     if match is None:
         return _parse_amount(text, now)
@@ -166,7 +168,7 @@ def _parse_seconds(text: str, now: Any) -> Any:
 
 
 def _parse_memory(text: str, now: Any) -> Any:
-    """Parse an amount of memory as MiB, the unit in the names of its keys."""
+    """Parse an amount of memory, and convert it to MiB, the unit of the document's memory keys."""
     match = MEMORY_TEXT.fullmatch(text.strip())
     return int(match[1]) * MIB[match[2]] if match else _parse_amount(text, now)
 

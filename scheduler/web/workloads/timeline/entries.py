@@ -201,7 +201,9 @@ def _seconds_lost(entry: TimelineEntry) -> float:
 
 
 def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
-    """Add to each entry the number of the period that it begins, or of the expected one that it ends."""
+    """Add a period's number to each entry: the period that it begins or, for a future entry, the expected
+    period that it ends.
+    """
     begins = {period.begin: number for number, period in enumerate(periods) if not period.is_expected}
     ends = {period.end: number for number, period in enumerate(periods) if period.is_expected}
     return [

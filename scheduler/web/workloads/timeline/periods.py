@@ -1,4 +1,4 @@
-"""Periods of a workload's life on a bar: its states so far, its evictions, and what is expected."""
+"""Periods of a workload's life on a bar: past, current and expected states, and evictions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,9 @@ LEGEND_MIN = 2  # minimum width of a period that the legend explains, in units o
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Period in one state. A restart delay is a period of its own, and its rest is an expected one."""
+    """Period in one state. A restart delay is a separate period, and its remaining part is an expected
+    period.
+    """
 
     state: str
     begin: datetime
@@ -151,7 +153,10 @@ def _whole_minutes(seconds: float) -> str:
 
 
 def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime, float]]) -> list[Period]:
-    """Return the end of each run whose work an eviction lost. An eviction is its time and the time lost."""
+    """Return the part of each run that was lost to an eviction, as periods.
+
+    `evictions` contains (time, seconds of work lost) pairs.
+    """
     runs = [period for period in periods if period.state == "running"]
     return [
         Period("running", max(run.begin, at - timedelta(seconds=seconds)), run.end)
