@@ -82,7 +82,7 @@ def is_platform_admin(actor: Actor) -> bool:
     return actor.role_cache["platform_admin"]
 
 
-def has_role(actor: Actor) -> bool:
+def has_any_role(actor: Actor) -> bool:
     """Return whether the user has any role in a project, in a department or on the platform."""
     if is_platform_admin(actor):
         return True
@@ -95,12 +95,12 @@ def has_role(actor: Actor) -> bool:
 
 def visible_pools(actor: Actor) -> QuerySet[NodePool]:
     """Return all node pools if the user has any role, otherwise none."""
-    return NodePool.objects.all() if has_role(actor) else NodePool.objects.none()
+    return NodePool.objects.all() if has_any_role(actor) else NodePool.objects.none()
 
 
 def visible_nodes(actor: Actor) -> QuerySet[Node]:
     """Return the nodes of all visible pools, including nodes that have ended."""
-    return Node.objects.all() if has_role(actor) else Node.objects.none()
+    return Node.objects.all() if has_any_role(actor) else Node.objects.none()
 
 
 def visible_departments(actor: Actor) -> QuerySet[Department]:
@@ -228,7 +228,7 @@ def _is_allowed(actor: Actor, action: Action, obj: Any) -> bool:
     if action is Action.VIEW:
         return obj is None or can_see(actor, obj)
     if action is Action.VIEW_CAPACITY:
-        return has_role(actor)
+        return has_any_role(actor)
     if action is Action.ADMINISTER or isinstance(obj, NodePool | Node):
         return False
     if isinstance(obj, ApiToken):
@@ -297,7 +297,7 @@ def can_see(actor: Actor, obj: Any) -> bool:
         return _can_see_through_owner(actor, obj)
     if isinstance(obj, ApiToken):
         return actor.user is not None and obj.user_id == actor.user.pk
-    return isinstance(obj, NodePool | Node) and has_role(actor)
+    return isinstance(obj, NodePool | Node) and has_any_role(actor)
 
 
 def _can_see_through_owner(actor: Actor, obj: Quota | Membership) -> bool:

@@ -18,7 +18,7 @@ from projects.access import (
     administered_departments,
     administered_projects,
     fully_visible_departments,
-    has_role,
+    has_any_role,
     is_platform_admin,
     visible_departments,
     visible_pools,
@@ -85,7 +85,7 @@ def quotas(actor: Actor) -> QuerySet[Quota]:
 def quota_groups(actor: Actor) -> QuerySet[QuotaGroup]:
     """Return all quota groups if the user may see pools, otherwise none."""
     rows = QuotaGroup.objects.prefetch_related("pools").order_by("name")
-    return rows if has_role(actor) else rows.none()
+    return rows if has_any_role(actor) else rows.none()
 
 
 def find_quota_group(actor: Actor, name: str) -> QuotaGroup:
@@ -212,7 +212,9 @@ def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
     """
     rows = _visible_secret_uses(actor).filter(_uses_of(secret))
     rows = rows.select_related("workload__project__department")
-    return rows.annotate(is_outdated=ExpressionWrapper(_is_outdated(secret), output_field=BooleanField()))
+    return rows.annotate(
+        is_outdated=ExpressionWrapper(_outdated_condition(secret), output_field=BooleanField())
+    )
 
 
 def outdated_workload_counts(
@@ -222,7 +224,7 @@ def outdated_workload_counts(
 
     The keys are the kind and the name of the owner, and the secret's name.
     """
-    outdated = [_uses_of(secret) & _is_outdated(secret) for secret in secrets]
+    outdated = [_uses_of(secret) & _outdated_condition(secret) for secret in secrets]
     if not outdated:
         return {}
     rows = _visible_secret_uses(actor).filter(reduce(or_, outdated)).order_by()
@@ -255,7 +257,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
     return Q(owner_kind=SecretUse.Owner.POOL, owner=secret.pool.name, name=secret.name)
 
 
-def _is_outdated(secret: RecordedSecret) -> Q:
+def _outdated_condition(secret: RecordedSecret) -> Q:
     """Return a filter for live runs that received a secret that has since been changed or recreated."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))

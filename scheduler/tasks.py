@@ -10,7 +10,7 @@ from berth.server.api.idempotency import delete_expired_responses
 from berth.server.wiring import load_wiring, local_environments
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, machines
-from projects.code.collector import UNUSED, collect_code
+from projects.code.collector import UNUSED, prune_code_store
 from projects.code.stores import open_store
 from projects.models import Leftover, WorkloadDeletion
 from projects.services.code_fetches import delete_unused_fetches
@@ -76,7 +76,7 @@ def delete_unused_code() -> int:
     retention = timedelta(days=settings.BERTH_KEEP_DAYS["code"])
     now = timezone.now()
     delete_unused_fetches(now - UNUSED)
-    return collect_code(open_store(), now, retention=retention)
+    return prune_code_store(open_store(), now, retention=retention)
 
 
 def check_budgets() -> int:

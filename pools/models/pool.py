@@ -6,11 +6,11 @@ from django.db import models
 from django.db.models import F, Q
 
 from berth.db.queries.fast_rows import FastRows
-from berth.db.writes.checks import ChecksTogether
+from berth.db.writes.checks import CombinedChecks
 from pools.engine.boots import should_stop_provisioning
 
 
-class NodePool(ChecksTogether, FastRows):
+class NodePool(CombinedChecks, FastRows):
     """Pool of nodes that have one shape and provider and are scaled together. Durations are in seconds."""
 
     # Private SSH keys by secret name, for the preview of a pool that is not stored yet.

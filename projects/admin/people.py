@@ -143,7 +143,7 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
         before: dict[str, Any] = {**(User.objects.filter(pk=obj.pk).values().first() or {})}
         is_active = obj.is_active
         if change:
-            _check_rights(actor(request), before, obj)
+            _reject_admin_lockout(actor(request), before, obj)
             obj.is_active = before["is_active"]
         super().save_model(request, obj, form, change)
         audited_fields = [name for name in form.changed_data if "password" not in name]
@@ -185,7 +185,7 @@ def _role_title(membership: Membership) -> str:
     return f"{role} of {scope}" if scope else role
 
 
-def _check_rights(acting: Actor, before: Mapping[str, Any], user: User) -> None:
+def _reject_admin_lockout(acting: Actor, before: Mapping[str, Any], user: User) -> None:
     """Raise Conflict if the change would deactivate the acting user or leave no active platform admin."""
     if before["is_active"] and not user.is_active:
         accounts.check_removable(actor=acting, user=user, action="deactivate")

@@ -27,7 +27,7 @@ def resolve_pool(name: str) -> NodePool:
     return pool
 
 
-def resolve_place(name: str) -> PoolOrGroup:
+def resolve_pool_or_group(name: str) -> PoolOrGroup:
     """Return the pool or quota group with the given name, to look up or change a quota in it. Raises
     NotFound.
 

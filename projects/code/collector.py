@@ -24,7 +24,7 @@ UNUSED_CHUNKS = """
 """
 
 
-def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
+def prune_code_store(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
     """Delete trees that no workload has needed for at least `retention`, and chunks that no tree contains.
 
     Return the number of deleted trees and chunks. The job can be interrupted or run twice, because it deletes

@@ -37,13 +37,13 @@ def submission_warnings(
     """Return warnings for the submitter. `path` contains the project and then its department."""
     warnings: list[str] = []
     for allowance in path:
-        for resource in allowance.limit.exceeded_by(requested):
+        for resource in allowance.limit.exceeded_resources(requested):
             warnings.append(
                 f"The workload requests more {RESOURCE_NAMES[resource]} than the limit of {allowance.owner}, "
                 "so it cannot start as specified."
             )
         if not preemptible:
-            for resource in allowance.quota.exceeded_by(requested):
+            for resource in allowance.quota.exceeded_resources(requested):
                 warnings.append(
                     f"The workload is non-preemptible and requests more {RESOURCE_NAMES[resource]} than "
                     f"the quota of {allowance.owner}, so it cannot start until the quota is raised."

@@ -121,7 +121,7 @@ def _transition_after_end(engine: InferenceEngineFacts) -> EngineTransition:
 
 def _next_transition(engine: InferenceEngineFacts) -> EngineTransition | None:
     if engine.connection_failures >= CONNECTION_ATTEMPTS and engine.state != "ACTIVE":
-        return _fail_unreachable(engine)
+        return _unreachable_transition(engine)
     routed = engine.is_routed or not engine.has_router
     if engine.state == "CREATING":
         return EngineTransition("HEALTH_CHECKING")
@@ -138,7 +138,7 @@ def _next_transition(engine: InferenceEngineFacts) -> EngineTransition | None:
     return None
 
 
-def _fail_unreachable(engine: InferenceEngineFacts) -> EngineTransition:
+def _unreachable_transition(engine: InferenceEngineFacts) -> EngineTransition:
     """Return the transition that fails an external inference engine that cannot be reached.
 
     External engines must already be running when they are added.

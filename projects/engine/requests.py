@@ -73,7 +73,9 @@ def _next_scale_out_status(request: RequestFacts) -> RequestTransition | None:
     if request.status == "PENDING":
         if request.overdue or request.service_ended:
             return RequestTransition(
-                "FAILED", failure="timeout" if request.overdue else "", message=_start_failure(request)
+                "FAILED",
+                failure="timeout" if request.overdue else "",
+                message=_start_failure_message(request),
             )
         return RequestTransition("CREATING" if request.mode == "managed" else "CONNECTING")
     if request.status == "ROLLING_BACK":
@@ -83,17 +85,17 @@ def _next_scale_out_status(request: RequestFacts) -> RequestTransition | None:
     alive = [engine for engine in request.engines if not engine.has_failed and engine.state not in ENDED]
     late = [engine for engine in alive if engine.state != "ACTIVE"]
     if request.service_ended:
-        return RequestTransition("ROLLING_BACK", "FAILED", message=_start_failure(request))
+        return RequestTransition("ROLLING_BACK", "FAILED", message=_start_failure_message(request))
     if failed and (request.policy == "rollback_all" or not alive):
         return RequestTransition("ROLLING_BACK", "FAILED", failed[0].failure, _describe_failures(failed))
     if request.overdue and late:
-        return _time_out(request, late)
+        return _timeout_transition(request, late)
     if not alive:
         return RequestTransition("ROLLING_BACK", "FAILED", "init", "None of the requested engines is left.")
-    return _advance_to_slowest_engine(request, alive, failed)
+    return _transition_to_slowest_engine(request, alive, failed)
 
 
-def _advance_to_slowest_engine(
+def _transition_to_slowest_engine(
     request: RequestFacts, alive: Sequence[EngineSummary], failed: Sequence[EngineSummary]
 ) -> RequestTransition | None:
     slowest = min(RANK.get(engine.state, 0) for engine in alive)
@@ -108,7 +110,7 @@ def _advance_to_slowest_engine(
     return RequestTransition(ORDER[RANK[request.status]])
 
 
-def _time_out(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestTransition:
+def _timeout_transition(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestTransition:
     failure = late[0].timeout_failure
     message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
@@ -128,7 +130,7 @@ def _next_scale_in_status(request: RequestFacts) -> RequestTransition | None:
         if not draining:
             return RequestTransition("REMOVING")
         stuck = tuple(engine.name for engine in draining if not engine.isolated)
-        return _keep_routed_engines(request, stuck) if request.overdue and stuck else None
+        return _routed_engines_transition(request, stuck) if request.overdue and stuck else None
     if remaining and not request.overdue:
         return None
     ended = [engine for engine in request.engines if engine.state in ENDED]
@@ -139,7 +141,7 @@ def _next_scale_in_status(request: RequestFacts) -> RequestTransition | None:
     )
 
 
-def _keep_routed_engines(request: RequestFacts, stuck: tuple[str, ...]) -> RequestTransition:
+def _routed_engines_transition(request: RequestFacts, stuck: tuple[str, ...]) -> RequestTransition:
     message = f"The router did not stop sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
     return RequestTransition(to, failure="router", message=message, give_up=stuck)
@@ -153,7 +155,7 @@ def _describe_failures(failed: Sequence[EngineSummary]) -> str:
     return " ".join(f"{engine.name}: {engine.message or engine.failure}" for engine in failed)
 
 
-def _start_failure(request: RequestFacts) -> str:
+def _start_failure_message(request: RequestFacts) -> str:
     return (
         "The service has ended." if request.service_ended else "The request timed out before it could start."
     )

@@ -239,7 +239,7 @@ def add(request: Request, kind: str) -> HttpResponse:
                 is_new = _set_secret(request.actor, values["owner"], values["name"], content, expected)
             except SecretExists as error:
                 form.add_error("name", _replacement_question(error.secret))
-                data["replaces"] = _replacement(values["owner"], error.secret)
+                data["replaces"] = _replacement_value(values["owner"], error.secret)
             else:
                 message = f"Secret {values['name']} {'added' if is_new else 'replaced'}."
                 return success_response(
@@ -330,7 +330,7 @@ def _initial_values(request: Request) -> dict[str, str]:
             registry, username = each.login
             return {
                 "name": name, "owner": owner, "registry": registry, "username": username,
-                "replaces": _replacement(owner, each.row),
+                "replaces": _replacement_value(owner, each.row),
             }  # fmt: skip
     return {}
 
@@ -349,7 +349,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
     return [(f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")]
 
 
-def _replacement(owner: str, secret: Secret | RecordedSecret) -> str:
+def _replacement_value(owner: str, secret: Secret | RecordedSecret) -> str:
     """Return the form value with which the user confirms replacing this version of the secret."""
     return f"{owner}/{secret.name}@{secret.version}"
 

@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 
 from berth.server.web.live.listener import LISTENER, Note, PageQueue
-from projects.access import fully_visible_departments, has_role, is_platform_admin, visible_projects
+from projects.access import fully_visible_departments, has_any_role, is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.connections.sockets import SignedInConsumer
 
@@ -74,5 +74,5 @@ def load_visibility(actor: Actor) -> Visibility:
         False,
         frozenset(fully_visible_departments(actor).values_list("pk", flat=True)),
         frozenset(visible_projects(actor).values_list("pk", flat=True)),
-        capacity=has_role(actor),
+        capacity=has_any_role(actor),
     )

@@ -68,7 +68,7 @@ class Scheduler(LeaderLoop):
     def _start_loop(self, held_lease: HeldLease) -> None:
         """Create a new leader's loop, with empty caches."""
         context = SchedulerContext(
-            held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads, images=self.images
+            held_lease=held_lease, runtimes=self.runtime_for, leads=self.keep_lease, images=self.images
         )
         self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self.reconcile_pool)
         self._reconciling = self._cleaning = None

@@ -14,7 +14,7 @@ from django.utils import timezone
 from berth.core.frames import CONTENT_TYPE, pack_frames
 from berth.core.spec.sections.code import CHUNK_BYTES
 from pools.joining import secrets
-from projects.code.collector import collect_code
+from projects.code.collector import prune_code_store
 from projects.code.disk import DiskStore
 from projects.models import CodeChunk, CodeTree, Pod, Workload
 from tests.api.conftest import Caller
@@ -218,10 +218,10 @@ def test_only_unused_code_is_deleted(dave: Caller, store: DiskStore) -> None:
     old = Workload.objects.get(pk=submit(dave, ended, "old").json()["id"])
     now = timezone.now() + timedelta(days=10)
     Workload.objects.filter(pk=old.pk).update(phase="completed", ended_at=timezone.now())
-    assert collect_code(store, now, retention=timedelta(days=30)) == 2, "one tree and one chunk"
+    assert prune_code_store(store, now, retention=timedelta(days=30)) == 2, "one tree and one chunk"
     assert set(CodeTree.objects.values_list("digest", flat=True)) == {needed, ended}
     assert unused not in (needed, ended)
-    collect_code(store, now, retention=timedelta(days=5))
+    prune_code_store(store, now, retention=timedelta(days=5))
     assert set(CodeChunk.objects.values_list("digest", flat=True)) == {digest(b"1"), digest(b"same")}
     assert len(list(store.keys(before=now))) == 2
     shown = dave.get(f"workloads/{old.pk}").json()["code"]
@@ -238,7 +238,7 @@ def test_upload_or_submission_prevents_deletion_of_old_code(dave: Caller, store:
         CodeTree.objects.update(used_at=timezone.now() - timedelta(days=3))
         CodeChunk.objects.update(used_at=timezone.now() - timedelta(days=3))
         use()
-        collect_code(store, timezone.now(), retention=timedelta())
+        prune_code_store(store, timezone.now(), retention=timedelta())
         assert (CodeTree.objects.count(), CodeChunk.objects.count()) == (1, 1)
 
 
@@ -248,7 +248,7 @@ def test_deleting_a_project_deletes_its_code_files(
     upload(dave, {"a.py": b"one"})
     assert caller("alice")("DELETE", "projects/vision").status_code == 204
     later = timezone.now() + timedelta(days=2)
-    collect_code(store, later, retention=timedelta())
+    prune_code_store(store, later, retention=timedelta())
     assert list(store.keys(before=later)) == []
 
 
@@ -258,9 +258,9 @@ def test_files_of_a_killed_upload_are_deleted(dave: Caller, store: DiskStore) ->
     submit(dave, tree)
     store.write({"1/5b6f7a3e-3a3c-4f6e-9a5e-0d6d3f1f7b11": b"without a row"})
     later = timezone.now() + timedelta(days=2)
-    collect_code(store, timezone.now(), retention=timedelta())
+    prune_code_store(store, timezone.now(), retention=timedelta())
     assert len(list(store.keys(before=later))) == 2, "an upload may still be in progress"
-    collect_code(store, later, retention=timedelta())
+    prune_code_store(store, later, retention=timedelta())
     assert len(list(store.keys(before=later))) == 1
 
 

@@ -23,7 +23,7 @@ MANIFEST = Manifest(
 def write_backup(place: Path, content: bytes, **changes: object) -> Path:
     """Write a backup whose checksum matches `content`."""
     (place / "dump").write_bytes(content)
-    size, sha256 = archive.hash_content(io.BytesIO(content))
+    size, sha256 = archive.size_and_digest(io.BytesIO(content))
     manifest = dataclasses.replace(MANIFEST, size=size, sha256=sha256, **changes)  # type: ignore[arg-type]
     archive.write_archive(place / "made.backup", manifest, place / "dump", {})
     return place / "made.backup"

@@ -71,7 +71,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
     if isinstance(error, errors.ClientError):
         return ExitCode.REJECTED, [str(error)]
     if isinstance(error, ModuleNotFoundError):
-        return _missing_extra(error)
+        return _explain_missing_extra(error)
     return None
 
 
@@ -88,7 +88,7 @@ def print_rejection(handle: str, error: Exception) -> ExitCode | None:
     return explanation[0]
 
 
-def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
+def _explain_missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
     """Return the exit code and a message that names the missing extra.
 
     Return None if the missing module is part of the client.
@@ -109,7 +109,7 @@ class InvalidInput(Exception):
     """Raised for invalid input from the command line or a file. The message lists the allowed values."""
 
 
-def invalid_value(option: str, message: str, value: object, allowed: str) -> InvalidInput:
+def invalid_value_error(option: str, message: str, value: object, allowed: str) -> InvalidInput:
     """Return the error for an invalid value, worded like the problems in REST responses."""
     return InvalidInput(str(Problem(option, message, format_value(value), allowed)))
 

@@ -112,7 +112,7 @@ def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     _check_size(files, size_max, files_max)
     tree = CodeTree(root, checkout)
     for file in files:
-        tree.entries.append(_hash(tree, file))
+        tree.entries.append(_add_file(tree, file))
     return tree
 
 
@@ -272,7 +272,7 @@ def _check_size(files: Sequence[LocalFile], size_max: int, files_max: int) -> No
         raise _error("is too large", format_size(size), allowed)
 
 
-def _hash(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
+def _add_file(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
     """Add a file's chunks to the tree, and return the file's entry for the server."""
     if file.link:
         return {"path": file.path, "link": file.link}

@@ -10,7 +10,7 @@ AMOUNTS_OF_MEMORY = ("memory_mib", "gpu_memory_mib")
 UNITS_OF_TIME = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
-def write_units(document: Mapping[str, Any]) -> dict[str, Any]:
+def with_units(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with durations as text, such as `8h`, if they are whole multiples of a minute.
 
     Amounts of memory stay numbers, because their keys name the unit MiB.
@@ -18,19 +18,21 @@ def write_units(document: Mapping[str, Any]) -> dict[str, Any]:
     return _convert_values(document, DURATIONS, _duration_text)
 
 
-def read_units(document: Mapping[str, Any]) -> dict[str, Any]:
+def without_units(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with durations in seconds and memory in MiB. Invalid text is unchanged."""
-    return _read_memory(_convert_values(document, DURATIONS, expand_duration))
+    return _convert_memory(_convert_values(document, DURATIONS, expand_duration))
 
 
-def _read_memory(part: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_memory(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document, group, role or limit with its amounts of memory, and those of its parts, in MiB."""
     converted = _convert_values(part, AMOUNTS_OF_MEMORY, _memory_mib)
     for key in ("roles", "groups"):
         if isinstance(part.get(key), list):
-            converted[key] = [_read_memory(each) if isinstance(each, Mapping) else each for each in part[key]]
+            converted[key] = [
+                _convert_memory(each) if isinstance(each, Mapping) else each for each in part[key]
+            ]
     if isinstance(part.get("limit"), Mapping):
-        converted["limit"] = _read_memory(part["limit"])
+        converted["limit"] = _convert_memory(part["limit"])
     return converted
 
 

@@ -23,7 +23,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools.models import QuotaGroup
 from projects import selectors
-from projects.api.lookups import resolve_place
+from projects.api.lookups import resolve_pool_or_group
 from projects.api.quotas.schemas import (
     QuotaResponse,
     QuotaValues,
@@ -88,7 +88,7 @@ class QuotaDetail(ApiView):
 
     @operation("Get a quota", response=QuotaResponse)
     def get(self, request: Request, name: str, pool: str) -> Response:
-        owner, node_pool = self.owner(name), resolve_place(pool)
+        owner, node_pool = self.owner(name), resolve_pool_or_group(pool)
         quota = self._find_quota(owner, node_pool)
         if quota is None:
             raise _missing_quota_error(owner, node_pool)
@@ -102,7 +102,7 @@ class QuotaDetail(ApiView):
         also_status=201,
     )
     def put(self, request: Request, name: str, pool: str) -> Response:
-        owner, node_pool = self.owner(name), resolve_place(pool)
+        owner, node_pool = self.owner(name), resolve_pool_or_group(pool)
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
         expected = expected_version(request, existing.version if existing else None)
@@ -122,7 +122,7 @@ class QuotaDetail(ApiView):
 
     @operation("Delete a quota", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, pool: str) -> Response:
-        owner, node_pool = self.owner(name), resolve_place(pool)
+        owner, node_pool = self.owner(name), resolve_pool_or_group(pool)
         self.require("set_quota", owner)
         existing = self._find_quota(owner, node_pool)
         if existing is None:

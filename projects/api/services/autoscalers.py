@@ -187,7 +187,7 @@ class AutoscalerHealth(ServiceView):
     @operation("Get autoscaler health", response=AutoscalerHealthResponse)
     def get(self, request: Request, service: str) -> Response:
         service_row = self.service(service)
-        row, running = service_row.autoscaler, is_running(service_row)
+        row, running = service_row.autoscaler, is_autoscaler_running(service_row)
         message = row.last_error or ("" if running else NOT_EVALUATED)
         return Response(
             AutoscalerHealthResponse(
@@ -223,7 +223,7 @@ class ServiceMetrics(ServiceView):
         return Response(page(self.service(service).points.all(), query, NEWEST, map_rows(_serialize_point)))
 
 
-def is_running(service: Service) -> bool:
+def is_autoscaler_running(service: Service) -> bool:
     """Return whether the autoscaler's last scrape is recent enough for its metrics interval."""
     row = service.autoscaler
     if service.ended_at is not None or row.scraped_at is None:
@@ -238,7 +238,7 @@ def build_status(service: Service) -> AutoscalerStatusResponse:
     pending = service.requests.exclude(status__in=FINAL).values_list("pk", flat=True)
     return AutoscalerStatusResponse(
         enabled=row.enabled,
-        running=is_running(service),
+        running=is_autoscaler_running(service),
         current_engines=engine_count(service),
         min_engines=config.min_engines,
         max_engines=config.max_engines,

@@ -80,10 +80,10 @@ def decide_from_conditions(
 ) -> ScalingDecision:
     """Return the decision for conditions that have already been evaluated on the metrics."""
     intended = (
-        _raise_to_minimum(fleet, config)
-        or _lower_to_maximum(evaluated, fleet, config)
-        or _scale_out(evaluated, metrics, fleet, config)
-        or _scale_in(evaluated, metrics, fleet, config)
+        _decide_for_minimum(fleet, config)
+        or _decide_for_maximum(evaluated, fleet, config)
+        or _decide_scale_out(evaluated, metrics, fleet, config)
+        or _decide_scale_in(evaluated, metrics, fleet, config)
     )
     if not config.enabled:
         return _hold_decision(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
@@ -91,7 +91,7 @@ def decide_from_conditions(
         return _hold_decision(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
     if (left := remaining_cooldown(config, clock)) > 0:
         return _hold_decision(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
-    return intended or _no_action(evaluated, fleet)
+    return intended or _decide_no_action(evaluated, fleet)
 
 
 def remaining_cooldown(config: AutoscalerConfig, clock: ScalingTimes) -> float:
@@ -115,7 +115,7 @@ def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config:
     return min(max(by_usage, by_queue, 1), config.scale_out_policy.max_delta)
 
 
-def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> ScalingDecision | None:
+def _decide_for_minimum(fleet: Fleet, config: AutoscalerConfig) -> ScalingDecision | None:
     """Return a decision to scale out to the minimum, or None if there are enough engines."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
@@ -125,7 +125,7 @@ def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> ScalingDecision
     return ScalingDecision(ScalingAction.OUT, delta, fleet.engines + delta, reason, ("below_min_engines",))
 
 
-def _lower_to_maximum(
+def _decide_for_maximum(
     evaluated: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig
 ) -> ScalingDecision | None:
     if fleet.engines <= config.max_engines:
@@ -144,7 +144,7 @@ def _lower_to_maximum(
     return ScalingDecision(ScalingAction.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
 
 
-def _scale_out(
+def _decide_scale_out(
     evaluated: tuple[Condition, ...], metrics: ServiceMetrics | None, fleet: Fleet, config: AutoscalerConfig
 ) -> ScalingDecision | None:
     met_conditions = tuple(
@@ -163,7 +163,7 @@ def _scale_out(
     return ScalingDecision(ScalingAction.OUT, delta, fleet.engines + delta, reason, met_conditions)
 
 
-def _scale_in(
+def _decide_scale_in(
     evaluated: tuple[Condition, ...], metrics: ServiceMetrics | None, fleet: Fleet, config: AutoscalerConfig
 ) -> ScalingDecision | None:
     scale_in_conditions = [condition for condition in evaluated if not condition.scales_out]
@@ -197,7 +197,7 @@ def _scale_in(
     )
 
 
-def _no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> ScalingDecision:
+def _decide_no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> ScalingDecision:
     if not _all_engines_report(evaluated):
         return _hold_decision(fleet, "not all engines report metrics", HoldReason.BLIND, None)
     return ScalingDecision(ScalingAction.NONE, 0, fleet.engines, "no conditions met")

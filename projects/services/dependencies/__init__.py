@@ -1,6 +1,6 @@
 """Dependencies between workloads: the `after` section of their documents."""
 
-from projects.services.dependencies.checks import check_dependencies, missing_dependencies
+from projects.services.dependencies.checks import check_dependencies, missing_dependency_warnings
 from projects.services.dependencies.dependents import Dependent, find_dependents, reject_if_awaited
 from projects.services.dependencies.resolution import (
     ResolvedDependency,
@@ -23,7 +23,7 @@ __all__ = [
     "dependency_statuses",
     "find_dependents",
     "find_newest_objects",
-    "missing_dependencies",
+    "missing_dependency_warnings",
     "reject_if_awaited",
     "resolve_dependencies",
     "unmeetable_dependency_message",

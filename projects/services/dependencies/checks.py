@@ -62,7 +62,7 @@ def check_dependencies(
     return problems
 
 
-def missing_dependencies(documents: Sequence[Document]) -> list[list[str]]:
+def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
     """Return warnings for each document, one per dependency that neither exists nor is being submitted."""
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}

@@ -74,12 +74,12 @@ class DependencyGraph:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
             self._arrays |= dict.fromkeys(tasks, name)
         awaited = [dependency.awaited(name.project) for dependency in spec.after]
-        cycle = self._path_to(name, awaited)
+        cycle = self._shortest_cycle(name, awaited)
         if not cycle:
             self._awaited[name] = awaited
         return cycle
 
-    def _path_to(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
+    def _shortest_cycle(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
         """Return the shortest cycle from `target` through one of `starts`, or [] if there is none."""
         previous: dict[AwaitedName, AwaitedName] = {}
         level = self._new_steps(target, starts, previous)

@@ -16,7 +16,7 @@ from projects.models.tenants import Tenant, owner_columns
 from projects.services import announce, audit
 from projects.services.project_rows import next_version
 from projects.services.quotas.versions import check_version
-from projects.services.quotas.write import require_set_quota
+from projects.services.quotas.write import require_quota_permission
 
 MAX_WARNINGS = 10
 KEYS = ("gpu_hours", "warn_at")
@@ -35,7 +35,7 @@ def set_budget(
     Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound or
     Forbidden.
     """
-    require_set_quota(actor, owner)
+    require_quota_permission(actor, owner)
     with checked_references(owner.name, created="this budget"):
         stored = Budget.objects.select_for_update(of=("self",)).filter(**owner_columns(owner)).first()
         check_version(stored, expected_version, budget_values)
@@ -52,7 +52,7 @@ def set_budget(
 
 
 def delete_budget(*, actor: Actor, budget: Budget, expected_version: int | None = None) -> None:
-    require_set_quota(actor, budget.owner)
+    require_quota_permission(actor, budget.owner)
     with transaction.atomic():
         locked = Budget.objects.select_for_update(of=("self",)).filter(pk=budget.pk).first()
         if locked is None:

@@ -23,7 +23,7 @@ from projects.models.tenants import PoolOrGroup, Tenant
 from projects.services.quotas.drafts import Draft, QuotaChangeDraft
 from projects.services.quotas.expiry import expiry_problems
 from projects.services.quotas.values import parse_columns
-from projects.services.quotas.write import require_set_quota
+from projects.services.quotas.write import require_quota_permission
 
 MAX_CHANGES = 200
 MAX_COMMENT = 500
@@ -43,7 +43,7 @@ def read_draft(actor: Actor, document: Mapping[str, Any]) -> Draft:
     if problems:
         raise Invalid(problems)
     for change in changes:
-        require_set_quota(actor, change.owner)
+        require_quota_permission(actor, change.owner)
     return Draft(tuple(changes), comment, expires_at)
 
 

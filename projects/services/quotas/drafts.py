@@ -30,7 +30,7 @@ from projects.services.quotas.changes import WrittenQuota, record_change
 from projects.services.quotas.places import build_overlap_problem, is_pool_of_group, overlap_problem
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
-from projects.services.quotas.write import require_set_quota
+from projects.services.quotas.write import require_quota_permission
 
 NO_VERSION = "0.0"
 
@@ -130,7 +130,7 @@ def apply_draft(
     saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
-        require_set_quota(actor, owner)
+        require_quota_permission(actor, owner)
     with checked_references("One of its owners or pools", created="one of these quotas"):
         lock_pools_and_quotas()
         drafted = compare_with_stored(draft, lock=True)

@@ -32,7 +32,7 @@ def set_quota(
     unchanged or, for a new quota, the default. `expected_version` 0 means that no quota exists. Raises
     Invalid, PreconditionFailed, NotFound or Forbidden.
     """
-    require_set_quota(actor, owner)
+    require_quota_permission(actor, owner)
     columns = parse_columns(values)
     place = {**pool_or_group_columns(pool), **owner_columns(owner)}
     with checked_references(f"{owner.name} or the {pool.kind_and_name}", created="this quota"):
@@ -57,7 +57,7 @@ def set_quota(
 def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = None) -> None:
     """Remove a quota. The owner then has quota 0 and no limit in the quota's pools."""
     owner = quota.owner
-    require_set_quota(actor, owner)
+    require_quota_permission(actor, owner)
     with transaction.atomic():
         locked = Quota.objects.select_for_update(of=("self",)).filter(pk=quota.pk).first()
         if locked is None:
@@ -67,7 +67,7 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
         locked.delete()
 
 
-def require_set_quota(actor: Actor, owner: Tenant) -> None:
+def require_quota_permission(actor: Actor, owner: Tenant) -> None:
     """Raise Forbidden unless the user may set the owner's quotas.
 
     Only platform admins may set the quotas of departments.

@@ -209,8 +209,8 @@ def _store_edit(
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, edits=F("edits") + 1, **columns)
     replace_roles(locked.pk, draft.tree)
     recorded = changes[:MAX_RECORDED]
-    before = {change.path: _record_value(change, change.before) for change in recorded}
-    after = {change.path: _record_value(change, change.after) for change in recorded}
+    before = {change.path: _recorded_value(change, change.before) for change in recorded}
+    after = {change.path: _recorded_value(change, change.after) for change in recorded}
     data = {"paths": list(after), "increases": increases}
     events.record("edited", locked, _event_message(actor, changes, increases), actor=actor.name, data=data)
     audit.write_entry(actor, "edit", locked, before=before, after=after, project=locked.project)
@@ -223,7 +223,7 @@ def _sets_environment(change: DocumentChange) -> bool:
     return bool(ENVIRONMENT.search(change.path)) or '"env":' in json.dumps([change.before, change.after])
 
 
-def _record_value(change: DocumentChange, value: Any) -> int | float | str | None:
+def _recorded_value(change: DocumentChange, value: Any) -> int | float | str | None:
     """Return the value as None, a number or short text. Hide values that contain environment variables."""
     if value is None or isinstance(value, int | float):
         return value

@@ -26,7 +26,7 @@ from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload
 from projects.services import announce, audit, events
 from projects.services.code_fetches import store_fetches, waiting_message
-from projects.services.dependencies import check_dependencies, missing_dependencies
+from projects.services.dependencies import check_dependencies, missing_dependency_warnings
 from projects.services.inference import services
 from projects.services.workloads.checks.code import find_code, pools_for_code, request_code
 from projects.services.workloads.checks.features import pools_with_features
@@ -262,7 +262,7 @@ def store_drafts(
 
 def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list[str]]:
     """Return the warnings for the submitter, for each accepted document."""
-    missing = missing_dependencies([(draft.workload.project, draft.spec) for draft in drafts])
+    missing = missing_dependency_warnings([(draft.workload.project, draft.spec) for draft in drafts])
     return [
         [
             *quota_warnings(view, draft.workload, draft.demand),

@@ -205,7 +205,7 @@ def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
         parts.append(f"{format_count(after.get('gpus', 0), 'GPU')}{' each' if 'tasks' in after else ''}")
         return f": {', '.join(parts)}, priority {after['priority']}" if "priority" in after else ""
     if row.action == "set_quota" and not row.before:
-        return _new_quota(after)
+        return _new_quota_text(after)
     if row.action in ("cordon", "uncordon", "drain", "terminate") and row.object_type == "node":
         return f": {after['reason']}" if after.get("reason") else ""
     if row.before and row.after and _fits_inline(values):
@@ -213,7 +213,7 @@ def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
     return ""
 
 
-def _new_quota(after: dict[str, Any]) -> str:
+def _new_quota_text(after: dict[str, Any]) -> str:
     gpus, limit = after.get("gpu"), (after.get("limit") or {}).get("gpu")
     text = f": {format_count(gpus, 'GPU') if gpus is not None else 'any number of GPUs'}"
     if limit is not None:

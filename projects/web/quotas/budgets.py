@@ -18,7 +18,7 @@ from projects.models import Budget, Department
 from projects.models.budgets import MAX_HOURS, default_warnings
 from projects.models.tenants import Tenant, owner_columns
 from projects.selectors import budgets, departments, find_owner, projects
-from projects.services.quotas import require_set_quota
+from projects.services.quotas import require_quota_permission
 from projects.services.quotas.budgets import delete_budget, set_budget
 
 CONFLICT_MESSAGE = (
@@ -85,7 +85,7 @@ def add(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str) -> HttpResponse:
     owner = find_owner(request.actor, kind, name)
-    require_set_quota(request.actor, owner)
+    require_quota_permission(request.actor, owner)
     initial = _initial_values(_find_budget(request.actor, owner))
     form = BudgetForm(request.POST or None, initial=initial, auto_id="budget_%s")
     if request.method == "POST" and form.is_valid():
@@ -111,7 +111,7 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str) -> HttpResponse:
     owner = find_owner(request.actor, kind, name)
-    require_set_quota(request.actor, owner)
+    require_quota_permission(request.actor, owner)
     budget = _find_budget(request.actor, owner)
     if budget is None:
         raise Http404

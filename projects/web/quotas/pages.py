@@ -10,7 +10,7 @@ from berth.server.web.pages import Request, confirm_page, page, signed_in, succe
 from projects.models import Audit, Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
 from projects.selectors import find_owner
-from projects.services.quotas import remove_quota, require_set_quota, set_quota
+from projects.services.quotas import remove_quota, require_quota_permission, set_quota
 from projects.services.quotas.places import find_pool_or_group
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, list_differences, merge_stored
 
@@ -19,7 +19,7 @@ from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, 
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, node_pool = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
-    require_set_quota(request.actor, owner)
+    require_quota_permission(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if request.method == "GET":
         form = QuotaForm(initial=initial_values(quota), auto_id="quota_%s")
@@ -51,7 +51,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, node_pool = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
-    require_set_quota(request.actor, owner)
+    require_quota_permission(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if quota is None:
         raise Http404

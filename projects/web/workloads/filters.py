@@ -143,7 +143,7 @@ def filter_workloads(
     if filters.started:
         rows = rows.filter(first_started_at__gte=timezone.now() - PERIODS[filters.started][1])
     if filters.ended:
-        rows = rows.filter(_ended_since(timezone.now() - PERIODS[filters.ended][1]))
+        rows = rows.filter(_ended_since_condition(timezone.now() - PERIODS[filters.ended][1]))
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
     return rows.annotate(wait_seconds=WAIT_SECONDS, attention=ATTENTION)
@@ -245,12 +245,12 @@ def state_condition(state: str) -> Q:
     return Q(_phase_condition(state), array__isnull=True) | of_arrays
 
 
-def failed_since(at: datetime) -> Q:
+def failed_since_condition(at: datetime) -> Q:
     """Return a condition for the workloads and arrays that have failed at or after a time."""
-    return state_condition(Phase.FAILED) & _ended_since(at)
+    return state_condition(Phase.FAILED) & _ended_since_condition(at)
 
 
-def _ended_since(at: datetime) -> Q:
+def _ended_since_condition(at: datetime) -> Q:
     """Return a condition for workloads, and all tasks of arrays, that ended at or after a time."""
     return Q(array__isnull=True, ended_at__gte=at) | Q(array__ended_at__gte=at)
 

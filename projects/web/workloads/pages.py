@@ -45,7 +45,7 @@ from projects.web.workloads.filters import (
     SORTS,
     WorkloadFilters,
     count_by_state,
-    failed_since,
+    failed_since_condition,
     filter_workloads,
     one_row_per_array,
     parse_filters,
@@ -213,7 +213,7 @@ def _failed_recently(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     most one more is returned, to show that there are more.
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
-    rows = filter_workloads(actor, filters, any_state=True).filter(failed_since(since))
+    rows = filter_workloads(actor, filters, any_state=True).filter(failed_since_condition(since))
     end = Coalesce("array__ended_at", "ended_at")
     latest = one_row_per_array(rows).select_related("array").order_by(end.desc(), "pk")
     return list(latest[: FAILED_MAX + 1])

@@ -11,7 +11,7 @@ from pools.models import NodePool, QuotaGroup
 from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import departments, projects
-from projects.services.quotas import Columns, parse_columns, require_set_quota
+from projects.services.quotas import Columns, parse_columns, require_quota_permission
 from projects.services.quotas.drafts import QuotaChangeDraft, quota_key, stored_quotas
 from projects.web.quotas.cells import FIELDS, NO_QUOTA, build_document, field_for_path, removes_quota
 from scheduler.web.quotas.grid_table import parse_owner_keys
@@ -64,7 +64,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
             )
         typed.append(EditedQuota(key, owners[key], pools[pool], values, versions.get(place, "")))
     for owner in dict.fromkeys(edited.owner for edited in typed):
-        require_set_quota(actor, owner)
+        require_quota_permission(actor, owner)
     return typed
 
 

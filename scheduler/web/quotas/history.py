@@ -19,7 +19,7 @@ from projects.access import Action, may, visible_pools
 from projects.actor import Actor
 from projects.models import QuotaChange, QuotaExpiry
 from projects.selectors import VisibleScope, audit, departments, find_quota_change, quota_changes
-from projects.services.quotas import require_set_quota
+from projects.services.quotas import require_quota_permission
 from projects.services.quotas.drafts import inverse_draft, revert
 from projects.web.activity.values import list_differences
 from scheduler.reports.what_if.quota_preview import preview_draft
@@ -132,7 +132,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     try:
         draft, _ = inverse_draft(change)
         for edit in draft.changes:
-            require_set_quota(request.actor, edit.owner)
+            require_quota_permission(request.actor, edit.owner)
         if request.method == "POST":
             revert(actor=request.actor, change=change)
             return success_response(

@@ -8,7 +8,7 @@ from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, signed_in
 from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import find_owner
-from projects.services.quotas import parse_columns, require_set_quota
+from projects.services.quotas import parse_columns, require_quota_permission
 from projects.services.quotas.drafts import Draft, QuotaChangeDraft
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values
 from projects.web.quotas.pages import find_quota, get_pool_or_group_or_404, render_quota_form
@@ -21,7 +21,7 @@ CHANGE_PATH = "changes[0]"
 @require_POST
 def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
-    require_set_quota(request.actor, owner)
+    require_quota_permission(request.actor, owner)
     quota = find_quota(owner, where)
     form, impact = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s"), None
     if form.is_valid():

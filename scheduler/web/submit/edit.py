@@ -20,7 +20,7 @@ from berth.core.values.amounts import MILLI
 from berth.core.values.durations import format_duration
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
-from berth.documents.units import read_units, write_units
+from berth.documents.units import with_units, without_units
 from berth.server.web.numbers import NO_VALUE, thousandths
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import Action, require
@@ -97,7 +97,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if request.method == "GET":
         document = _patched_document(workload, request.GET.get("patch", ""))
         _apply_edit(request, edit_page, document, dry_run=True)
-        return _render_page(request, open_draft(dump_workload(write_units(document))), edit_page)
+        return _render_page(request, open_draft(dump_workload(with_units(document))), edit_page)
     draft = read_draft(request.POST, _edit_choices(request))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
@@ -192,7 +192,7 @@ def _find_patch(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
     """Return the edit as a patch of the stored document. Raises SpecError for an invalid manifest."""
     if is_manifest(document):
         document = parse_workload(document).document()
-    return find_patch(workload.spec, {"project": workload.project.name, **read_units(document)})
+    return find_patch(workload.spec, {"project": workload.project.name, **without_units(document)})
 
 
 def _add_error(edit_page: EditPage, error: BerthError) -> None:

@@ -13,7 +13,7 @@ from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
 from berth.core.wording.words import format_count
 from berth.documents.ordered import dump_workload
-from berth.documents.units import write_units
+from berth.documents.units import with_units
 from berth.server.web.numbers import elapsed, memory
 from projects.actor import Actor
 from projects.models import Phase, Pod, Workload, WorkloadArray
@@ -360,4 +360,4 @@ def document_text(workload: Workload | WorkloadArray, **instead: Any) -> str:
 
     Values in `instead` replace those of the workload.
     """
-    return dump_workload(write_units({**workload.spec, **instead}))
+    return dump_workload(with_units({**workload.spec, **instead}))

@@ -8,7 +8,12 @@ import httpx
 import pytest
 
 from berth.cli.printing import following
-from berth.cli.printing.following import LineFilter, TerminalOutput, TimestampedText, strip_control_sequences
+from berth.cli.printing.following import (
+    LineFilter,
+    TerminalOutput,
+    TimestampedOutputReader,
+    strip_control_sequences,
+)
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, pod, workload
 
@@ -140,7 +145,7 @@ def test_followed_log_keeps_its_timestamps_after_a_lost_connection(
 @pytest.mark.parametrize("size", [1, 5, 21, 22, 100])
 def test_bytes_of_timestamps_split_across_chunks_are_not_counted(size: int) -> None:
     text = TIME + b"one\n" + TIME + b"\n" + TIME + b"two"
-    stamped = TimestampedText()
+    stamped = TimestampedOutputReader()
     read = [stamped.read(text[place : place + size]) for place in range(0, len(text), size)]
     assert b"".join(piece for piece, _ in read) == text
     assert sum(count for _, count in read) == len(b"one\n\ntwo")

@@ -11,7 +11,7 @@ import pytest
 
 from berth.core.errors import Invalid
 from pools.services.secrets import SecretContent
-from projects.code.collector import collect_code
+from projects.code.collector import prune_code_store
 from projects.code.git.installation import git_policy, scratch_base
 from projects.code.stores import open_store
 from projects.models import CodeFetch, CodeTree, SecretUse, Workload
@@ -301,12 +301,12 @@ def test_code_and_requests_that_no_workload_needs_are_deleted(scene: Scene) -> N
     scene.fetch()
     scene.stage.tick(2)
     later = scene.stage.clock.now() + timedelta(days=40)
-    collect_code(open_store(), later, retention=timedelta(days=30))
+    prune_code_store(open_store(), later, retention=timedelta(days=30))
     assert CodeTree.objects.exists()
     assert delete_unused_fetches(later) == 0
     scene.stage.finish(workload)
     scene.stage.tick(2)
-    collect_code(open_store(), later, retention=timedelta(days=30))
+    prune_code_store(open_store(), later, retention=timedelta(days=30))
     assert not CodeTree.objects.exists()
     assert CodeFetch.objects.get().commit
     Workload.objects.all().delete()

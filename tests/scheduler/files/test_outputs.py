@@ -10,7 +10,7 @@ from berth.core.errors import Invalid
 from berth.core.spec.sections.code import CHUNK_BYTES
 from berth.db.loops.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
-from projects.code.collector import collect_code
+from projects.code.collector import prune_code_store
 from projects.code.stores import open_store
 from projects.models import CodeChunk, CodeTree, Pod, PodOutputs, Workload
 from projects.services import code, workloads
@@ -206,10 +206,10 @@ def test_stored_files_are_kept_as_long_as_their_workload(producer: Producer) -> 
     producer.end()
     producer.collect()
     later = producer.stage.clock.now() + timedelta(days=400)
-    assert collect_code(open_store(), later, retention=timedelta(days=30)) == 0
+    assert prune_code_store(open_store(), later, retention=timedelta(days=30)) == 0
     Workload.objects.filter(pk=producer.workload.pk).delete()
     assert not Pod.objects.exists()
-    assert collect_code(open_store(), later, retention=timedelta(days=30)) == 1 + 3
+    assert prune_code_store(open_store(), later, retention=timedelta(days=30)) == 1 + 3
     assert not CodeTree.objects.exists()
     assert list(open_store().keys(before=later)) == []
 

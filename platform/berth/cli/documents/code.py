@@ -51,7 +51,7 @@ def with_directories(
     ]
 
 
-def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
+def resolve_code_directory(file: str, document: dict[str, Any]) -> dict[str, Any]:
     """Return the document with its `code` directory resolved relative to `file`."""
     directory = document.get(KEY)
     if not isinstance(directory, str) or file == "-" or directory.startswith("~"):

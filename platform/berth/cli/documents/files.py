@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.documents.code import relative_to_file
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.documents.code import resolve_code_directory
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.cli.options.arguments import open_client
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
     from berth.client.documents import read_documents
 
     return [
-        (source, relative_to_file(file, document))
+        (source, resolve_code_directory(file, document))
         for file in files
         for source, document in read_documents(file)
     ]
@@ -114,7 +114,7 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
         target, sign, value = text.partition("=")
         place, key = _parse_quota_key(text, target, departments, keyed=True)
         if not sign or not key:
-            raise invalid_value("--set", "is not a valid quota change", text, SET_FORM)
+            raise invalid_value_error("--set", "is not a valid quota change", text, SET_FORM)
         _set_nested(changes.setdefault(place, {}), key.split("."), _parse_value(value), text)
     entries: list[tuple[QuotaKey, dict[str, Any]]] = [
         (place, {"set": values}) for place, values in changes.items()
@@ -136,14 +136,14 @@ def _parse_quota_key(
     pool, _, key = rest.partition(".") if keyed else (rest, "", "")
     if not (owner and colon and pool):
         option, form = ("--set", SET_FORM) if keyed else ("--remove", REMOVE_FORM)
-        raise invalid_value(option, "is not a valid quota", text, form)
+        raise invalid_value_error(option, "is not a valid quota", text, form)
     department, slash, project = owner.partition("/")
     if not slash:
         return ("department", department, pool), key
     if departments.get(project, department) != department:
         actual_department = departments[project]
         option = "--set" if keyed else "--remove"
-        raise invalid_value(
+        raise invalid_value_error(
             option, f"{project} belongs to {actual_department}", text, f"{actual_department}/{project}"
         )
     return ("project", project, pool), key

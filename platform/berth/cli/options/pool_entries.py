@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.core.wording.reasons import plain_reason
 
 BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
@@ -23,7 +23,7 @@ def _parse_budget(entry: str) -> dict[str, Any]:
     for part in BUDGET_SEPARATOR.split(entry.strip()):
         key, equals, value = part.partition("=")
         if not equals or key not in BUDGET_KEYS or key in budget:
-            raise invalid_value("--budget", "is not a valid disruption budget", entry, BUDGET_ALLOWED)
+            raise invalid_value_error("--budget", "is not a valid disruption budget", entry, BUDGET_ALLOWED)
         budget[key] = (
             [reason for reason in re.split(r"[,+ ]+", value) if reason] if key == "reasons" else value
         )
@@ -37,7 +37,7 @@ def parse_volume(entry: str) -> dict[str, object]:
     first, *options = entry.split(",")
     name, equals, source = first.partition("=")
     if not equals:
-        raise invalid_value("--volume", "is not a valid volume", entry, allowed)
+        raise invalid_value_error("--volume", "is not a valid volume", entry, allowed)
     labels: dict[str, str] = {}
     volume: dict[str, object] = {"name": name, "source": source, "nodes": labels}
     for option in options:
@@ -55,7 +55,7 @@ def parse_volume(entry: str) -> dict[str, object]:
             if source.startswith("s3://"):
                 keys = ", ".join(("projects", "nodes", *of_s3))
                 allowed = f"NAME=s3://BUCKET/PREFIX[,read_write][,OPTION=VALUE], OPTION: {keys}"
-            raise invalid_value("--volume", "has an unknown option", option, allowed)
+            raise invalid_value_error("--volume", "has an unknown option", option, allowed)
     return volume
 
 
@@ -78,7 +78,7 @@ def _parse_plugin(entry: str) -> dict[str, Any]:
     for part in settings.split(",") if colon else ():
         key, equals, text = part.partition("=")
         if not equals or not key.strip() or key.strip() in parameters:
-            raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED)
+            raise invalid_value_error("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED)
         parameters[key.strip()] = _parse_parameter(entry, text.strip())
     return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
 
@@ -95,4 +95,4 @@ def _parse_parameter(entry: str, text: str) -> Any:
         read = yaml.safe_load(text)
         return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1
     except yaml.YAMLError:
-        raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED) from None
+        raise invalid_value_error("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED) from None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.documents.files import read_single_document
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.cli.options.arguments import IdleRuleOption
 from berth.cli.options.pool_entries import parse_budgets, parse_index, parse_plugins, parse_volume
 from berth.cli.options.quantities import (
@@ -314,7 +314,7 @@ def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
             return int(text)
     except ValueError:
         pass
-    raise invalid_value("--nodes", "is not a valid number of nodes", text, NODES_ALLOWED)
+    raise invalid_value_error("--nodes", "is not a valid number of nodes", text, NODES_ALLOWED)
 
 
 def _parse_limits(entries: Iterable[str]) -> dict[str, Any]:
@@ -329,7 +329,7 @@ def _parse_settings(entries: Iterable[str], option: str = "--set") -> dict[str, 
         try:
             settings[key] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise invalid_value(f"{option} {key}", "is not valid YAML", text, "a YAML value") from None
+            raise invalid_value_error(f"{option} {key}", "is not valid YAML", text, "a YAML value") from None
     return settings
 
 
@@ -341,7 +341,7 @@ def _parse_memory(text: str, option: str = "--memory") -> int:
     try:
         return parse_memory(parse_number_or_text(text))
     except PydanticCustomError:
-        raise invalid_value(option, "is not a valid amount of memory", text, MEMORY_ALLOWED) from None
+        raise invalid_value_error(option, "is not a valid amount of memory", text, MEMORY_ALLOWED) from None
 
 
 def _read_kubeconfig(file: str | None, context: str | None) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.core.backports import parse_iso_time
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -17,7 +17,7 @@ def parse_duration(option: str, text: str) -> int:
     match = DURATION.fullmatch(text)
     if match is None:
         allowed = "seconds, or a duration such as 45s, 30m, 2h or 7d"
-        raise invalid_value(option, "is not a valid duration", text, allowed)
+        raise invalid_value_error(option, "is not a valid duration", text, allowed)
     return int(match[1]) * SECONDS[match[2]]
 
 
@@ -38,7 +38,7 @@ def _parse_moment(option: str, text: str, shift: Callable[[timedelta], datetime]
         parsed = parse_iso_time(text)
     except ValueError:
         allowed = f"a timestamp such as 2026-01-31T09:00, or {form}"
-        raise invalid_value(option, "is not a valid time", text, allowed) from None
+        raise invalid_value_error(option, "is not a valid time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(timezone.utc).isoformat()
 
 
@@ -47,7 +47,7 @@ def parse_number(option: str, text: str) -> int | float:
     try:
         value = float(text)
     except ValueError:
-        raise invalid_value(option, "is not a number", text, "a number") from None
+        raise invalid_value_error(option, "is not a number", text, "a number") from None
     return int(value) if value.is_integer() else value
 
 
@@ -70,7 +70,7 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
     for entry in entries:
         key, sign, value = entry.partition("=")
         if not sign or not key:
-            raise invalid_value(option, "is not a KEY=VALUE pair", entry, "KEY=VALUE")
+            raise invalid_value_error(option, "is not a KEY=VALUE pair", entry, "KEY=VALUE")
         if key in values:
             raise InvalidInput(f"{option}: {key} is set twice. Remove one of the values.")
         values[key] = value
@@ -90,7 +90,7 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
     name, _, rest = entry.partition(":")
     path, colon, mode = rest.partition(":")
     if not name or not path or (colon and mode != "ro"):
-        raise invalid_value("--volume", "is not a valid volume", entry, "NAME:PATH or NAME:PATH:ro")
+        raise invalid_value_error("--volume", "is not a valid volume", entry, "NAME:PATH or NAME:PATH:ro")
     return {"name": name, "path": path, **({"read_only": True} if mode else {})}
 
 
@@ -102,7 +102,7 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
     name, _, target = entry.partition("=")
     if not name.removeprefix(PERSONAL) or not target:
         form = "NAME=VARIABLE" if key == "env" else "NAME=FILE"
-        raise invalid_value(option, "is not a valid secret", entry, form)
+        raise invalid_value_error(option, "is not a valid secret", entry, form)
     return {**parse_secret_name(option, "name", name), key: target}
 
 
@@ -113,7 +113,7 @@ def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]
     """
     name = text.removeprefix(PERSONAL)
     if not name:
-        raise invalid_value(option, "is not a valid secret name", text, "NAME, or personal/NAME")
+        raise invalid_value_error(option, "is not a valid secret name", text, "NAME, or personal/NAME")
     return {key: name, **({"personal": True} if name != text else {})}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.core.wording.reasons import plain_reason
 
 KEY_NAME = "ssh-key"
@@ -58,7 +58,7 @@ def read_hosts(file: str) -> dict[str, Any]:
     if isinstance(content, list | dict):
         return {"hosts": content}
     allowed = "a list of hosts, hosts by name, or settings with `hosts`"
-    raise invalid_value("--hosts", "contains no hosts", file, allowed)
+    raise invalid_value_error("--hosts", "contains no hosts", file, allowed)
 
 
 def _read_text(option: str, file: str) -> str:

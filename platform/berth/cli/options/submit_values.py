@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from berth.cli.exits import invalid_value
+from berth.cli.exits import invalid_value_error
 from berth.cli.options.quantities import parse_duration, parse_number, parse_number_or_text
 
 Text = str | None
@@ -37,7 +37,7 @@ def parse_notice(text: Text) -> dict[str, Any] | None:
         return None
     signal, sign, lead = text.partition("@")
     if not sign or not signal:
-        raise invalid_value(
+        raise invalid_value_error(
             "--preemption-signal",
             "is not a valid preemption signal",
             text,
@@ -52,7 +52,7 @@ def parse_retry(text: str) -> dict[str, Any]:
     try:
         return parse_retry_text(text)
     except InvalidRetryText as error:
-        raise invalid_value("--retry", error.message, error.received, error.allowed) from None
+        raise invalid_value_error("--retry", error.message, error.received, error.allowed) from None
 
 
 def build_notification(to: str, events: Texts) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.cli.printing.output import print_fields, print_section
 from berth.cli.printing.text import format_number, format_time, printable
 
@@ -76,14 +76,14 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
     Raises InvalidInput.
     """
-    from berth.core.spec.sections.arrays import array_document
+    from berth.core.spec.sections.arrays import parse_array_notation
 
     if text is None:
         return None
     try:
-        return array_document(text)
+        return parse_array_notation(text)
     except ValueError as error:
-        raise invalid_value(
+        raise invalid_value_error(
             "--array", "is not a valid index, range or limit", str(error), ARRAY_FORM
         ) from None
 

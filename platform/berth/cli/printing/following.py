@@ -68,7 +68,7 @@ def _print_attempt(
     """
     from berth.client import Unreachable
 
-    offset, losses, stamped = 0, 0, TimestampedText()
+    offset, losses, stamped = 0, 0, TimestampedOutputReader()
     if tail is not None:
         chunk = client.workloads.log(
             workload_id, pod=pod.short_name, run=pod.run, tail=tail, timestamps=timestamps
@@ -133,7 +133,7 @@ class TerminalOutput:
         sys.stdout.buffer.flush()
 
 
-class TimestampedText:
+class TimestampedOutputReader:
     """Reader of output with timestamps that counts only the bytes of the log itself."""
 
     def __init__(self) -> None:

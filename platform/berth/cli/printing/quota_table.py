@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.exits import invalid_value
+from berth.cli.exits import invalid_value_error
 from berth.cli.printing.output import Column, Output
 from berth.cli.printing.text import format_number, format_value
 from berth.core.problems import suggest_visible
@@ -48,7 +48,7 @@ def check_owner(owner: str, visible: Collection[str]) -> None:
     """Raise InvalidInput if no visible department or project has the name."""
     if owner not in visible:
         allowed = suggest_visible(owner, visible, "a department or project")
-        raise invalid_value("NAME", "does not exist", owner, allowed)
+        raise invalid_value_error("NAME", "does not exist", owner, allowed)
 
 
 def quota_columns(changed: Collection[str] = ()) -> list[Column]:
@@ -85,7 +85,7 @@ def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
     return [
         Column(title, _format_owner),
         Column("POOL", lambda row: row.pool),
-        *(replace(column, cell_text=_or_dash(column.cell_text)) for column in columns),
+        *(replace(column, cell_text=_dash_for_headings(column.cell_text)) for column in columns),
     ]
 
 
@@ -95,7 +95,7 @@ def _format_owner(row: Any) -> str:
     return row.owner.name if row.owner.kind == "department" else f"  {row.owner.name}"
 
 
-def _or_dash(format_quota: Callable[[Any], str]) -> Callable[[Any], str]:
+def _dash_for_headings(format_quota: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda row: "-" if isinstance(row, DepartmentHeading) else format_quota(row)
 
 

@@ -4,7 +4,7 @@ import re
 import uuid
 from typing import NamedTuple
 
-from berth.cli.exits import invalid_value
+from berth.cli.exits import invalid_value_error
 
 SUFFIX = ".berth"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -23,7 +23,7 @@ def format_host(target: Target) -> str:
     labels = [*([target.pod] if target.pod else []), *reversed(target.workload.split("/"))]
     host = ".".join(labels) + SUFFIX
     if parse_host(host) != target:
-        raise invalid_value(
+        raise invalid_value_error(
             "WORKLOAD", "is not a valid workload name", target.workload, "NAME, PROJECT/NAME or ID"
         )
     return host
@@ -33,7 +33,7 @@ def parse_host(host: str) -> Target:
     """Parse a host name into its workload and pod. Raises InvalidInput."""
     labels = host.removesuffix(SUFFIX).split(".")
     if not host.endswith(SUFFIX) or len(labels) > 3 or not all(map(_LABEL.fullmatch, labels)):
-        raise invalid_value("WORKLOAD", "is not a valid pod host name", host, _ALLOWED)
+        raise invalid_value_error("WORKLOAD", "is not a valid pod host name", host, _ALLOWED)
     if len(labels) == 1:
         return Target(labels[0], None)
     if _is_id(labels[-1]):

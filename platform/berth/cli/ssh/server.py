@@ -50,9 +50,9 @@ async def serve(channels: PodChannels, files: SshFiles) -> None:
     with this channel's ID are killed.
     """
     async with channels.open({"ssh": True}) as channel:
-        channels.mark = await _receive_mark(channel)
+        channels.mark = await _receive_channel_mark(channel)
         ours, theirs = socket.socketpair()
-        pumps = [_start(_copy_input, theirs), _start(_copy_output, theirs)]
+        pumps = [_start_thread(_copy_input, theirs), _start_thread(_copy_output, theirs)]
         try:
             connection = await _accept(ours, channels, files)
         except (OSError, asyncssh.Error):  # the client disconnected before the handshake was complete
@@ -65,7 +65,7 @@ async def serve(channels: PodChannels, files: SshFiles) -> None:
     await asyncio.to_thread(pumps[1].join)
 
 
-async def _receive_mark(channel: AsyncChannel) -> str:
+async def _receive_channel_mark(channel: AsyncChannel) -> str:
     kind, mark = await channel.receive()
     if kind != OUTPUT:
         raise Unreachable(channel.failure or "The pod has ended.")
@@ -102,7 +102,7 @@ async def _watch(
     connection.disconnect(asyncssh.DISC_BY_APPLICATION, printable(reason))
 
 
-def _start(copy: Callable[[socket.socket], None], peer: socket.socket) -> threading.Thread:
+def _start_thread(copy: Callable[[socket.socket], None], peer: socket.socket) -> threading.Thread:
     thread = threading.Thread(target=copy, args=(peer,), daemon=True)
     thread.start()
     return thread

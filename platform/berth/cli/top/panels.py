@@ -86,7 +86,7 @@ def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
             printable(record.get("action")),
             f"{format_value(record.get('from_engines'))} to {format_value(record.get('to_engines'))}",
             printable(record.get("status")),
-            _format_duration_of(record),
+            _format_record_duration(record),
             printable(record.get("error_message") or record.get("reason")),
         )
         for record in snapshot.history.get("history") or []
@@ -118,7 +118,7 @@ def _condition_state(condition: Mapping[str, Any]) -> str:
     return {True: "met", False: "no"}.get(condition.get("met", False), "unknown")
 
 
-def _format_duration_of(record: Mapping[str, Any]) -> str:
+def _format_record_duration(record: Mapping[str, Any]) -> str:
     started, ended = record.get("triggered_at"), record.get("completed_at")
     if not isinstance(started, int | float) or not isinstance(ended, int | float):
         return "-"

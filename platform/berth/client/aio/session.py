@@ -203,7 +203,9 @@ class AsyncSession:
     async def _send_batch(self) -> bool:
         dropped = self._calls.take_cancelled()
         if dropped:
-            await self._transport.post(f"sessions/{self.id}/calls/drop", protocol.drop_body(dropped))
+            await self._transport.post(
+                f"sessions/{self.id}/calls/drop", protocol.cancelled_calls_body(dropped)
+            )
         batch = self._calls.take_batch()
         if not batch:
             return bool(dropped)
@@ -228,7 +230,7 @@ class AsyncSession:
             await sleep(protocol.BULK_DELAY_SECONDS)
         params = {"after": self._after, "wait": protocol.LONG_POLL_SECONDS}
         response = await self._transport.execute("GET", f"sessions/{self.id}/results", params=params)
-        self._after = protocol.take_results(self._calls, response.content, self._after)
+        self._after = protocol.handle_results(self._calls, response.content, self._after)
         return True
 
     async def _end(self) -> None:

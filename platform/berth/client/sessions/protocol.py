@@ -67,11 +67,11 @@ def calls_body(batch: Iterable[Outgoing]) -> bytes:
     return pack_frames(call.frame() for call in batch)
 
 
-def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
+def cancelled_calls_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
     return {"keys": [str(key) for key in keys]}
 
 
-def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
+def handle_results(calls: PendingCalls, content: bytes, after: int) -> int:
     """Handle all outcomes and return the sequence number of the last outcome. Raises ServerFailed if the
     server reports a problem.
     """

@@ -204,7 +204,7 @@ class Session:
     def _send_batch(self) -> bool:
         dropped = self._calls.take_cancelled()
         if dropped:
-            self._transport.post(f"sessions/{self.id}/calls/drop", protocol.drop_body(dropped))
+            self._transport.post(f"sessions/{self.id}/calls/drop", protocol.cancelled_calls_body(dropped))
         batch = self._calls.take_batch()
         if not batch:
             return bool(dropped)
@@ -229,7 +229,7 @@ class Session:
             sleep(protocol.BULK_DELAY_SECONDS)
         params = {"after": self._after, "wait": protocol.LONG_POLL_SECONDS}
         response = self._transport.execute("GET", f"sessions/{self.id}/results", params=params)
-        self._after = protocol.take_results(self._calls, response.content, self._after)
+        self._after = protocol.handle_results(self._calls, response.content, self._after)
         return True
 
     def _end(self) -> None:

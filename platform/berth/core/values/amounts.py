@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
     cpu: int | None = None
     memory_mib: int | None = None
 
-    def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
+    def exceeded_resources(self, amounts: Amounts) -> Iterator[str]:
         """Yield the name of each resource whose amount in `amounts` exceeds its bound."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:

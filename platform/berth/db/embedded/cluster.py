@@ -166,7 +166,7 @@ class EmbeddedCluster:
         """Create the cluster under a temporary name, so that an incomplete cluster is never used."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
-        self._delete_drafts()  # delete temporary directories that an interrupted start left behind
+        self._delete_incomplete_clusters()  # left behind by an interrupted start
         # Use a new name each time, because child processes of an interrupted start may still be writing.
         draft = Path(tempfile.mkdtemp(prefix=f".{self.data.name}.new-", dir=self.data.parent))
         _claim_directory(draft)
@@ -178,7 +178,7 @@ class EmbeddedCluster:
         if completed.returncode == 0:
             try:
                 draft.replace(self.data)
-                self._delete_drafts()
+                self._delete_incomplete_clusters()
                 return
             except OSError as error:
                 reason = f"{error.strerror}. Move its contents elsewhere, then start Berth again."
@@ -187,7 +187,7 @@ class EmbeddedCluster:
         shutil.rmtree(draft, ignore_errors=True)
         raise DatabaseSetupError(f"PostgreSQL could not create {self.data}: {reason}")
 
-    def _delete_drafts(self) -> None:
+    def _delete_incomplete_clusters(self) -> None:
         for draft in self.data.parent.glob(f".{self.data.name}.new-*"):
             shutil.rmtree(draft, ignore_errors=True)
 

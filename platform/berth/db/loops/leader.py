@@ -83,12 +83,12 @@ class LeaderLoop(ABC):
         """
         if self.held is None and not self._acquire():
             return STANDBY_SECONDS
-        if not self.leads():
+        if not self.keep_lease():
             raise LeadershipLost(f"{self.holder} could not renew its lease")
         return self.work(trigger)
 
-    def leads(self) -> bool:
-        """Return whether this process still leads. Renew the lease after a third of its duration."""
+    def keep_lease(self) -> bool:
+        """Renew the lease after a third of its duration. Return whether this process still leads."""
         now = time.monotonic()
         if now - self._renewed < self.lease_seconds / 3:
             return True

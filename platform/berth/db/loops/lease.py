@@ -38,7 +38,7 @@ RELEASE = f"""
 """  # noqa: S608
 
 
-def _lock_if_held(column: str) -> str:
+def _held_lease_query(column: str) -> str:
     """Return a query that selects a column and locks the lease's row if the lease is still held."""
     return f"""
         SELECT {column} FROM {TABLE}
@@ -47,7 +47,7 @@ def _lock_if_held(column: str) -> str:
     """  # noqa: S608
 
 
-LOCK_IF_HELD, LOCK_WITHOUT_WAITING = _lock_if_held("1"), _lock_if_held(DO_NOT_WAIT_FOR_DISK)
+LOCK_IF_HELD, LOCK_WITHOUT_WAITING = _held_lease_query("1"), _held_lease_query(DO_NOT_WAIT_FOR_DISK)
 
 
 @dataclass(frozen=True)

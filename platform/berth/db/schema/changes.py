@@ -18,11 +18,11 @@ class SchemaChangeDetector(MigrationAutodetector):
         super().__init__(from_state, to_state, *args, **kwargs)
         for state in (from_state, to_state):
             for model in state.models.values():
-                model.fields = {name: _column(field) for name, field in model.fields.items()}
+                model.fields = {name: _column_definition(field) for name, field in model.fields.items()}
                 model.options = {key: model.options[key] for key in model.options.keys() - _NAMES_OF_MODELS}
 
 
-def _column(field: "Field[Any, Any]") -> "Field[Any, Any]":
+def _column_definition(field: "Field[Any, Any]") -> "Field[Any, Any]":
     """Return a copy of the field with only the options that affect its column."""
     _, _, args, options = field.deconstruct()
     return type(field)(*args, **{key: options[key] for key in options.keys() - _NOT_IN_THE_DATABASE})

@@ -6,7 +6,7 @@ from django.db import router
 from django.db.models import CheckConstraint, Model, Q
 
 
-class ChecksTogether(Model):
+class CombinedChecks(Model):
     """Base class for models whose constraints are all check constraints.
 
     One query checks all of them. If it finds a violation, Django's own validation lists all violations.

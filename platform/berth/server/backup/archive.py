@@ -63,7 +63,7 @@ class Archive:
         return {name: self._open_member(KEYS + name).read(BLOCK) for name in self.manifest.files}
 
     def check(self) -> None:
-        size, sha256 = hash_content(self.dump())
+        size, sha256 = size_and_digest(self.dump())
         if (size, sha256) != (self.manifest.size, self.manifest.sha256):
             raise BackupError(f"{self._source} is damaged: the checksum does not match. Use another backup.")
 
@@ -77,7 +77,7 @@ class Archive:
         return part
 
 
-def hash_content(content: IO[bytes]) -> tuple[int, str]:
+def size_and_digest(content: IO[bytes]) -> tuple[int, str]:
     size, digest = 0, hashlib.sha256()
     while block := content.read(BLOCK):
         size += len(block)

@@ -37,7 +37,7 @@ def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False)
         dump = Path(directory) / archive.DUMP
         migrations, counts = _dump(database, dump)
         with dump.open("rb") as file:
-            size, sha256 = archive.hash_content(file)
+            size, sha256 = archive.size_and_digest(file)
         keys = key_files(settings.BERTH_HOME) if with_keys else {}
         manifest = Manifest(
             made_at=datetime.now(UTC).isoformat(timespec="seconds"), version=running_version(),

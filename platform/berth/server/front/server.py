@@ -46,7 +46,7 @@ def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Co
         application,
         http=http,
         ws=websockets,
-        limit_concurrency=connection_limit(),
+        limit_concurrency=raise_connection_limit(),
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         access_log=False,
@@ -108,7 +108,7 @@ def network_matcher(proxies: list[str]) -> Callable[[str], bool]:
     return contains
 
 
-def connection_limit() -> int:
+def raise_connection_limit() -> int:
     """Raise the soft limit on open files, and return the number of connections that it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

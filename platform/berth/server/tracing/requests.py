@@ -24,7 +24,7 @@ def finish_request_span(request_span: Span, request: HttpRequest, response: Http
         return
     route = route_pattern(request)
     if route:
-        request_span.name(f"{request.method} {route}")
+        request_span.rename(f"{request.method} {route}")
     request_span.set_attributes(http__route=route or None, http__response__status_code=response.status_code)
     if response.status_code >= SERVER_ERROR:
         request_span.mark_failed(f"status {response.status_code}")

@@ -28,7 +28,7 @@ class Span:
     def set_attributes(self, **attributes: Any) -> None:
         """Set attributes. Two underscores in a name stand for a dot."""
 
-    def name(self, name: str) -> None:
+    def rename(self, name: str) -> None:
         """Rename the span."""
 
     def mark_failed(self, reason: str) -> None: ...
@@ -54,7 +54,7 @@ class RecordedSpan(Span):
         for key, value in _attributes(attributes).items():
             self._span.set_attribute(key, value)
 
-    def name(self, name: str) -> None:
+    def rename(self, name: str) -> None:
         self._span.update_name(name)
 
     def mark_failed(self, reason: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from berth.core.spec.sections.arrays import array_document, parse_indexes
+from berth.core.spec.sections.arrays import parse_array_notation, parse_indexes
 from berth.core.spec.sections.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
 from berth.documents.edits import ABSENT
 
@@ -226,7 +226,7 @@ def _parse_tasks(text: str, _: Any) -> Any:
     if not text or INTEGER.fullmatch(text):
         return int(text) if text else ABSENT
     try:
-        if limit := array_document(text).get("max_running"):
+        if limit := parse_array_notation(text).get("max_running"):
             tasks = text.partition("%")[0].strip()
             raise InvalidFieldText(f"Enter {tasks} here and {limit} in Max running tasks", text, "")
         parts = parse_indexes(text)

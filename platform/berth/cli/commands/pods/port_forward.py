@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.exits import invalid_value
+from berth.cli.exits import invalid_value_error
 from berth.cli.options.arguments import WorkloadArgument, open_client
 from berth.cli.printing.text import print_message, printable
 
@@ -67,7 +67,7 @@ def _parse_mapping(value: str) -> PortMapping:
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
     if not is_valid or not remote or (number is not None and not 0 < number <= PORT_MAX):
-        raise invalid_value(
+        raise invalid_value_error(
             "ports", "is not a valid port", value, f"[LOCAL:]REMOTE with numbers up to {PORT_MAX}"
         )
     return PortMapping(int(local) if colon else number or 0, remote if number is None else number)
@@ -77,11 +77,11 @@ def _check_address(address: str, expose: bool) -> None:
     try:
         is_loopback = ipaddress.ip_address(address).is_loopback
     except ValueError:
-        raise invalid_value(
+        raise invalid_value_error(
             "--address", "is not a valid IP address", address, "an address such as 127.0.0.1"
         ) from None
     if not is_loopback and not expose:
-        raise invalid_value(
+        raise invalid_value_error(
             "--address", "accepts connections from other machines. Add --expose if you want this", address,
             "a loopback address such as 127.0.0.1",
         )  # fmt: skip
@@ -127,7 +127,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
         return await asyncio.start_server(serve, address, number)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise invalid_value(
+        raise invalid_value_error(
             "ports", f"is not available: {reason}", f"{address}:{number}", "a free port"
         ) from None
 

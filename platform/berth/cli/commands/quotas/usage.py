@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value_error
 from berth.cli.options.arguments import (
     DepartmentOption,
     OwnerArgument,
@@ -58,7 +58,7 @@ def report(
     berth usage report --by user,pool --project vision
     berth usage report --step day --csv > usage.csv
     """
-    dimensions = _dimensions(by)
+    dimensions = _parse_dimensions(by)
     query: dict[str, object] = {
         "group_by": dimensions,
         "step": step,
@@ -86,11 +86,11 @@ def report(
     show_one(usage, output, describe)
 
 
-def _dimensions(text: str) -> list[str]:
+def _parse_dimensions(text: str) -> list[str]:
     dimensions = [dimension.strip() for dimension in text.split(",") if dimension.strip()]
     if not dimensions or any(dimension not in DIMENSIONS for dimension in dimensions):
         allowed = f"a comma-separated list of {', '.join(DIMENSIONS)}"
-        raise invalid_value("--by", "is not a valid list of dimensions", text, allowed)
+        raise invalid_value_error("--by", "is not a valid list of dimensions", text, allowed)
     return dimensions
 
 
@@ -202,7 +202,7 @@ def _parse_percentages(text: str) -> list[int]:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         allowed = "whole percentages, for example 50,80,100"
-        raise invalid_value("--warn-at", "is not a valid list of percentages", text, allowed) from None
+        raise invalid_value_error("--warn-at", "is not a valid list of percentages", text, allowed) from None
 
 
 def _budget_columns() -> list[Column]:

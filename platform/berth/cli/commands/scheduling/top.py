@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.exits import invalid_value
+from berth.cli.exits import invalid_value_error
 from berth.cli.options.arguments import PoolOption, ProjectOption, open_client, service_names
 from berth.cli.printing.output import Output, OutputOption, print_items, print_section, show_data
 from berth.cli.printing.text import printable
@@ -52,7 +52,7 @@ def top(
     from berth.cli.top.cluster import Sort, fetch_snapshot
 
     if sort not in list(Sort):
-        raise invalid_value("--sort", "is not a sortable column", sort, ", ".join(Sort))
+        raise invalid_value_error("--sort", "is not a sortable column", sort, ", ".join(Sort))
     with open_client() as client:
         if once:
             _print_snapshot(fetch_snapshot(client, pool, project, Sort(sort)), output)

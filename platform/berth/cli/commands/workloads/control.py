@@ -213,10 +213,10 @@ def delete(workloads: Targets) -> None:
                 client.arrays.delete(target.array.id)
             elif target.workload is not None:
                 client.workloads.delete(target.workload.id)
-            print(f"{_owner(target).handle} deleted")
+            print(f"{_workload_or_array(target).handle} deleted")
 
 
-def _owner(target: CommandTarget) -> "WorkloadDetail | ArrayDetail":
+def _workload_or_array(target: CommandTarget) -> "WorkloadDetail | ArrayDetail":
     owner = target.workload or target.array
     assert owner is not None
     return owner
@@ -240,7 +240,9 @@ def _apply_to_targets(
             try:
                 changed.append(act(client, target))
             except Exception as error:
-                if len(selected) == 1 or not (code := print_rejection(_owner(target).handle, error)):
+                if len(selected) == 1 or not (
+                    code := print_rejection(_workload_or_array(target).handle, error)
+                ):
                     raise
                 exit_codes.append(code)
                 continue
@@ -265,5 +267,5 @@ def _describe_change(target: CommandTarget, change: "Change | Submission", resul
         tasks = f" ({shown}{more})" if shown else ""
         return f"{change.array.handle}: {format_count(change.changed, 'task')} {result}{tasks}"
     if isinstance(change, Submission):
-        return f"{_owner(target).handle} {result} as {change.handle}"
+        return f"{_workload_or_array(target).handle} {result} as {change.handle}"
     return f"{change.handle} is {change.phase}"

@@ -220,7 +220,7 @@ def _print_explanation(
         if blocker.numbers:
             print(f"  {format_blocker_numbers(blocker.numbers)}")
     if explanation.queue_position is not None:
-        print_section(f"Queue position {explanation.queue_position}{_in_pool(workload)}")
+        print_section(f"Queue position {explanation.queue_position}{_pool_phrase(workload)}")
         for line in explanation.ordering:
             print(f"  {printable(line)}")
     if line := format_expected_start(
@@ -257,7 +257,7 @@ def _print_history(explanation: "Explanation") -> None:
             _print_eviction(eviction)
 
 
-def _in_pool(workload: "Workload") -> str:
+def _pool_phrase(workload: "Workload") -> str:
     return f" in {workload.pools[0]}" if workload.pools else ""
 
 

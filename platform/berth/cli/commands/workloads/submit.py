@@ -53,7 +53,7 @@ def submit(flags: SubmitFlags) -> None:
     All documents are validated before the first is sent, and several are sent with one request. Requests
     are retried after a lost connection; a retry never submits a workload twice.
     """
-    flags = _with_files(flags)
+    flags = _arguments_as_files(flags)
     documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
         raise InvalidInput(
@@ -93,7 +93,7 @@ def submit(flags: SubmitFlags) -> None:
             _follow(client, submitted, follow=flags.follow)
 
 
-def _with_files(flags: SubmitFlags) -> SubmitFlags:
+def _arguments_as_files(flags: SubmitFlags) -> SubmitFlags:
     """Interpret the arguments as document files, unless an option already defines the document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags

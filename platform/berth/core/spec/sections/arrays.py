@@ -209,7 +209,7 @@ def parse_indexes(text: str) -> tuple[str, ...]:
     return parts
 
 
-def array_document(text: str) -> dict[str, Any]:
+def parse_array_notation(text: str) -> dict[str, Any]:
     """Parse Slurm's array notation, such as `0-999%50`, into an array section.
 
     Raises ValueError with the part that is neither an index, nor a range, nor a limit.

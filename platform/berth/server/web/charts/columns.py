@@ -36,7 +36,7 @@ def stacked_columns(
     """
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
-    step = max(_tick(max([*sums, 0.0])), 1.0 if whole else 0.0)
+    step = max(_tick_step(max([*sums, 0.0])), 1.0 if whole else 0.0)
     top = step * max(1, -(-max([*sums, 0.0]) // step))
     column_width = WIDTH / max(column_count, 1)
     pieces, below = [], [0.0] * column_count
@@ -48,7 +48,7 @@ def stacked_columns(
                 x = column_width * (column + GAP / 2)
                 pieces.append(
                     ColumnSegment(
-                        kind, *_round_rectangle(x, y, column_width * (1 - GAP), piece_height), label
+                        kind, *_round_coordinates(x, y, column_width * (1 - GAP), piece_height), label
                     )
                 )
                 below[column] += amount
@@ -57,7 +57,7 @@ def stacked_columns(
     return ColumnChart(tuple(pieces), marks)
 
 
-def _tick(maximum: float) -> float:
+def _tick_step(maximum: float) -> float:
     """Return the smallest step (0.1, 0.2, 0.5, 1, ...) such that TICKS grid lines reach the maximum."""
     if maximum <= 0:
         return 1.0
@@ -65,6 +65,6 @@ def _tick(maximum: float) -> float:
     return next(step for step in steps if step * TICKS >= maximum)
 
 
-def _round_rectangle(*values: float) -> tuple[float, float, float, float]:
+def _round_coordinates(*values: float) -> tuple[float, float, float, float]:
     x, y, width, height = (round(value, 2) for value in values)
     return x, y, width, height

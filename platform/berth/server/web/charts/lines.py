@@ -73,7 +73,7 @@ def _axis_marks(low: float, high: float) -> list[float]:
         margin = min(abs(high) / 2, 1e300) or 0.5
         largest = sys.float_info.max
         return [low, high] if span else [max(high - margin, -largest), min(high + margin, largest)]
-    step = _round_step(2 * span / TICKS)
+    step = _smallest_round_step(2 * span / TICKS)
     first, last = math.floor(low / step), math.ceil(high / step)
     return [number * step for number in range(first, max(last, first + 1) + 1)]
 
@@ -87,7 +87,7 @@ def _fits_round_marks(low: float, high: float) -> bool:
     return largest < 1e300 and high - low > max(largest * 1e-9, 1e-300)
 
 
-def _round_step(minimum: float) -> float:
+def _smallest_round_step(minimum: float) -> float:
     """Return the smallest of 1, 2 and 5 times a power of ten that is at least `minimum`."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(digit * power for digit in (1, 2, 5, 10, 20) if digit * power >= minimum)

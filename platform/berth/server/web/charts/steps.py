@@ -52,7 +52,7 @@ def step_chart(
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
     maximum = max([*sums, *(number for number in line if number is not None), least, limit or 0])
-    step = _tick(maximum)
+    step = _tick_step(maximum)
     top = step * -(-maximum // step)
     x_positions = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]
     below, areas = [0] * len(times), []
@@ -94,7 +94,7 @@ def _steps(x_positions: Sequence[int], values: Sequence[int], top: int) -> list[
     ]
 
 
-def _tick(maximum: int) -> int:
+def _tick_step(maximum: int) -> int:
     """Return the smallest step (1, 2, 5, 10, 20, ...) such that TICKS grid lines reach the maximum."""
     steps = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
     return next(step for step in steps if step * TICKS >= maximum)

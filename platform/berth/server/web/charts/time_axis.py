@@ -31,7 +31,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
     No label is close to an end of the axis, where its text would not fit.
     """
-    return [label for label in _round_labels(begin, end, zone) if 4 <= label.position <= 96]
+    return [label for label in _labels_at_round_times(begin, end, zone) if 4 <= label.position <= 96]
 
 
 def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
@@ -42,7 +42,7 @@ def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list
     is_long = end - begin > timedelta(days=1)
     first = TimeLabel(0, f"{begin.astimezone(zone):{'%-d %b %H:%M' if is_long else '%H:%M'}}", is_first=True)
     covered, covered_if_narrow = (17, 30) if is_long else (9, 16)  # percent of the axis
-    others = [label for label in _round_labels(begin, end, zone) if label.position > 0]
+    others = [label for label in _labels_at_round_times(begin, end, zone) if label.position > 0]
     return [
         first,
         *(
@@ -56,7 +56,7 @@ def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list
     ]
 
 
-def _round_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
+def _labels_at_round_times(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
     seconds = (end - begin).total_seconds()
     if seconds <= 0:
         return []

@@ -11,7 +11,7 @@ from django.urls import reverse
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count, format_gpus
 from berth.server.web.overview.items import AttentionItem
-from berth.server.web.overview.service_items import degraded_services
+from berth.server.web.overview.service_items import degraded_service_items
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
@@ -22,7 +22,7 @@ from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.failed_pods import load_log_addresses
-from projects.web.workloads.filters import failed_since
+from projects.web.workloads.filters import failed_since_condition
 from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors
 from scheduler.reports.queues.starved import Shortfall
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
@@ -72,15 +72,15 @@ def attention_items(
     checked = services(actor).filter(
         Q(workload__pool__in=pools) if is_admin else Q(workload__submitted_by=actor.user)
     )
-    degraded = list(islice(degraded_services(checked, now), OF_EACH_MAX))
+    degraded = list(islice(degraded_service_items(checked, now), OF_EACH_MAX))
     lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
     below_share = _items_below_share(actor, lasting)
     of_all = [*below_share, *_unlisted_unschedulable_items(unschedulable - listed, pool)]
     items = [*of_own, *degraded, *of_all]
     if is_admin:
-        of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
+        of_platform = [*_pool_error_items(pools, no_scheduler, now), *_exceeded_budget_items(actor, now)]
         items = [
-            *of_platform, *of_all, *degraded, *_failed_deliveries(now), *of_own,
+            *of_platform, *of_all, *degraded, *_failed_delivery_items(now), *of_own,
             *_platform_idle_items(actor, pools, pool, now),
         ]  # fmt: skip
     return sorted(items, key=lambda item: item.tone != "bad")
@@ -118,13 +118,17 @@ def _failed_items(
     single = rows.filter(array=None).order_by("project_id", "name", "-ended_at")
     latest = single.distinct("project_id", "name").values("pk")
     newest = visible.filter(pk__in=latest).order_by("-ended_at")[: OF_EACH_MAX + 1]
-    items = [*map(_failed_item, newest), *_failed_arrays(rows.filter(array__isnull=False))]
+    items = [*map(_failed_item, newest), *_failed_array_items(rows.filter(array__isnull=False))]
     items.sort(key=lambda item: item.at or now, reverse=True)
     listed = items[:OF_EACH_MAX]
     logs = load_log_addresses(item.failed for item in listed if item.failed)
     result = [replace(item, log=logs.get(item.failed.pk, "")) if item.failed else item for item in listed]
     if len(items) > OF_EACH_MAX:
-        total = visible.filter(failed_since(now - RECENTLY)).order_by().aggregate(n=workload_count())["n"]
+        total = (
+            visible.filter(failed_since_condition(now - RECENTLY))
+            .order_by()
+            .aggregate(n=workload_count())["n"]
+        )
         if further := total - sum(item.is_failed for item in listed):
             scope = "&mine=1" if pools is None else f"&pool={pool}" if pool else ""
             path = f"{reverse('workloads')}?state=failed&ended=24h{scope}"
@@ -140,7 +144,7 @@ def _failed_item(workload: Workload) -> AttentionItem:
     )  # fmt: skip
 
 
-def _failed_arrays(tasks: QuerySet[Workload]) -> list[AttentionItem]:
+def _failed_array_items(tasks: QuerySet[Workload]) -> list[AttentionItem]:
     """Return an item for each array that contains one of the failed tasks.
 
     Of several arrays with the same name, only the latest is included.
@@ -269,7 +273,7 @@ def _items_below_share(
 ) -> Iterator[AttentionItem]:
     for shortfall, pending in shortfalls:
         if pending and _exceeds_share(shortfall, pending):
-            yield from _too_large_for_share(actor, shortfall, pending.smallest)
+            yield from _oversized_workload_items(actor, shortfall, pending.smallest)
             continue
         missing, share = format_gpus(shortfall.below_share), format_gpus(shortfall.share)
         text = f"{missing} below its fair share of {share} in {shortfall.pool}."
@@ -287,7 +291,7 @@ def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
     return pending.smallest > shortfall.below_share and not is_growing
 
 
-def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[AttentionItem]:
+def _oversized_workload_items(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[AttentionItem]:
     """Yield an item for the project's smallest pending workload in the pool, unless its start is expected."""
     rows = _pending_workloads(actor).filter(
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
@@ -319,7 +323,9 @@ def _unlisted_unschedulable_items(count: int, pool: str) -> Iterator[AttentionIt
         yield AttentionItem("Unschedulable", "bad", format_count(count, "pending workload"), path, text)
 
 
-def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -> Iterator[AttentionItem]:
+def _pool_error_items(
+    pools: Iterable[NodePool], no_scheduler: bool, now: datetime
+) -> Iterator[AttentionItem]:
     for pool in pools:
         for error in find_pool_errors(pool, now):
             if not (no_scheduler and error.name == RECONCILER):
@@ -327,7 +333,7 @@ def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -
                 yield AttentionItem("Pool error", "bad", pool.name, path, error.finding)
 
 
-def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
+def _exceeded_budget_items(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
     """Yield an item for each budget that has been exceeded this month.
 
     Usage is computed only for budgets that have passed a threshold of 100% or more.
@@ -347,7 +353,7 @@ def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
             )  # fmt: skip
 
 
-def _failed_deliveries(now: datetime) -> Iterator[AttentionItem]:
+def _failed_delivery_items(now: datetime) -> Iterator[AttentionItem]:
     """Yield an item about the notifications that could not be delivered in the last day."""
     latest = Delivery.objects.order_by("-id").values("pk")[:DELIVERIES_MAX]
     failed = Delivery.objects.filter(pk__in=latest, state=Delivery.State.FAILED, ended_at__gte=now - RECENTLY)

@@ -31,7 +31,7 @@ from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.engine_rows import engine_count
-from projects.web.workloads.filters import failed_since, state_condition
+from projects.web.workloads.filters import failed_since_condition, state_condition
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
@@ -295,7 +295,7 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
     return rows.aggregate(
         **counts,
         partly_pending=Count("array", filter=in_part, distinct=True),
-        failed=workload_count(failed_since(now - DAY)),
+        failed=workload_count(failed_since_condition(now - DAY)),
         failed_tasks=Count("pk", filter=in_active_array & Q(ended_at__gte=now - DAY)),
         waiting_since=Min("pending_since", filter=queued),
     )

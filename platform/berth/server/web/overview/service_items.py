@@ -17,7 +17,7 @@ STARTING_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING")
 LEAVING_STATES = ("DRAINING", "REMOVING")  # states of engines that are removed on request
 
 
-def degraded_services(services: QuerySet[Service], now: datetime) -> Iterator[AttentionItem]:
+def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterator[AttentionItem]:
     """Yield an item for each running service with engines that cannot serve, or that start too slowly."""
     running = services.filter(workload__phase=Phase.RUNNING).order_by("workload__name", "pk")
     rows = list(running[:SERVICES_MAX])

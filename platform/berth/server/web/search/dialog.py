@@ -16,15 +16,15 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
 from berth.server.web.pages import Request, signed_in
-from berth.server.web.search.nearest_words import nearest
+from berth.server.web.search.nearest_words import correct_words
 from berth.server.web.search.pages import page_hits, pool_page_hits
 from berth.server.web.search.palette import (
     TITLE_STARTS,
     SearchHit,
+    filtered_page_hits,
     form_actions,
     own_actions,
     page_actions,
-    page_phrases,
     quota_actions,
     row_actions,
     schedule_actions,
@@ -95,10 +95,10 @@ def search(request: Request) -> HttpResponse:
         return render(
             request, "web/search.html", {"groups": [group for group in groups if group.hits], "marked": ()}
         )
-    groups, corrected = _find_nonempty(actor, words, url), ""
+    groups, corrected = _nonempty_groups(actor, words, url), ""
     if not groups:
-        nearest_words = nearest(actor, words)
-        groups = _find_nonempty(actor, nearest_words, url) if nearest_words != words else []
+        nearest_words = correct_words(actor, words)
+        groups = _nonempty_groups(actor, nearest_words, url) if nearest_words != words else []
         corrected = " ".join(nearest_words) if groups else ""
     text = " ".join(words)
     context = {
@@ -129,7 +129,7 @@ def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> 
         yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
 
 
-def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
+def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
     """Return the groups with hits. Groups are ordered by their best hit, and hits by how well they match. A
     group that follows another one comes directly after it.
     """
@@ -159,11 +159,11 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         verb = ""  # a verb that is not the first word may be part of a name
     actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
     yield HitGroup("Actions", actions)
-    pages = chain(page_hits(actor, words), page_phrases(actor, words), pool_page_hits(actor, words))
+    pages = chain(page_hits(actor, words), filtered_page_hits(actor, words), pool_page_hits(actor, words))
     yield HitGroup("Pages", _without_duplicates(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
-    matching = _matches(
+    matching = _matching_rows(
         workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, id_column="pk"
     )
     # A service is its own result, without those of its workload and its engines.
@@ -179,7 +179,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup("Workloads", [*map(workload_hit, matching_workloads), *others], kind=WORKLOAD)
     matching_services = _matching_services(actor, words)
     yield HitGroup("Services", _service_hits(matching_services), kind=WORKLOAD + SERVICE)
-    found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, id_column="pk")
+    found_arrays = _matching_rows(arrays(actor), words, "name", "project__name", kind=ARRAY, id_column="pk")
     matching_arrays = list(found_arrays[:MAX_OF_A_KIND])
     yield HitGroup("Arrays", list(array_hits(matching_arrays)), kind=ARRAY)
     candidates = [*matching_workloads, *matching_services, *matching_arrays]
@@ -196,7 +196,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
                 row.project.name,
                 state="" if row.next_at else "paused",
             )
-            for row in _matches(schedules(actor), words, "name", "project__name", kind=SCHEDULE)[
+            for row in _matching_rows(schedules(actor), words, "name", "project__name", kind=SCHEDULE)[
                 :MAX_OF_A_KIND
             ]
         ],
@@ -206,7 +206,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         "Projects",
         [
             SearchHit(row.name, workload_list_url(project=row.name), "quotas", row.department.name)
-            for row in _matches(projects(actor), words, "name", "department__name", kind=PROJECT)[
+            for row in _matching_rows(projects(actor), words, "name", "department__name", kind=PROJECT)[
                 :MAX_OF_A_KIND
             ]
         ],
@@ -216,7 +216,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         "Node pools",
         [
             SearchHit(row.name, reverse("node-pool", args=[row.name]), "pools")
-            for row in _matches(visible_pools(actor), words, "name", kind=POOL)[:MAX_OF_A_KIND]
+            for row in _matching_rows(visible_pools(actor), words, "name", kind=POOL)[:MAX_OF_A_KIND]
         ],
         kind=POOL,
     )
@@ -224,7 +224,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         "Quota groups",
         [
             SearchHit(row.name, f"{reverse('quotas')}?{urlencode({'pool': row.name})}", "quotas")
-            for row in _matches(quota_groups(actor), words, "name", kind=QUOTA_GROUP)[:MAX_OF_A_KIND]
+            for row in _matching_rows(quota_groups(actor), words, "name", kind=QUOTA_GROUP)[:MAX_OF_A_KIND]
         ],
         kind=QUOTA_GROUP,
     )
@@ -232,7 +232,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         "Nodes",
         [
             SearchHit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
-            for row in _matches(visible_nodes(actor), words, "name", "pool__name", kind=NODE)
+            for row in _matching_rows(visible_nodes(actor), words, "name", "pool__name", kind=NODE)
             .exclude(state=NodeState.ENDED)
             .select_related("pool")[:MAX_OF_A_KIND]
         ],
@@ -247,7 +247,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
                 "template",
                 row.project.name,
             )
-            for row in _matches(templates(actor), words, "name", "project__name", kind=TEMPLATE)[
+            for row in _matching_rows(templates(actor), words, "name", "project__name", kind=TEMPLATE)[
                 :MAX_OF_A_KIND
             ]
         ],
@@ -298,7 +298,7 @@ def _actions_on(actor: Actor, target: Target) -> HitGroup:
 
 def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
     columns, kind = ("workload__name", "workload__project__name"), WORKLOAD + SERVICE
-    matching = _matches(services(actor), words, *columns, kind=kind, id_column="workload_id")
+    matching = _matching_rows(services(actor), words, *columns, kind=kind, id_column="workload_id")
     return list(matching.order_by("match", "-created_at")[:MAX_OF_A_KIND])
 
 
@@ -322,12 +322,12 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
     if words:
         named = ("name", "project__name")
         latest = [
-            _matches(rows, words, *named, kind=WORKLOAD + ARRAY, id_column="pk").order_by("-submitted_at")[
-                :MAX_CANDIDATES
-            ]
+            _matching_rows(rows, words, *named, kind=WORKLOAD + ARRAY, id_column="pk").order_by(
+                "-submitted_at"
+            )[:MAX_CANDIDATES]
             for rows in (workloads(actor).filter(array=None), arrays(actor))
         ]
-        matching_schedules = _matches(schedules(actor), words, *named, kind=SCHEDULE)[:MAX_OF_A_KIND]
+        matching_schedules = _matching_rows(schedules(actor), words, *named, kind=SCHEDULE)[:MAX_OF_A_KIND]
         hits = [*row_actions(actor, *latest)]
         hits += [hit for schedule in matching_schedules for hit in schedule_actions(actor, schedule)]
     else:
@@ -337,7 +337,7 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
     yield from unique.values()
 
 
-def _matches(
+def _matching_rows(
     rows: QuerySet[Any], words: Sequence[str], *columns: str, kind: Sequence[str] = (), id_column: str = ""
 ) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns, best matches first.

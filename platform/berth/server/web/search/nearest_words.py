@@ -41,7 +41,7 @@ SYNONYMS = {
 }
 
 
-def nearest(actor: Actor, words: Iterable[str]) -> list[str]:
+def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
     """Replace each word with the most similar word in a page title, action, state or visible name.
 
     A word that is part of such a word, or resembles none, stays unchanged. In the name of an array task, only

@@ -276,7 +276,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
         yield _step_action(step, title, path, f"{schedule.project.name}, schedule")
 
 
-def page_phrases(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
+def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return pages filtered by a project or pool.
 
     Some words must be in the page's title, and the others in the name of the project or pool.

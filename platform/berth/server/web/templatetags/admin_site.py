@@ -77,7 +77,7 @@ def mark_if_empty(cell: SafeString) -> SafeString:
 
 
 @register.filter
-def audit_entries(row: Model) -> str:
+def audit_entries_url(row: Model) -> str:
     """Return the address of the audit entries about an object, or "" if its changes are not audited."""
     kind = str(row._meta.model_name)
     if kind not in NOUNS:
