@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from pools.runtimes.base import LogChunk
 
@@ -29,10 +30,16 @@ LOG_START = LinePosition(0, 1)
 
 @dataclass(frozen=True, slots=True)
 class MatchingLine:
+    """Line that matches a search, with lines of context.
+
+    `offsets` are the byte offsets of the lines in `before`, of the line itself and of the lines in `after`.
+    """
+
     at: LinePosition
     text: bytes
     before: tuple[bytes, ...] = ()
     after: tuple[bytes, ...] = ()
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +166,25 @@ def search_log(
 
 def line_with_context(read: ReadChunk, place: LinePosition, context_lines: int) -> MatchingLine:
     begin = max(0, place.offset - (CONTEXT_BYTES if context_lines else 0))
-    before: deque[bytes] = deque(maxlen=context_lines)
+    before: deque[tuple[int, bytes]] = deque(maxlen=context_lines)
     if context_lines and place.offset:
         chunk = read(begin, place.offset - begin)
-        lines = chunk.data.split(b"\n")[:-1]
-        whole = lines if chunk.offset == 0 or len(lines) <= 1 else lines[1:]
-        before.extend(line[-MAX_LINE_BYTES:] for line in whole)
-    data = (
-        read(place.offset, CONTEXT_BYTES).data if context_lines else read(place.offset, MAX_LINE_BYTES).data
-    )
-    own, *rest = data.split(b"\n")
-    if rest and not rest[-1]:
+        lines = _lines_with_offsets(chunk)[:-1]
+        before.extend(lines if chunk.offset == 0 or len(lines) <= 1 else lines[1:])
+    own, *rest = _lines_with_offsets(read(place.offset, CONTEXT_BYTES if context_lines else MAX_LINE_BYTES))
+    if rest and not rest[-1][1]:
         rest.pop()
+    after = rest[:context_lines]
     return MatchingLine(
         place,
-        own[:MAX_LINE_BYTES],
-        tuple(before),
-        tuple(line[:MAX_LINE_BYTES] for line in rest[:context_lines]),
+        own[1][:MAX_LINE_BYTES],
+        tuple(line[-MAX_LINE_BYTES:] for _, line in before),
+        tuple(line[:MAX_LINE_BYTES] for _, line in after),
+        tuple(offset for offset, _ in (*before, own, *after)),
     )
+
+
+def _lines_with_offsets(chunk: LogChunk) -> list[tuple[int, bytes]]:
+    lines = chunk.data.split(b"\n")
+    starts = accumulate((len(line) + 1 for line in lines[:-1]), initial=chunk.offset)
+    return list(zip(starts, lines, strict=True))

@@ -65,10 +65,10 @@ class PodLog:
             raise Unavailable(f"The log cannot be read right now: {error}. Try again later.") from None
         return chunk
 
-    def read_times(self, chunk: LogChunk) -> Sequence[LogTime]:
-        """Return the known times of a chunk (see `Runtime.read_log_times`). Raises Unavailable."""
+    def read_times(self, start: int, end: int) -> Sequence[LogTime]:
+        """Return the known times of a range (see `Runtime.read_log_times`). Raises Unavailable."""
         try:
-            return self.runtime.read_log_times(str(self.pod.pk), chunk.offset, chunk.next_offset)
+            return self.runtime.read_log_times(str(self.pod.pk), start, end)
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(
                 f"The times of the log cannot be read right now: {error}. Try again later."

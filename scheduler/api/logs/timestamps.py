@@ -1,7 +1,7 @@
 """Times of log lines, as a prefix of each line or as a list beside the text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from pools.runtimes.base import LogChunk
@@ -50,9 +50,15 @@ def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
     return changes
 
 
+def times_at(log: PodLog, offsets: Sequence[int]) -> list[int]:
+    """Return the times at ascending offsets as Unix times in milliseconds, or 0 if unknown."""
+    parts = log.read_times(offsets[0], offsets[-1] + 1) if offsets else ()
+    return [next((moment for end, moment in parts if end > offset), 0) for offset in offsets]
+
+
 def _lines_with_times(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
     """Yield each line or part of a line in the chunk, with the time of its first byte in the chunk."""
-    parts = iter(log.read_times(chunk) if chunk.data else ())
+    parts = iter(log.read_times(chunk.offset, chunk.next_offset) if chunk.data else ())
     end, moment = next(parts, (chunk.next_offset, 0))
     offset = chunk.offset
     for line in LINE.findall(chunk.data):

@@ -1,12 +1,12 @@
 """Search the logs of all pods of a workload's run."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from projects.models import Pod
 from scheduler.api.logs.pod_log import PodLog
-from scheduler.reports.log_search import TIME_LIMIT, LogMatches, search_log
+from scheduler.reports.log_search import LOG_START, TIME_LIMIT, LinePosition, LogMatches, search_log
 
 MAX_PODS = 64
 
@@ -15,20 +15,18 @@ MAX_PODS = 64
 class AllPodsMatches:
     """Matches in the logs of several pods.
 
-    `pods` is the number of pods in the run. `by_pod` contains the matches of the pods whose logs were
-    searched, the last of them perhaps in part.
+    `pods` is the number of pods in the run. `by_pod` contains the logs that were searched with their matches,
+    the last of them perhaps in part. `resume_at` contains the pods with further matches or text, and the
+    positions from which to continue.
     """
 
     pods: int
-    by_pod: tuple[tuple[Pod, LogMatches], ...]
+    by_pod: tuple[tuple[PodLog, LogMatches], ...]
+    resume_at: tuple[tuple[Pod, LinePosition], ...]
 
     @property
     def matches(self) -> int:
         return sum(matches.matches for _, matches in self.by_pod)
-
-    @property
-    def shown(self) -> int:
-        return sum(len(matches.lines) for _, matches in self.by_pod)
 
     @property
     def searched(self) -> int:
@@ -44,6 +42,7 @@ def search_all_pods(
     logs: Sequence[PodLog],
     text: str,
     *,
+    starts: Mapping[str, LinePosition],
     pod_count: int,
     max_matches: int,
     context_lines: int,
@@ -51,19 +50,26 @@ def search_all_pods(
 ) -> AllPodsMatches:
     """Search the logs of the first of `pod_count` pods one after another until the time limit of a search.
 
-    Each log gets an equal part of `max_matches`, and at least one match.
+    Each log gets an equal part of `max_matches`, and at least one match. To continue an earlier search,
+    `starts` contains the IDs of the pods to search and the positions from which to continue.
     """
     until = time.monotonic() + TIME_LIMIT
-    by_pod: list[tuple[Pod, LogMatches]] = []
+    by_pod: list[tuple[PodLog, LogMatches]] = []
+    resume_at: list[tuple[Pod, LinePosition]] = []
+    logs = [log for log in logs if not starts or str(log.pod.pk) in starts]
     for log in logs:
+        start = starts.get(str(log.pod.pk), LOG_START)
         left = until - time.monotonic()
         if left <= 0:
-            break
+            resume_at.append((log.pod, start))
+            continue
         shown = sum(len(matches.lines) for _, matches in by_pod)
         share = max(1, (max_matches - shown) // (len(logs) - len(by_pod)))
         matches = search_log(
-            log.read_large_chunk, text, max_matches=share, context_lines=context_lines,
+            log.read_large_chunk, text, start=start, max_matches=share, context_lines=context_lines,
             ignore_case=ignore_case, seconds=left,
         )  # fmt: skip
-        by_pod.append((log.pod, matches))
-    return AllPodsMatches(pod_count, tuple(by_pod))
+        by_pod.append((log, matches))
+        if matches.resume_at:
+            resume_at.append((log.pod, matches.resume_at))
+    return AllPodsMatches(pod_count, tuple(by_pod), tuple(resume_at))

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,9 @@ from projects.models import Pod
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_pod_log
 from scheduler.api.logs.search import format_cursor, parse_cursor
-from scheduler.api.logs.timestamps import line_times
+from scheduler.api.logs.timestamps import line_times, times_at
 from scheduler.reports.log_errors import search_errors
-from scheduler.reports.log_search import MAX_TEXT_LENGTH, LogMatches, MatchingLine, search_log
+from scheduler.reports.log_search import MAX_TEXT_LENGTH, LinePosition, LogMatches, MatchingLine, search_log
 from scheduler.reports.log_text import as_shown_in_terminal
 from scheduler.web.workloads.all_pods_search import MAX_PODS, search_all_pods
 from scheduler.web.workloads.details import PodPlacement, pod_placements
@@ -35,22 +35,24 @@ MAX_HITS, CONTEXT_LINES = 30, 2
 
 
 @dataclass(frozen=True, slots=True)
+class ContextLine:
+    """Line before or after a match. The time is a Unix time in milliseconds, or 0 if unknown."""
+
+    number: int
+    time: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SearchHit:
     """Line with a match, split into pieces. Each piece has a flag that is True for a match."""
 
     pod: Pod
     line: MatchingLine
-    before: tuple[str, ...]
+    time: int
+    before: tuple[ContextLine, ...]
     pieces: tuple[tuple[str, bool], ...]
-    after: tuple[str, ...]
-
-    @property
-    def numbered_before(self) -> list[tuple[int, str]]:
-        return list(enumerate(self.before, self.line.at.line - len(self.before)))
-
-    @property
-    def numbered_after(self) -> list[tuple[int, str]]:
-        return list(enumerate(self.after, self.line.at.line + 1))
+    after: tuple[ContextLine, ...]
 
 
 @signed_in
@@ -131,7 +133,7 @@ def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             "log": log,
             "pod_count": workload.pods.filter(run=log.pod.run).count(),
             "result": matches,
-            "hits": build_hits(log.pod, matches, "" if finds_errors else text, fold),
+            "hits": build_hits(log, matches, "" if finds_errors else text, fold),
             "more": start.offset > 0,
             "next": format_cursor(matches.resume_at),
         }
@@ -146,12 +148,29 @@ def _search_all_pods(
     rows = selectors.pods(request.actor).filter(workload=workload_id, run=log.pod.run)
     logs = [PodLog(pod, log.runtime) for pod in rows.order_by("rank", "role", "index")[:MAX_PODS]]
     pod_count = rows.count() if len(logs) == MAX_PODS else len(logs)
+    starts = _parse_pod_cursors(request.GET.get("cursor", ""))
     matches = search_all_pods(
-        logs, text, pod_count=pod_count, max_matches=MAX_HITS, context_lines=CONTEXT_LINES,
+        logs, text, starts=starts, pod_count=pod_count, max_matches=MAX_HITS, context_lines=CONTEXT_LINES,
         ignore_case=ignore_case,
     )  # fmt: skip
-    hits = [hit for pod, each in matches.by_pod for hit in build_hits(pod, each, text, ignore_case)]
-    return {"log": log, "result": matches, "hits": hits, "all_pods": True, "pod_count": pod_count}
+    return {
+        "log": log,
+        "result": matches,
+        "hits": [hit for each in matches.by_pod for hit in build_hits(*each, text, ignore_case)],
+        "all_pods": True,
+        "pod_count": pod_count,
+        "more": bool(starts),
+        "next": ",".join(f"{pod.pk}.{format_cursor(place)}" for pod, place in matches.resume_at),
+    }
+
+
+def _parse_pod_cursors(text: str) -> dict[str, LinePosition]:
+    """Parse the positions, by pod ID, from which a search of all pods continues."""
+    return {
+        pod: parse_cursor(cursor)
+        for pod, _, cursor in (part.partition(".") for part in text.split(",")[:MAX_PODS])
+        if cursor
+    }
 
 
 @signed_in
@@ -183,25 +202,29 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
     return sorted(runs.items(), reverse=True)
 
 
-def build_hits(pod: Pod, matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
+def build_hits(log: PodLog, matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
     """Return the matching lines as the page shows them. If no text is given, no part of a line is marked."""
     pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
-    return [
-        SearchHit(
-            pod,
-            line,
-            tuple(as_shown_in_terminal(context_line) for context_line in line.before),
-            tuple(
-                (piece, place % 2 == 1)
-                for place, piece in enumerate(
-                    pattern.split(as_shown_in_terminal(line.text, pattern if text else None))
-                )
-                if piece
-            ),
-            tuple(as_shown_in_terminal(context_line) for context_line in line.after),
-        )
-        for line in matches.lines
-    ]
+    return [_build_hit(log, line, pattern, is_marked=bool(text)) for line in matches.lines]
+
+
+def _build_hit(log: PodLog, line: MatchingLine, pattern: re.Pattern[str], *, is_marked: bool) -> SearchHit:
+    times = times_at(log, line.offsets)
+    count = len(line.before)
+    shown = as_shown_in_terminal(line.text, pattern if is_marked else None)
+    return SearchHit(
+        log.pod,
+        line,
+        times[count],
+        _context_lines(line.at.line - count, times, line.before),
+        tuple((piece, place % 2 == 1) for place, piece in enumerate(pattern.split(shown)) if piece),
+        _context_lines(line.at.line + 1, times[count + 1 :], line.after),
+    )
+
+
+def _context_lines(first: int, times: Sequence[int], lines: Sequence[bytes]) -> tuple[ContextLine, ...]:
+    numbered = enumerate(zip(times, lines, strict=False), first)
+    return tuple(ContextLine(number, time, as_shown_in_terminal(line)) for number, (time, line) in numbered)
 
 
 def _line_number(log: PodLog, offset: int) -> int | None:

@@ -52,6 +52,14 @@ def test_line_times_are_shown_on_request_and_the_choice_is_remembered(
         expect(page.locator("#log .l[data-time]")).to_have_count(4)
         assert accessibility_faults(page) == []
         open_view(page)
+        page.get_by_label("Search the log").fill("three")
+        page.get_by_label("Search the log").press("Enter")
+        expect(page.locator(".log-hits [data-time]")).to_have_count(4)
+        listed = page.locator(".log-hits [data-time]").evaluate_all(
+            "each => each.map(line => line.dataset.time)"
+        )
+        assert [time[-5:] for time in listed] == ["01:00", "01:00", "02:00", "03:00"]
+        open_view(page)
         page.get_by_label("Timestamps").uncheck()
         expect(page.locator("#log.timed")).to_have_count(0)
         assert faults == []
@@ -250,6 +258,7 @@ def test_tab_logs_ends_with_the_window_and_only_the_log_scrolls(
     opened: Open, pods: list[Pod], home: Path, width: int, height: int
 ) -> None:
     write(home, pods[0], "".join(f"line {number}\n" for number in range(200)))
+    write(home, pods[3], "".join(f"line {number}\n" for number in range(50)))
     with opened("dave") as (page, faults):
         page.set_viewport_size({"width": width, "height": height})
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
@@ -263,6 +272,25 @@ def test_tab_logs_ends_with_the_window_and_only_the_log_scrolls(
         assert page.locator("#log").evaluate(
             "log => log.scrollTop + log.clientHeight >= log.scrollHeight - 2"
         )
+        page.locator("#log-view > summary").click()
+        page.get_by_label("Search all pods of the run").check()
+        page.get_by_label("Search the log").fill("line")
+        page.get_by_label("Search the log").press("Enter")
+        page.locator(".log-all > summary").click()
+        items = page.locator(".log-hits li")
+        expect(items).to_have_count(8)
+        listed, log = page.locator(".log-list").bounding_box(), page.locator("#log").bounding_box()
+        assert listed and log and listed["height"] < 0.4 * height and log["height"] >= 200
+        assert log["y"] + log["height"] < height
+        assert page.evaluate("document.documentElement.scrollHeight") == height
+        page.get_by_role("button", name="Show more matches").click()
+        expect(items).to_have_count(38)
+        expect(page.locator("#log-place")).to_have_text("1 of 250, worker-0")
+        items.nth(23).locator("pre").last.click()
+        expect(page.locator("#log-place")).to_have_text("24 of 250, worker-3")
+        expect(page.locator(".log-hits [aria-current]")).to_have_count(1)
+        page.get_by_role("button", name="Previous match").click()
+        expect(page.locator("#log-place")).to_have_text("23 of 250, worker-0")
         assert faults == []
 
 

@@ -133,7 +133,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
             hits.nth(1).locator("mark").bounding_box(),
         )
         assert button and match and button["y"] <= match["y"] < button["y"] + button["height"]
-        shown = page.locator(".log-hits").bounding_box()
+        shown = page.locator(".log-list").bounding_box()
         assert shown and shown["height"] <= 0.4 * page.evaluate("innerHeight") + 1
         assert accessibility_faults(page) == []
         page.get_by_role("button", name="Show line 2001 in the log").click()

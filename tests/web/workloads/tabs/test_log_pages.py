@@ -1,6 +1,7 @@
 """Tests for logs on the workload page: plain text, search and streaming."""
 
 import asyncio
+import html
 import json
 import re
 from typing import Any, Self
@@ -24,6 +25,7 @@ from scheduler.reports.log_search import LinePosition, LogMatches
 from scheduler.reports.log_text import as_shown_in_terminal, without_control_sequences
 from tests import factories as make
 from tests.cast import Cast, make_cast
+from tests.fakes.clock import FixedClock
 from tests.fakes.runtime import FakeRuntime
 from tests.support.session_cookies import session_cookie
 from tests.web.conftest import SignIn
@@ -146,9 +148,44 @@ def test_search_of_all_pods_lists_lines_of_each_pod(
     pod = write_lines(cast, runtime, *counts)
     answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
     assert tuple(answer.count(f'data-log-name="worker-{index}"') for index in (0, 1)) == shown
-    assert f"({sum(shown)} of {sum(counts)} lines shown)" in answer
-    assert f'data-count="{sum(shown)}"' in answer, "the number of matches to step through"
-    assert f"<summary>List {sum(shown)}<" in answer
+    assert f'data-count="{sum(counts)}"' in answer, "the number of matches to step through"
+    assert f"<summary>List {sum(counts)}<" in answer
+
+
+def test_search_of_all_pods_continues_until_every_line_is_listed(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+) -> None:
+    pod = write_lines(cast, runtime, 2, 50, 25)
+    client, address = sign_in("dave"), path(pod, "/search", text="nan", all_pods="on")
+    listed, pages = [], 0
+    while address:
+        answer = client.get(address).content.decode()
+        listed += re.findall(r'data-log-name="([^"]+)" aria-label="Show line (\d+)', answer)
+        link = re.search(r'hx-get="([^"]+)"', answer)
+        address, pages = html.unescape(link[1]) if link else "", pages + 1
+        assert ("Show more matches" in answer) == bool(address)
+    expected = [("worker-0", 2), ("worker-1", 50), ("worker-2", 25)]
+    assert sorted(listed) == sorted(
+        (name, str(line)) for name, count in expected for line in range(1, count + 1)
+    )
+    assert pages == 3
+    assert client.get(path(pod, "/search", text="nan", all_pods="on", cursor="x.1-1,y")).status_code == 200
+
+
+def test_listed_lines_have_the_times_when_they_were_written(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+) -> None:
+    runtime.clock = clock = FixedClock(timezone.now())
+    runtime.records_times = True
+    pod = start_pod(cast, runtime, b"one\ntwo\n")
+    first = int(clock.now().timestamp() * 1000)
+    clock.advance(60)
+    runtime.write(str(pod.pk), b"loss is nan\nfour\n")
+    runtime.records_times = False
+    runtime.write(str(pod.pk), b"five\n")
+    answer = sign_in("dave").get(path(pod, "/search", text="nan")).content.decode()
+    times = re.findall(r'data-at="(\d+)"', answer)
+    assert times == [str(first), str(first), str(first + 60_000), str(first + 60_000), "0"]
 
 
 @pytest.mark.heavy

@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, weigh, wrapLines } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -18,7 +18,7 @@
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
   const lines = new WeakMap(); // maps elements to lines, and lines to elements
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
-  let pattern = null, chosen = -1; // searched text, and index of the match that is shown
+  let pattern = null, chosen = -1, isAdvancing = false; // searched text, and index of the match that is shown
 
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
 
@@ -252,8 +252,8 @@
     newest();
   });
   document.addEventListener("click", (event) => {
-    const at = event.target.closest?.("[data-log-at]"), step = event.target.closest?.("[data-log-step]");
-    if (at) choose(hits().indexOf(at));
+    const at = event.target.closest?.(".log-hits li")?.querySelector("[data-log-at]"), step = event.target.closest?.("[data-log-step]");
+    if (at && getSelection().isCollapsed) choose(hits().indexOf(at));
     if (step) choose(chosen + Number(step.dataset.logStep));
     if (event.target.closest?.("[data-log-scope]")) {
       search.elements.all_pods.checked = !search.elements.all_pods.checked;
@@ -300,11 +300,12 @@
   function choose(number) {
     const all = hits(), more = matches.querySelector("[data-log-more]");
     if (!all.length) return;
-    if (number >= all.length && more) return more.click(); // continue when the next matches have arrived
+    if (number >= all.length && more) { isAdvancing = true; return more.click(); } // continue when the next matches have arrived
     chosen = (number + all.length) % all.length;
     const { logAt, logLine, logPod, logName } = all[chosen].dataset, offset = Number(logAt);
     document.getElementById("log-place").textContent = `${chosen + 1} of ${matches.querySelector("[data-count]").dataset.count}${logName ? `, ${logName}` : ""}`;
     if (logPod) pods().value = logPod;
+    updateList(matches, all[chosen], startedToday());
     go(offset, Number(logLine));
     link(offset, Number(logLine));
   }
@@ -375,8 +376,10 @@
       pattern = result?.dataset.text ? new RegExp(result.dataset.text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), flags) : null;
       chosen = -1;
       if (!hits().length) unmark();
-    }
-    choose(chosen + 1);
+      choose(0);
+    } else if (isAdvancing) choose(chosen + 1);
+    else if (chosen >= 0) updateList(matches, hits()[chosen], startedToday());
+    isAdvancing = false;
   });
   document.addEventListener("htmx:afterSettle", (event) => { // the list of pods may have changed: keep the selected pod
     if (event.target.id !== "log-pods") return;

@@ -47,15 +47,28 @@
     return 0;
   }
 
+  // The style sheet justifies the time and the line number. A figure space keeps its width.
+  const timeText = (time, isToday) => time ? (isToday ? exact : exactDay).format(time).replaceAll(" ", "\u2007") : "-";
+
   /** Show the times of consecutive lines: `times` has [index, Unix time in milliseconds] of each line where the time changes. */
   function stamp(elements, times, skipped, isToday) {
     let place = -1;
     elements.forEach((element, index) => {
       while (place + 1 < times.length && times[place + 1][0] <= index + skipped) place += 1;
       const time = times[place]?.[1];
-      // The style sheet justifies the time and the line number. A figure space keeps its width.
-      element.dataset.time = time ? (isToday ? exact : exactDay).format(time).replaceAll(" ", "\u2007") : "-";
+      element.dataset.time = timeText(time, isToday);
     });
+  }
+
+  /** Show the times of the lines in the list of matches, and which match the log shows. */
+  function updateList(list, shown, isToday) {
+    for (const element of list.querySelectorAll("[data-at]:not([data-time])")) element.dataset.time = timeText(Number(element.dataset.at), isToday);
+    list.querySelector("[data-log-at][aria-current]")?.removeAttribute("aria-current");
+    shown.setAttribute("aria-current", "true");
+    if (!list.querySelector(".log-all[open]")) return;
+    const item = shown.closest("li"), pane = item.closest(".log-list");
+    const above = pane.getBoundingClientRect().top - item.getBoundingClientRect().top, below = item.getBoundingClientRect().bottom - pane.getBoundingClientRect().bottom;
+    if (above > 0) pane.scrollTop -= above; else if (below > 0) pane.scrollTop += below;
   }
 
   const TRACEBACK = "Traceback (most recent", TRACEBACK_LINES = 200;
@@ -206,5 +219,5 @@
     choose();
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, weigh, wrapLines });
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, updateList, weigh, wrapLines });
 })();
