@@ -8,8 +8,12 @@ from typing import Any
 
 from projects.models import Phase
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.pending_reason import pending_reason
-from scheduler.reports.queues.queue_ordering import describe_order_difference, is_not_ready
+from scheduler.reports.queues.queue_ordering import (
+    describe_order_difference,
+    differing_queues,
+    is_not_ready,
+    order_difference_clause,
+)
 
 # (workload, expected start, whether the workload has been evaluated, phrase about its reserved nodes)
 QueueEntry = tuple[Any, datetime | None, bool, str]
@@ -101,31 +105,23 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
 
-    A section is set only on its first row, and not at all if all rows are simply in queue order. A row with
-    the same pending reason as the row before it is marked. Rows that are not in queue order have neither
-    sections nor reasons nor marks.
+    A section is set only on its first row, and not at all if all rows are simply in queue order. Rows that
+    are not in queue order have neither sections nor reasons.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
-        row.has_same_reason = False
+        row.next_row, row.before_next_because = None, ""
     if not in_order:
         return
     sections = [(title, [row for row, *_ in rows]) for title, rows in groupby(entries, _section_title)]
     for title, rows in sections:
         if title == QUEUED:
             _explain_priorities(rows)
+            _explain_next_rows(rows)
         if len(sections) > 1 or title != QUEUED:
             is_restarting = title == NOT_READY and all(row.reason == Reason.BACKOFF for row in rows)
             shown = RESTARTING if is_restarting else title
             rows[0].section = QueueSection(shown, NOTES.get(shown, ""))
-        _mark_same_reasons(rows)
-
-
-def _mark_same_reasons(rows: Sequence[Any]) -> None:
-    """Mark each row whose pending reason is the same as that of the row before it."""
-    listed = [row for row in rows if not row.is_folded]
-    for before, row in pairwise(listed):
-        row.has_same_reason = pending_reason(before) == pending_reason(row)
 
 
 def _section_title(entry: QueueEntry) -> str:
@@ -146,6 +142,20 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
             row.ahead_because = describe_order_difference(
                 _queue_key_sentences(row), _queue_key_sentences(other)
             )
+
+
+def _explain_next_rows(rows: Sequence[Any]) -> None:
+    """For each listed row, store the next listed row and the reason why it comes later."""
+    for row, following in pairwise([row for row in rows if not row.is_folded]):
+        keys = _queue_key_sentences(row), _queue_key_sentences(following)
+        names = differing_queues(*keys)
+        if names:
+            row.before_next_because = f"{names[0]} {order_difference_clause(*keys)}"
+        elif row.priority > following.priority:
+            row.before_next_because = f"priority {row.priority} is higher than {following.priority}"
+        elif row.project_id == following.project_id and row.pending_since < following.pending_since:
+            row.before_next_because = "pending for longer"
+        row.next_row = following
 
 
 def _queue_key_sentences(row: Any) -> Sequence[str]:

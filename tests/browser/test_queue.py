@@ -10,8 +10,10 @@ from tests.browser.driver.chromium import NARROW, WIDE, open_settled
 
 OVERFLOW = "wrap => wrap.scrollWidth - wrap.clientWidth"
 ORDERING = [
-    "research: within its quota", "rank 0", "over its fair share", "dominant share 0.500, 0.600 with this",
-    "vision: over its quota", "rank 0", "over its fair share", "dominant share 0.500, 0.600 with this",
+    "research: within its quota", "rank 0", "would exceed its fair share",
+    "dominant share 0.500, 0.600 with this",
+    "vision: would exceed its quota", "rank 0", "would exceed its fair share",
+    "dominant share 0.500, 0.600 with this",
 ]  # fmt: skip
 IS_NEXT_TO_BUTTON = """width => {
   const popover = document.querySelector(".popover:popover-open");

@@ -180,10 +180,15 @@ class StateCount:
     engines: int = 0
 
     @property
+    def total(self) -> int:
+        return self.count + self.engines
+
+    @property
     def phrase(self) -> str:
-        """Text such as "15 workloads and 3 added engines"."""
+        """Text such as "6 workloads and 3 added engines, 1 of them reserved"."""
         engines = f" and {format_count(self.engines, 'added engine')}" if self.engines else ""
-        return format_count(self.count, "workload") + engines
+        reserved = f", {self.reserved} of them reserved" if self.reserved else ""
+        return format_count(self.count, "workload") + engines + reserved
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:

@@ -29,7 +29,9 @@ class RelativeUsage(NamedTuple):
     at_reset: float  # relative usage at the end of the calendar window, when the history is reset
 
 
-OVER_QUOTA, WITHIN_QUOTA, OVER_SHARE = "over its quota", "within its quota", "over its fair share"
+# The amounts include the next workload of the queue.
+OVER_QUOTA, OVER_SHARE = "would exceed its quota", "would exceed its fair share"
+WITHIN_QUOTA = "within its quota"
 
 
 class QueueKey(NamedTuple):

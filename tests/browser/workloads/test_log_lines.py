@@ -162,7 +162,7 @@ def test_head_of_a_running_workload_links_to_the_errors_in_its_log(
         expect(link).to_be_hidden()
         write(home, pods[0], "Traceback (most recent call last):\n  File a.py\nValueError: no data\n")
         expect(link).to_have_text("1 error at line 4")
-        expect(link).to_have_class("warn")
+        expect(link).to_have_class("bad")
         write(home, pods[0], "".join(f"step {number}\n" for number in range(2, 9)) + "Killed\n")
         expect(link).to_have_text("2 errors, latest at line 12")
         link.click()

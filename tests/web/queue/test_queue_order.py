@@ -36,8 +36,8 @@ def test_row_explains_why_it_is_ahead_of_a_workload_with_a_higher_priority(
     assert words not in client.get(f"{ADDRESS}&sort=name").content.decode()
 
 
-QUOTA = "within its quota", "over its quota"
-SHARE = "within its fair share", "over its fair share"
+QUOTA = "within its quota", "would exceed its quota"
+SHARE = "within its fair share", "would exceed its fair share"
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,9 @@ def test_users_can_filter_the_queue_by_their_own_workloads(cast: Cast, sign_in: 
     assert "Me (" not in sign_in("carol").get(ADDRESS).content.decode()
 
 
-def test_row_with_the_reason_of_the_row_before_states_it_more_quietly(cast: Cast, sign_in: SignIn) -> None:
+def test_every_row_states_its_reason_and_the_workloads_that_it_starts_after(
+    cast: Cast, sign_in: SignIn
+) -> None:
     ends = make.workload(cast.vision, "ends", phase="running")
     starts = make.ago(hours=-1).isoformat()
     after = {
@@ -269,14 +271,36 @@ def test_row_with_the_reason_of_the_row_before_states_it_more_quietly(cast: Cast
     page = sign_in("alice").get(ADDRESS).content.decode()
     detail = '<span class="sub">{} would have 5 of 4.5 GPUs</span>'
     assert page.count(detail.format("vision")) == 2 and page.count(detail.format("speech")) == 1
-    assert page.count('<span class="soft">Would exceed fair share</span>') == 1
+    assert page.count('<span class="reason">Would exceed fair share</span>') == 3
     link = f'<a href="/workloads/{ends.pk}">vision/ends</a>'
     assert page.count(f'<span class="sub">after {link}</span>') == 2
     assert f'<span class="sub">after {link} and ads/hidden</span>' in page
     hidden = sign_in("dave").get(ADDRESS).content.decode()
     assert f"after {link} and a workload of another project</span>" in hidden and "ads/hidden" not in hidden
+
+
+def test_queue_position_is_explained_by_the_difference_from_the_next_row(cast: Cast, sign_in: SignIn) -> None:
+    def queued(project: Project, name: str, position: int, share: float, priority: int, minutes: int) -> None:
+        ordering = ["research: within its quota", f"{project.name}: would exceed its quota"]
+        ordering += [f"dominant share 0.500, {share:.3f} with this workload", f"priority {priority}"]
+        explanation = {"pool": "local", "queue_position": position, "ordering": ordering}
+        make.workload(
+            project, name, phase="pending", priority=priority, explanation=explanation,
+            submitted_at=make.ago(minutes=minutes), pending_since=make.ago(minutes=minutes),
+        )  # fmt: skip
+
+    queued(cast.speech, "first", 1, 0.6, 50, 1)
+    queued(cast.vision, "second", 2, 0.7, 50, 5)
+    queued(cast.vision, "third", 3, 0.7, 40, 9)
+    queued(cast.vision, "fourth", 4, 0.7, 40, 3)
+    page = sign_in("alice").get(ADDRESS).content.decode()
+    assert re.findall(r"<p>Before (.*?)</p>", page) == [
+        "second: speech uses less of its fair share than vision",
+        "third: priority 50 is higher than 40",
+        "fourth: pending for longer",
+    ]
     by_name = sign_in("alice").get(f"{ADDRESS}&sort=name").content.decode()
-    assert '<span class="soft">Would exceed' not in by_name, "rows are not compared in another order"
+    assert "<p>Before " not in by_name, "rows are not compared in another order"
 
 
 def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_in: SignIn) -> None:
@@ -322,7 +346,10 @@ def test_expected_start_in_the_past_is_shown_as_due(cast: Cast, sign_in: SignIn)
     assert {name: "due <time" in row for name, row in rows.items()} == {"late": True, "early": False}
 
 
-WITHIN, OVER = ("within its quota", "within its fair share"), ("over its quota", "over its fair share")
+WITHIN, OVER = (
+    ("within its quota", "within its fair share"),
+    ("would exceed its quota", "would exceed its fair share"),
+)
 
 
 def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
@@ -338,7 +365,7 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
         (key(WITHIN, WITHIN), "within quota"),
         (key(OVER, OVER), "would exceed quota"),
         (key(WITHIN, OVER), "vision would exceed quota"),
-        (key(("within its quota", "over its fair share"), ("over its quota", "within its fair share")),
+        (key((WITHIN[0], OVER[1]), (OVER[0], WITHIN[1])),
          "research would exceed fair share, vision would exceed quota"),
         ([], ""),
     ],

@@ -21,7 +21,7 @@ STATES = {
     Phase.SUSPENDED: "suspended",
 }
 ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
-MIN_WIDTH = 4  # of a period, so that short ones remain visible, in units of the bar
+MIN_WIDTH = 6  # of a period, so that short ones remain visible, in units of the bar
 LEGEND_MIN = 2  # minimum width of a period that the legend explains, in units of the bar
 
 

@@ -172,7 +172,7 @@ def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: S
 def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -> None:
     make.quota(cast.vision, cast.pool, 2)  # not exceeded by GPUs, so the sentence has no number
     blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
-    ordering = ["research: within its quota", "rank 1", "vision: over its quota", "rank 0"]
+    ordering = ["research: within its quota", "rank 1", "vision: would exceed its quota", "rank 0"]
     ordering += ["priority 50", "submitted 2026-11-28T15:37:47Z", "vision/train"]
     explanation = {"queue_position": 1, "ordering": ordering, "blockers": blockers}
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation, priority=50)
@@ -193,8 +193,12 @@ def test_queue_order_states_the_gpus_that_a_project_would_have_with_the_workload
 ) -> None:
     make.quota(cast.vision, cast.pool, 4)
     make.queue_status(cast.vision, cast.pool, share=6, allocated=0.75, requested=6.75)
-    ordering = ["research: within its quota", "rank 0", "vision: over its quota", "rank 0"]
-    ordering += ["over its fair share", "dominant share 0.125, 1.125 with this workload", "priority 50"]
+    ordering = ["research: within its quota", "rank 0", "vision: would exceed its quota", "rank 0"]
+    ordering += [
+        "would exceed its fair share",
+        "dominant share 0.125, 1.125 with this workload",
+        "priority 50",
+    ]
     blockers = [{"reason": "WaitingForResources", "message": "6 GPUs are missing.", "numbers": {}}]
     explanation = {"queue_position": 1, "pool": cast.pool.name, "ordering": ordering, "blockers": blockers}
     workload = make.workload(
@@ -203,7 +207,7 @@ def test_queue_order_states_the_gpus_that_a_project_would_have_with_the_workload
     text = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     states = "would have 6.75 GPUs with this workload, more than its quota of 4 and fair share of 6, rank 0"
     assert f"<dt>Project <strong>vision</strong></dt><dd>{states}, dominant share" in text
-    assert "over its quota" not in text and "vision would exceed quota" in text
+    assert "would exceed its quota" not in text and "vision would exceed quota" in text
 
 
 def test_queue_order_during_a_restart_delay_names_its_end(cast: Cast, sign_in: SignIn) -> None:

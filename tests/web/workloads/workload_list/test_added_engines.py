@@ -51,17 +51,19 @@ def _tabs(client: Any, query: str = "") -> dict[str, str]:
     }
 
 
-def test_tabs_count_added_engines_apart_and_add_up(cast: Cast, sign_in: SignIn) -> None:
+def test_tabs_count_added_engines_and_add_up(cast: Cast, sign_in: SignIn) -> None:
     service, _ = _added_engines(cast, 3, "running", "pending", "running")
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     assert _tabs(client) == {
-        "live": "Live 2 + 3 engines", "pending": "Pending 0 + 1", "running": "Running 2 + 2",
-        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 2 + 3",
+        "live": "Live 5 including 3 added engines", "pending": "Pending 1", "running": "Running 4",
+        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 5",
     }  # fmt: skip
-    assert _tabs(client, "?state=running")["running"] == "Running 2 + 2 engines"
+    assert _tabs(client, "?state=running")["running"] == "Running 4 including 2 added engines"
     opened = _tabs(client, f"?open={service.pk}")
-    assert opened["live"] == "Live 2 + 3 engines", "also when the engines have rows of their own"
+    assert opened["live"] == "Live 5 including 3 added engines", (
+        "also when the engines have rows of their own"
+    )
     assert 'title="2 workloads and 3 added engines"' in client.get("/workloads").content.decode()
     figures = client.get("/").content.decode()
     assert "including 2 added engines" in figures and "including 1 added engine<" in figures

@@ -219,10 +219,10 @@ def test_last_measurement_is_common_if_workloads_were_last_measured_at_about_the
 def test_pending_tab_states_how_many_workloads_have_reserved_resources(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "waiting")
     client = sign_in("dave")
-    assert "reserved)" not in client.get("/workloads").content.decode()
+    assert "of them reserved" not in client.get("/workloads").content.decode()
     make.workload(cast.vision, "reserved", phase="reserved")
     page = client.get("/workloads").content.decode()
-    assert 'Pending <span class="faint">2<span class="wide-only"> (1 reserved)</span></span>' in page
+    assert 'title="2 workloads, 1 of them reserved">Pending <span class="faint">2</span>' in page
 
 
 def test_rows_can_be_compact(cast: Cast, sign_in: SignIn) -> None:
