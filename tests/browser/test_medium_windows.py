@@ -123,10 +123,10 @@ def test_predicted_evictions_fit_beside_the_submission_form(opened: Open, viewpo
         page.goto("/submit")
         page.locator("#document").fill(document)
         expect(page.get_by_label("Name", exact=True)).to_have_value("urgent")
-        table = page.get_by_role("table", name="Predicted evictions")
-        expect(table).to_contain_text("vision/segment-eval")
-        expect(table).to_contain_text("Work lost")
-        area = table.locator("xpath=..")
+        evictions = page.get_by_role("list", name="Predicted evictions")
+        expect(evictions).to_contain_text("vision/segment-eval would be preempted: 4 GPUs")
+        expect(evictions).to_contain_text("of work lost")
+        area = page.locator("#answer")
         assert area.evaluate("area => area.scrollWidth <= area.clientWidth")
         assert accessibility_faults(page) == []
         assert faults == []

@@ -78,7 +78,10 @@ def _predicted_eviction(document: Mapping[str, Any], condition: str) -> Predicte
 
 
 def _summary(rows: Iterable[PredictedEviction]) -> str:
-    """Return text such as "Evicts 1 workload (2 GPUs, 3.0 GPU-h of work lost), moves 1 workload (1 GPU)"."""
+    """Return text such as "Evicts 2 workloads (2 GPUs, 3.0 GPU-h of work lost), moves ads/nightly (1 GPU)".
+
+    A workload is named if it is the only one with its action.
+    """
     by_kind: dict[str, list[PredictedEviction]] = {"evicts": [], "scales down": [], "moves": []}
     for row in rows:
         verb = {MOVED: "moves", SCALED_DOWN: "scales down"}.get(row.kind, "evicts")
@@ -87,10 +90,11 @@ def _summary(rows: Iterable[PredictedEviction]) -> str:
     for verb, group in by_kind.items():
         if not group:
             continue
-        count = format_count(len({row.victim for row in group}), "workload")
+        victims = {row.victim for row in group}
+        subject = group[0].victim if len(victims) == 1 else format_count(len(victims), "workload")
         work_seconds = sum(row.lost_gpu_seconds for row in group)
         notes = [format_count(sum(row.gpus for row in group), "GPU")]
         notes += [f"{format_gpu_time(work_seconds)} of work lost"] if work_seconds else []
-        parts.append(f"{verb} {count} ({', '.join(notes)})")
+        parts.append(f"{verb} {subject} ({', '.join(notes)})")
     text = ", ".join(parts)
     return text[:1].upper() + text[1:]

@@ -1,12 +1,12 @@
 """Cost of a predicted workload at current prices, and the remaining budget."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
 from django.db.models import Q
 
-from berth.core.wording.words import format_count, format_number, join_words
+from berth.core.wording.words import format_count, format_number
 from berth.server.web.numbers import money
 from pools.costs import current_price
 from pools.models import NodePool
@@ -18,6 +18,22 @@ from scheduler.reports.usage.budgets import budget_statuses
 HOUR = 3600
 
 
+@dataclass(frozen=True, slots=True)
+class PredictedCost:
+    """Price of a predicted workload with the GPU time behind it, and what is left of the budgets.
+
+    Each text is empty if there is nothing to state. `usage` is empty if the price is per hour.
+    """
+
+    price: str = ""
+    usage: str = ""
+    budget: str = ""
+
+    @property
+    def assumes_max_runtime(self) -> bool:
+        return bool(self.usage)
+
+
 def describe_cost(
     actor: Actor,
     prediction: Prediction,
@@ -26,53 +42,47 @@ def describe_cost(
     gpus: float,
     max_runtime: int | None,
     tasks: int = 1,
-) -> str:
-    """Return sentences about the cost and the budgets, or "" if there are no prices and budgets.
+) -> PredictedCost:
+    """Return the cost and what is left of the budgets that apply to the workload.
 
     The cost of an elastic workload is a range, from its requested to its highest number of GPUs. `gpus` is
     the highest number of GPUs of one task, and `max_runtime` is in seconds.
     """
     if not gpus:
-        return ""
-    sentences = [
-        *_describe_price(prediction, gpus, max_runtime, tasks),
-        *_describe_budgets(actor, prediction, now),
-    ]
-    return " ".join(sentences)
+        return PredictedCost()
+    price, usage = _describe_price(prediction, gpus, max_runtime, tasks)
+    return PredictedCost(price, usage, _describe_budgets(actor, prediction, now))
 
 
 def _describe_price(
     prediction: Prediction, gpus: float, max_runtime: int | None, tasks: int
-) -> Iterator[str]:
+) -> tuple[str, str]:
+    """Return the price and the GPU time that it covers. Both are empty if a pool has no price."""
     prices = [current_price(pool) for pool in NodePool.objects.filter(name__in=prediction.workload["pools"])]
     amounts = [float(price) for price in prices if price is not None]
     if not amounts or len(amounts) < len(prices):
-        return
+        return "", ""
     currency, highest = settings.BERTH_CURRENCY, max(amounts)
     if max_runtime is None:
-        if tasks == 1:
-            yield f"Costs up to {money(highest * gpus)} {currency} per hour."
-        return
+        return (f"Up to {money(highest * gpus)} {currency} per hour", "") if tasks == 1 else ("", "")
     total, share = gpus * tasks * max_runtime / HOUR, min(prediction.workload["gpus"] / gpus, 1)
     if share in (0, 1):
-        yield f"Costs up to {money(highest * total)} {currency} for {format_count(total, 'GPU-hour')}."
-        return
-    yield (
-        f"Costs {money(highest * total * share)} to {money(highest * total)} {currency} for "
-        f"{format_number(total * share)} to {format_count(total, 'GPU-hour')}, "
-        "if it runs for the entire max runtime."
-    )
+        price = f"Up to {money(highest * total)} {currency}"
+        return price, f"for {format_count(total, 'GPU-hour')}"
+    price = f"{money(highest * total * share)} to {money(highest * total)} {currency}"
+    hours = f"{format_number(total * share)} to {format_count(total, 'GPU-hour')}"
+    return price, f"for {hours}"
 
 
-def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> Iterator[str]:
+def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> str:
+    """Return what is left this month of the budgets of the project and its department, or ""."""
     project = prediction.workload["project"]
     concerned = Q(project__name=project) | Q(department__projects__name=project)
     budgets = list(selectors.budgets(actor).filter(concerned).distinct())
     # the project's budget comes first
     statuses = sorted(budget_statuses(budgets, now), key=lambda status: status.budget.project is None)
     left = [
-        f"{max(0, round(status.budget.gpu_hours - status.used)):,} GPU-hours for {status.budget.owner.name}"
+        f"{max(0, round(status.budget.gpu_hours - status.used)):,} for {status.budget.owner.name}"
         for status in statuses
     ]
-    if left:
-        yield f"Budget left this month: {join_words(left)}."
+    return ", ".join(left).replace(" for", " GPU-hours for", 1)

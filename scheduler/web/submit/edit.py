@@ -21,7 +21,7 @@ from berth.core.values.durations import format_duration
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
 from berth.documents.units import with_units, without_units
-from berth.server.web.numbers import NO_VALUE, thousandths
+from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Phase, Workload
@@ -47,6 +47,8 @@ FIXED_FIELDS = frozenset({"name", "project", "kind"})
 class EditPage(PredictedOutcome):
     """Contents of the page: the edit as it would be stored, or the reason why it was rejected."""
 
+    condition = "after this change"
+
     workload: Workload
     version: int
     edit: Edit | None = None
@@ -62,30 +64,37 @@ class EditPage(PredictedOutcome):
         return verdict
 
     @property
+    def seeks_change(self) -> bool:
+        """Whether the page offers the smallest change to the stored document."""
+        return self.workload.phase == Phase.PENDING and not self.changes
+
+    @property
     def changes(self) -> list[DocumentChange]:
         return self.edit.changes if self.edit else []
 
     @property
-    def effects(self) -> list[tuple[str, str, str]]:
-        """Names of values that the changes affect, with each value before and after. Times are in UTC.
+    def effects(self) -> dict[str, tuple[str, str]]:
+        """Values before and after, for those of `gpus`, `start` and `position` that the changes affect.
+
+        Times are in UTC.
 
         The start and the position of a workload that was not evaluated yet are omitted.
         """
         seen, stored = self.prediction, self.workload.explanation or {}
         if seen is None or not self.changes or self.workload.phase != Phase.PENDING:
-            return []
+            return {}
         start, _ = expected_start(self.workload, timezone.now())
         starts_now = seen.outcome in ("would_start", "would_evict")
         position = stored.get("queue_position")
         new_start = "now" if starts_now else _format_start(seen.expected_start)
-        new_position = NO_VALUE if starts_now else seen.queue_position or NO_VALUE
+        new_position = "none" if starts_now else seen.queue_position or "none"
         new_gpus = thousandths(round(seen.workload["gpus"] * MILLI))
-        rows = [("GPUs", thousandths(self.workload.gpu_milli_min), new_gpus)]
+        values = {"gpus": (thousandths(self.workload.gpu_milli_min), new_gpus)}
         if start or position:
-            rows.append(("Expected start", _format_start(start), new_start))
+            values["start"] = (_format_start(start), new_start)
         if position:
-            rows.append(("Queue position", str(position), str(new_position)))
-        return [row for row in rows if row[1] != row[2]]
+            values["position"] = (str(position), str(new_position))
+        return {name: (before, after) for name, (before, after) in values.items() if before != after}
 
 
 @signed_in

@@ -1,23 +1,41 @@
 """Predicted outcome of a submission or an edit, prepared for display."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from django.utils import timezone
 
 from berth.core.spec import WorkloadSpec
+from berth.core.wording.words import format_count, join_words
 from berth.server.web.numbers import thousandths
 from projects.actor import Actor
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
+from scheduler.reports.evictions.predicted import (
+    PredictedEviction,
+    PredictedEvictions,
+    build_prediction_table,
+)
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd
-from scheduler.web.submit.cost import describe_cost
+from scheduler.web.submit.cost import PredictedCost, describe_cost
 from scheduler.web.submit.limit_wait import LimitWait, wait_for_limit
 from scheduler.web.submit.verdict import Verdict, build_verdict
+from scheduler.web.workloads.change_link import workload_urls
 from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines, link_ends
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
+NAMED_NODES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedPlacement:
+    """Pods that would be placed in one pool, with a summary such as "2 pods on node-0, pool train"."""
+
+    summary: str
+    pods: Sequence[Mapping[str, Any]]
 
 
 def count_max_gpus(spec: WorkloadSpec) -> float:
@@ -33,10 +51,12 @@ class PredictedOutcome:
     prediction: Prediction | None
     array: TasksPrediction | None = None
     gpus_max: float = 0  # GPUs of all replicas of an elastic workload, else 0
-    cost: str = ""
+    condition = "with this request"  # on what the predicted fair shares depend
+    cost: PredictedCost = PredictedCost()
     start_after: Sequence[
         tuple[str, str]
     ] = ()  # clause about the workloads that have to end first, with links
+    victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
     limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
 
     @property
@@ -98,11 +118,26 @@ class PredictedOutcome:
         return f"The fair share of {project} is {now} now. With this request, it is {grown}."
 
     @property
+    def placements(self) -> list[PredictedPlacement]:
+        """Placement of the workload, or of an array's first task, in each pool."""
+        decisions = self.prediction.decisions if self.prediction else []
+        return [_describe_placement(each) for each in decisions if each["pods"]]
+
+    @property
     def evictions(self) -> list[dict[str, Any]]:
         """Evictions caused by the workload, or by all of the array's tasks."""
         if self.array is not None:
             return self.array.evictions
         return self.prediction.evictions if self.prediction else []
+
+    @property
+    def eviction_table(self) -> PredictedEvictions:
+        return build_prediction_table(self.evictions, self.condition)
+
+    @property
+    def linked_evictions(self) -> list[tuple[PredictedEviction, str]]:
+        """Predicted evictions, each with its workload's URL or ""."""
+        return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
 
     def add_cost(self, actor: Actor, spec: WorkloadSpec) -> None:
         """Add the number of GPUs and the cost of the predicted workload or array."""
@@ -111,6 +146,7 @@ class PredictedOutcome:
         gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
         self.start_after = link_ends(actor, ends)
+        self.victim_urls = workload_urls(actor, [each["victim"] for each in self.evictions])
         self.limit_wait = wait_for_limit(actor, self.prediction, timezone.now())
         self.cost = describe_cost(
             actor,
@@ -124,3 +160,10 @@ class PredictedOutcome:
     @property
     def total_gpus(self) -> float:
         return self.array.tasks * self.array.first_task.workload["gpus"] if self.array else 0
+
+
+def _describe_placement(decision: Mapping[str, Any]) -> PredictedPlacement:
+    pods = decision["pods"]
+    nodes = list(dict.fromkeys(pod["node"] for pod in pods))
+    named = join_words(nodes) if len(nodes) <= NAMED_NODES_MAX else format_count(len(nodes), "node")
+    return PredictedPlacement(f"{format_count(len(pods), 'pod')} on {named}, pool {decision['pool']}", pods)

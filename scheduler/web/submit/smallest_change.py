@@ -30,7 +30,6 @@ from scheduler.reports.what_if.smallest_change import (
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
-    add_reason,
     change_and_effects,
     document_with_change,
     link_to_quota_pool_or_node,
@@ -75,8 +74,9 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     edits = _find_edits(text, workload, change)
     sentence, effects = change_and_effects(request.actor, workload.project, answer, timezone.now())
     context = {
-        "sentence": add_reason(sentence, answer.fit),
+        "sentence": sentence,
         "effects": effects,
+        "reasons": [clause for clause in (answer.fit, answer.rule) if clause],
         "note": note_about_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
         "step": f"set:{json.dumps(edits)}" if edits else "",

@@ -7,10 +7,11 @@ from typing import Any
 from berth.core.wording.words import format_count, to_words
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
-from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN
+from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN, build_prediction_table
 from scheduler.web.workloads.details import Obstacle, build_obstacles, split_obstacles
 
 QUEUED = "Would be queued"
+NO_EVICTION = "No workload would be evicted."
 SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 
 
@@ -19,6 +20,8 @@ class Verdict:
     """Title and tone of a prediction, with reasons.
 
     `decisive` is the main reason why the workload would not start now. The reasons in `others` are collapsed.
+    `effects` is a sentence about the other workloads that would be evicted, or "" if the workload does not
+    start.
     """
 
     title: str
@@ -26,12 +29,13 @@ class Verdict:
     decisive: Obstacle | None = None
     others: Sequence[Obstacle] = ()
     queued: int = 0  # tasks that would be queued for these reasons while other tasks start
+    effects: str = ""
 
     @property
     def reason(self) -> str:
-        """Main reason as sentences, or "" if some array tasks would start."""
+        """Main reason as sentences, or the effects on other workloads if the workload would start."""
         if self.decisive is None or self.queued:
-            return ""
+            return self.effects
         return f"{to_words(self.decisive.reason)}. {self.decisive.message}"
 
 
@@ -64,7 +68,7 @@ def _tasks_verdict(array: TasksPrediction) -> Verdict:
         title = f"{count:,} of {format_count(array.tasks, 'task')} {text}"
         title += "".join(f", {number:,} {words}" for number, words in rest)
     tone = "warn" if array.would_evict else "good" if not array.would_queue else "info"
-    return Verdict(title, tone, decisive, others, array.would_queue)
+    return Verdict(title, tone, decisive, others, array.would_queue, _sum_evictions(array.evictions))
 
 
 def _workload_verdict(prediction: Prediction) -> Verdict:
@@ -72,10 +76,10 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
     decisive, others = split_obstacles(reasons)
     match prediction.outcome:
         case "would_start":
-            return Verdict("Would start immediately", "good")
+            return Verdict("Would start immediately", "good", effects=NO_EVICTION)
         case "would_evict":
-            effects = _describe_effects(prediction.evictions)
-            return Verdict(f"Would start and {effects}", "warn")
+            title = f"Would start and {_describe_effects(prediction.evictions)}"
+            return Verdict(title, "warn", effects=_sum_evictions(prediction.evictions))
         case "unschedulable":
             return Verdict("Can never start as specified", "bad", decisive, others)
     if prediction.nodes_to_boot:
@@ -93,6 +97,11 @@ def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
         victims[verb].add(each["victim"])
     counts = {verb: format_count(len(names), "other workload") for verb, names in victims.items() if names}
     return ", ".join(f"{verb} {count}" for verb, count in counts.items()) or "evict other workloads"
+
+
+def _sum_evictions(evictions: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence about the GPUs and the work that other workloads would lose."""
+    return f"{build_prediction_table(evictions).summary}." if evictions else NO_EVICTION
 
 
 def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Verdict:

@@ -126,8 +126,7 @@ def change_and_effects(
     if separator:
         losses = _losses_by_workload(actor, project, answer.evicted, now)
         effects = _with_losses(f"{EFFECTS.lstrip()}{effects}", losses)
-    linked = link_workloads(actor, effects, answer.affected)
-    return link_workloads(actor, change, answer.affected), add_reason(linked, answer.rule)
+    return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
 
 
 def add_reason(sentence: LinkedText, reason: str) -> LinkedText:

@@ -44,6 +44,7 @@ from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChang
 from scheduler.web.utilization.pages import strip_context, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import (
+    add_reason,
     change_and_effects,
     change_link,
     note_about_admins,
@@ -135,7 +136,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     context = {
         "workload": workload,
         "sentence": sentence,
-        "effects": effects,
+        "effects": add_reason(effects, answer.rule),
         "evicts": bool(answer.evicted_workloads),
         "start": start if start is not None and start > now else None,
         "has_no_change": answer.outcome == Outcome.NO_CHANGE,

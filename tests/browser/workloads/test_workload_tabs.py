@@ -131,32 +131,36 @@ def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened:
 def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     with opened("ada") as (page, faults):
-        held = hold_requests(page, "**/edit/prediction")
         page.goto(f"/workloads/{workload.pk}/edit")
         expect(page.get_by_text("No changes yet")).to_be_visible()
-        card = page.get_by_role("region", name="Smallest change")
-        expect(card).to_contain_text("The workload would start")
-        card.get_by_role("button", name="Apply to the form").click()
+        change = page.locator("#smallest-change")
+        expect(change).to_contain_text("The workload would start")
+        held = hold_requests(page, "**/edit/prediction")
+        change.get_by_role("button", name="Apply to the form").click()
         expect(page.get_by_role("region", name="Changes").locator("li")).not_to_have_count(0)
         expect(page.get_by_text("No changes yet")).to_be_hidden()
+        page.get_by_label("Command", exact=True).fill("python train.py --epochs 21")
+        expect(page.get_by_role("region", name="Changes")).to_contain_text("--epochs 21")
         page.route("**/edit/prediction", lambda route: route.continue_())
-        for route in held:  # the first response belongs to a part that the change has replaced
+        for route in held:  # the first response belongs to a part that the second change has replaced
             route.continue_()
-        expect(page.locator(".effects")).to_contain_text("GPUs 6 → 5")
-        expect(page.locator(".effects")).to_contain_text("→ now")
+        expect(page.locator(".outcome > div").filter(has_text="GPUs").first).to_contain_text("6 → 5")
+        expect(page.locator(".outcome > div").filter(has_text="Expected start")).to_contain_text("→ now")
         page.wait_for_load_state("networkidle")
         assert faults == []
 
 
-def test_phones_fold_the_details_of_the_verdict(opened: Open, scene: Scene) -> None:
+def test_on_phones_the_verdict_leads_to_the_prediction_below_the_form(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     with opened("ada", viewport={"width": 390, "height": 844}) as (page, faults):
         page.goto(f"/workloads/{workload.pk}/edit")
-        expect(page.locator("#prediction-title")).to_be_visible()
-        reason = page.locator("#verdict-details p").first
-        expect(reason).to_be_hidden()
-        page.locator("#verdict-details > summary").click()
-        expect(reason).to_be_visible()
+        title = page.locator("#prediction-title")
+        expect(title).to_be_visible()
+        expect(title).not_to_be_in_viewport()
+        page.get_by_role("link", name="Details", exact=True).click()
+        expect(title).to_be_in_viewport()
+        expect(page.locator("#smallest-change")).to_be_visible()
+        assert accessibility_faults(page) == []
         assert faults == []
 
 

@@ -40,7 +40,7 @@ def test_preview_lists_started_and_reclaimed_workloads(
     assert page.status_code == 200
     assert "Impact on the next cycle" in text
     assert "vision/waits in pool local, 2 GPUs, once the evicted workloads have stopped" in text
-    assert "Evicts 1 workload (2 GPUs" in text
+    assert "Evicts speech/holder (2 GPUs" in text
     assert "speech/holder" in text
     assert f'hx-post="{ADDRESS}"' in text, "the form can be saved unchanged"
     assert 'value="2"' in text

@@ -93,7 +93,7 @@ def _six_replicas_beside_a_victim(cast: Cast, project: Project) -> str:
 def test_smallest_change_says_why_a_smaller_number_of_replicas_fits(cast: Cast, dave: Client) -> None:
     text = _six_replicas_beside_a_victim(cast, cast.vision)
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
-    assert "instead of 6 (2 GPUs are free, and the eviction would free 2)." in card
+    assert "instead of 6." in card and "2 GPUs are free, and the eviction would free 2." in card
     assert "vision/low" in card
 
 
@@ -106,19 +106,18 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
     assert "instead of 6." in card and "would free" not in card
     assert "its quota" not in card, "the rule names the hidden victim's project"
     card = sign_in("alice").post("/submit/smallest-change", {"document": text}).content.decode()
-    assert "instead of 6 (2 GPUs are free, and the eviction would free 2)." in card
-    assert (
-        "2.0 GPU-h of work lost (product has 2 GPUs allocated or reserved, more than its quota and fair "
-        "share of no GPU after this change)."
-    ) in card.replace("\N{NO-BREAK SPACE}", " ")
+    assert "2 GPUs are free, and the eviction would free 2." in card
+    assert "2.0 GPU-h of work lost." in card.replace("\N{NO-BREAK SPACE}", " ")
+    rule = "product has 2 GPUs allocated or reserved, more than its quota and fair share of no GPU after this"
+    assert f"{rule} change." in card
 
 
 def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:
-    """Return the sentence that says when the project is expected to be below its limit, or ""."""
+    """Return the expected start if the project has to be below its limit first, or ""."""
     text = f"name: wide\nproject: vision\npools: [{pool}]\ncommand: run\nroles:\n- gpu: {gpus}\n"
     shown = client.post("/submit/prediction", {"document": text}).content.decode()
     assert "limit" in shown
-    return shown.partition('id="limit-wait">')[2].partition("</p>")[0]
+    return shown.partition('id="limit-wait">')[2].partition("</dd>")[0].partition('<dd class="wrap">')[2]
 
 
 def test_prediction_says_when_the_project_is_expected_to_be_below_its_limit(cast: Cast, dave: Client) -> None:
@@ -143,7 +142,7 @@ def test_prediction_says_when_the_project_is_expected_to_be_below_its_limit(cast
     first, second = (
         f'<a href="/workloads/{rows[name].pk}">vision/{name}</a>' for name in ("first", "second")
     )
-    assert f"when {first} ends and vision is below its limit." in predicted(1)
+    assert f"when {first} ends and vision has room within its limit" in predicted(1)
     assert second not in predicted(1)
     assert first in predicted(2) and second in predicted(2)
     assert predicted(4) == "", "the fourth workload has no maximum runtime"
@@ -190,18 +189,23 @@ def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> Non
     text = "name: wide\nproject: vision\nkind: elastic\npools: [local]\ncommand: run\nmax_runtime: 8h\n"
     text += "roles:\n- gpu: 1\n  min: 2\n  max: 8\n"
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
-    assert "Costs 40.00 to 160.00 USD for 16 to 64 GPU-hours, if it runs for the entire max runtime." in shown
+    assert "Cost 40.00 to 160.00 USD for 16 to 64 GPU-hours" in words_of(shown)
+    assert "The cost is that of a run for the entire max runtime." in shown
     text = text.replace("8h", "7d").replace("max: 8", "max: 128").replace("min: 2", "min: 64")
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
-    assert "USD for 10752 to 21504 GPU-hours, if it runs" in shown
+    assert "USD for 10752 to 21504 GPU-hours" in words_of(shown)
+
+
+def words_of(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
 @pytest.mark.parametrize(
     ("limits", "cost"),
     [
-        ("max_runtime: 8h", "Costs up to 80.00 USD for 32 GPU-hours."),
-        ("max_runtime: 8h\narray: {tasks: 5}", "Costs up to 400.00 USD for 160 GPU-hours."),
-        ("priority: 50", "Costs up to 10.00 USD per hour."),
+        ("max_runtime: 8h", "Cost Up to 80.00 USD for 32 GPU-hours"),
+        ("max_runtime: 8h\narray: {tasks: 5}", "Cost Up to 400.00 USD for 160 GPU-hours"),
+        ("priority: 50", "Cost Up to 10.00 USD per hour"),
         ("array: {tasks: 5}", ""),
     ],
 )
@@ -211,10 +215,18 @@ def test_prediction_states_the_cost_and_what_is_left_of_the_budget(
     NodePool.objects.update(price_per_gpu_hour=Decimal("2.50"))
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     text = f"name: wide\nproject: vision\npools: [local]\ncommand: run\n{limits}\nroles:\n- gpu: 4\n"
-    shown = dave.post("/submit/prediction", {"document": text}).content.decode()
-    left = "Budget left this month: 100 GPU-hours for vision."
+    shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
+    left = "Budget left 100 GPU-hours for vision this month"
     assert f"{cost} {left}".strip() in shown
-    assert ("Costs" in shown) == bool(cost)
+    assert ("USD" in shown) == bool(cost)
+
+
+def test_budget_of_the_department_follows_that_of_the_project(cast: Cast, sign_in: SignIn) -> None:
+    budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 5000})
+    budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
+    text = "name: wide\nproject: vision\npools: [local]\ncommand: run\nroles:\n- gpu: 4\n"
+    shown = words_of(sign_in("alice").post("/submit/prediction", {"document": text}).content.decode())
+    assert "Budget left 100 GPU-hours for vision, 5,000 for research this month" in shown
 
 
 def test_prediction_says_that_the_budget_is_used_up(cast: Cast, dave: Client) -> None:
@@ -227,7 +239,7 @@ def test_prediction_says_that_the_budget_is_used_up(cast: Cast, dave: Client) ->
     )  # fmt: skip
     text = "name: wide\nproject: vision\npools: [local]\ncommand: run\nroles:\n- gpu: 4\n"
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
-    assert "Budget left this month: 0 GPU-hours for vision." in shown and "Costs" not in shown
+    assert "Budget left 0 GPU-hours for vision this month" in words_of(shown) and "USD" not in shown
 
 
 def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: Cast, dave: Client) -> None:

@@ -27,8 +27,8 @@ def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
         ]
     )
     assert table.summary == (
-        "Evicts 2 workloads (12 GPUs, 20.0 GPU-h of work lost), scales down 1 workload (1 GPU), "
-        "moves 1 workload (2 GPUs)"
+        "Evicts 2 workloads (12 GPUs, 20.0 GPU-h of work lost), scales down speech/d (1 GPU), "
+        "moves speech/c (2 GPUs)"
     )
     assert not table.has_several_preemptors
 

@@ -56,4 +56,4 @@ def test_submit_page_explains_the_predicted_position(full_stage: Stage) -> None:
     client.force_login(full_stage.cast.dave.user)
     document = dump_workload(training("next", roles=FOUR))
     page = client.post("/submit/prediction", {"document": document}).content.decode()
-    assert "Queue position 2: first is ahead because it was submitted earlier." in page
+    assert "<summary>2</summary>" in page and "first is ahead because it was submitted earlier." in page

@@ -159,18 +159,6 @@
     event.preventDefault();
     showLine(Number(link.dataset.line));
   });
-  // In narrow windows, the details of the verdict and the smallest change are folded until the user opens them.
-  const FOLDED = { "verdict-details": matchMedia("(max-width: 40rem)"), "smallest-change": matchMedia("(max-width: 75rem)") }, opened = new Set();
-  function foldDetails() {
-    for (const [id, isNarrow] of Object.entries(FOLDED)) if (isNarrow.matches && !opened.has(id)) document.getElementById(id)?.removeAttribute("open");
-  }
-  document.addEventListener("click", (event) => {
-    const details = event.target.closest?.("summary")?.parentElement;
-    if (!(details?.id in FOLDED)) return;
-    if (details.open) opened.delete(details.id); else opened.add(details.id);
-  });
-  document.addEventListener("htmx:afterSwap", foldDetails);
-  foldDetails();
   // The document gets the height of the prediction's details, until the button is used again.
   const enlarge = document.getElementById("enlarge");
   enlarge?.addEventListener("click", () => {
