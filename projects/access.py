@@ -121,7 +121,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
     )
 
 
-def find_visible_projects(
+def visible_projects_by_user(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
     """Map each user ID to the IDs of the projects that the user can see, in one query."""

@@ -12,7 +12,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def tie_to_parent(
+def tied_command(
     command: list[str], *, death_signal: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
     """Return a command line that runs `command` tied to this process, as `account` (uid, gid)."""

@@ -209,7 +209,7 @@ def serialize_list_row(row: Schedule) -> ScheduleResponse:
 
 
 def serialize_schedule(row: Schedule) -> ScheduleDetailResponse:
-    next_runs = schedules.next_runs(row, NEXT_RUNS, timezone.now())
+    next_runs = schedules.next_run_times(row, NEXT_RUNS, timezone.now())
     values = {**_row_values(row), "text": row.text or None}
     return ScheduleDetailResponse.from_row(row, next_runs=next_runs, **values)
 

@@ -100,7 +100,7 @@ class ProjectSecretDetail(ApiView):
 class ProjectSecretUses(ApiView):
     @operation("List the runs that received a project's secret", query=UsesQuery, page=SecretUseResponse)
     def get(self, request: Request, name: str, secret: str) -> Response:
-        return _uses_page(self.actor, request, _find_project_secret(self.actor, name, secret))
+        return _secret_uses_page(self.actor, request, _find_project_secret(self.actor, name, secret))
 
 
 class PoolSecretUses(PoolView):
@@ -109,8 +109,8 @@ class PoolSecretUses(PoolView):
     def get(self, request: Request, name: str, secret: str) -> Response:
         pool = self.get_pool(name)
         if "." in secret:
-            return _uses_page(self.actor, request, _find_plugin_secret(pool, secret))
-        return _uses_page(self.actor, request, find_pool_secret(pool, secret))
+            return _secret_uses_page(self.actor, request, _find_plugin_secret(pool, secret))
+        return _secret_uses_page(self.actor, request, find_pool_secret(pool, secret))
 
 
 class PersonalSecrets(ApiView):
@@ -145,7 +145,7 @@ class PersonalSecretDetail(ApiView):
 class PersonalSecretUses(ApiView):
     @operation("List the runs that received a personal secret", query=UsesQuery, page=SecretUseResponse)
     def get(self, request: Request, secret: str) -> Response:
-        return _uses_page(self.actor, request, _find_personal_secret(self.actor, secret))
+        return _secret_uses_page(self.actor, request, _find_personal_secret(self.actor, secret))
 
 
 def _find_personal_secret(actor: Actor, name: str) -> UserSecret:
@@ -177,13 +177,13 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
     return stored
 
 
-def _uses_page(actor: Actor, request: Request, secret: selectors.RecordedSecret) -> Response:
+def _secret_uses_page(actor: Actor, request: Request, secret: selectors.RecordedSecret) -> Response:
     query = parse_query(request, UsesQuery)
     rows = filter_by(selectors.secret_uses(actor, secret), is_outdated=query.outdated)
-    return Response(page(rows, query, NEWEST, map_rows(_use_response)))
+    return Response(page(rows, query, NEWEST, map_rows(_secret_use_response)))
 
 
-def _use_response(use: SecretUse) -> SecretUseResponse:
+def _secret_use_response(use: SecretUse) -> SecretUseResponse:
     return SecretUseResponse(
         workload=use.workload_id,
         name=use.workload.name,

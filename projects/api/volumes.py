@@ -75,7 +75,7 @@ class PodVolumeObjects(TokenlessView):
 
     @operation("List the objects of a pod's volume in S3", query=ObjectsQuery, response=ObjectsResponse)
     def get(self, request: Request, pod_id: UUID, name: str) -> Response:
-        volume, bucket = _open(request, pod_id, name)
+        volume, bucket = _open_volume(request, pod_id, name)
         after = parse_query(request, ObjectsQuery).after
         if not after and (reason := _reason_to_wait(pod_id, volume)):
             return Response(ObjectsResponse(objects=[], next="", size_max=0, waiting_for=reason))
@@ -93,7 +93,7 @@ class PodVolumeUrls(TokenlessView):
     @operation("Sign URLs of objects of a pod's volume in S3", body=UrlsBody, response=UrlsResponse)
     @repeatable
     def post(self, request: Request, pod_id: UUID, name: str) -> Response:
-        volume, bucket = _open(request, pod_id, name)
+        volume, bucket = _open_volume(request, pod_id, name)
         body = parse_body(request, UrlsBody)
         for number, each in enumerate(body.objects):
             if {"", ".", ".."} & set(each.path.split("/")):  # some object stores resolve such paths
@@ -150,7 +150,7 @@ def _limit_store_calls(volume: Volume) -> Iterator[None]:
             _calls[volume.cache] -= 1
 
 
-def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
+def _open_volume(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
     """Return a live pod's volume and its bucket.
 
     Raises Unauthenticated, or Conflict if the project may no longer use the volume.

@@ -59,7 +59,7 @@ def chat_body(content: dict[str, Any]) -> bytes:
     return json.dumps({"text": f"*{subject(content)}*\n{message}"}).encode()
 
 
-def sign_body(secret: str, body: bytes, seconds: int) -> str:
+def body_signature(secret: str, body: bytes, seconds: int) -> str:
     """Return a signature of the timestamp and body. The timestamp lets receivers detect replays."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"

@@ -45,5 +45,5 @@ def _post_webhook(delivery: Delivery, now: datetime) -> None:
         post(to, letters.chat_body(delivery.content), {})
         return
     body = letters.body(delivery.content)
-    signed = letters.sign_body(settings.BERTH_WEBHOOK_SECRET, body, int(now.timestamp()))
+    signed = letters.body_signature(settings.BERTH_WEBHOOK_SECRET, body, int(now.timestamp()))
     post(to, body, {letters.SIGNATURE: signed, "X-Berth-Delivery": str(delivery.pk)})

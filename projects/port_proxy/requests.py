@@ -73,7 +73,7 @@ class _Body(httpx.AsyncByteStream):
             if message.get("body"):
                 yield message["body"]
 
-    async def disconnected(self) -> None:
+    async def wait_disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -86,7 +86,7 @@ async def _send_response(
         headers = [(name, value) for name, value in headers if name != b"content-length"]
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     streaming = asyncio.ensure_future(_stream_response(response, send))
-    disconnecting = asyncio.ensure_future(body.disconnected())
+    disconnecting = asyncio.ensure_future(body.wait_disconnected())
     try:
         await asyncio.wait({streaming, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -312,9 +312,11 @@ def _check_files(files: Sequence[CodeFile]) -> None:
     size = sum(file.size for file in files)
     if size > limits.size:
         largest = sorted(files, key=lambda file: file.size, reverse=True)[:LARGEST_SHOWN]
-        names = ", ".join(f"{file.path} ({_in_mib(file.size)})" for file in largest)
-        allowed = f"at most {_in_mib(limits.size)}. Largest files: {names}. To leave files out, {IGNORE_HINT}"
-        raise Invalid([Problem("files", "are too large in total", _in_mib(size), allowed)])
+        names = ", ".join(f"{file.path} ({_format_mib(file.size)})" for file in largest)
+        allowed = (
+            f"at most {_format_mib(limits.size)}. Largest files: {names}. To leave files out, {IGNORE_HINT}"
+        )
+        raise Invalid([Problem("files", "are too large in total", _format_mib(size), allowed)])
 
 
 def _file_problem(index: int, file: CodeFile) -> Problem | None:
@@ -357,11 +359,11 @@ def _check_space(project: Project, added: int) -> None:
     limit, used = code_limits().project_size, stored_size(project)
     if used + added > limit:
         raise Conflict(
-            f"This code does not fit: project {project.name} already stores {_in_mib(used)} of code, and its "
-            f"limit is {_in_mib(limit)}. Delete ended workloads, whose code is removed within a day, or "
-            f"{IGNORE_HINT}."
+            f"This code does not fit: project {project.name} already stores {_format_mib(used)} of code, and "
+            f"its limit is {_format_mib(limit)}. Delete ended workloads, whose code is removed within a day, "
+            f"or {IGNORE_HINT}."
         )
 
 
-def _in_mib(size: int) -> str:
+def _format_mib(size: int) -> str:
     return f"{size / MIB:.1f} MiB"

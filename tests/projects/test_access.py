@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 
 from berth.core.errors import Forbidden
 from projects import selectors
-from projects.access import Action, find_visible_projects, may, visible_projects
+from projects.access import Action, may, visible_projects, visible_projects_by_user
 from projects.actor import Actor
 from projects.models import Project
 from projects.services import tenants, workloads
@@ -81,7 +81,7 @@ def test_bulk_lookup_of_visible_projects_equals_the_lookup_for_each_user(cast: C
     users = [actor.user for actor in cast.people.values() if actor.user is not None]
     users[-1].is_active = False
     users.append(User(pk=9_999, username="root", is_superuser=True))
-    together = find_visible_projects(users, list(Project.objects.all()))
+    together = visible_projects_by_user(users, list(Project.objects.all()))
     for user in users:
         alone = visible_projects(Actor.for_user(user)).values_list("pk", flat=True)
         assert together.get(user.pk, frozenset()) == frozenset(alone), user.username

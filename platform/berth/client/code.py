@@ -105,7 +105,7 @@ def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     Raises SpecError if a file cannot be sent. Files that are too large or too many are detected before any
     file is read.
     """
-    root = _check_root(Path(directory))
+    root = _resolve_root(Path(directory))
     tracked, checkout = _inspect_checkout(root)
     paths = _walk(root) if tracked is None else tracked
     files = sorted(_inspect_files(root, _without_ignored(root, paths)), key=lambda file: file.path)
@@ -116,7 +116,7 @@ def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     return tree
 
 
-def _check_root(directory: Path) -> Path:
+def _resolve_root(directory: Path) -> Path:
     root = directory.expanduser().resolve()
     if not root.is_dir():
         raise _error("is not a directory", str(directory), "a directory")

@@ -12,7 +12,7 @@ PARTS: Mapping[str, type[BaseModel]] = {"roles": RoleSpec, "groups": GroupSpec}
 
 
 def dump_workload(document: Mapping[str, Any]) -> str:
-    ordered = _in_order(dict(document), WorkloadSpec)
+    ordered = _order_keys(dict(document), WorkloadSpec)
     array = ordered.get("array")
     if isinstance(array, dict) and isinstance(array.get("matrix"), dict):
         matrix = {
@@ -43,13 +43,13 @@ _Dumper.add_representer(
 )
 
 
-def _in_order(value: Any, model: type[BaseModel]) -> Any:
+def _order_keys(value: Any, model: type[BaseModel]) -> Any:
     """Return the value with its keys in schema order, because JSONB does not preserve key order."""
     if not isinstance(value, dict):
         return value
     ordered = [key for key in model.model_fields if key in value]
     return {
-        key: [_in_order(child, PARTS[key]) for child in value[key]]
+        key: [_order_keys(child, PARTS[key]) for child in value[key]]
         if key in PARTS and isinstance(value[key], list)
         else value[key]
         for key in [*ordered, *(key for key in value if key not in ordered)]

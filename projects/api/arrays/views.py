@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.sections.arrays import TASKS_MAX, Indexes, check_index_count, expand
+from berth.core.spec.sections.arrays import TASKS_MAX, Indexes, expand, validate_index_count
 from berth.db.queries.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
@@ -65,7 +65,7 @@ class ChangeBody(Body):
     """Tasks to change, selected by index."""
 
     indexes: Annotated[
-        Annotated[Indexes, AfterValidator(check_index_count)] | None,
+        Annotated[Indexes, AfterValidator(validate_index_count)] | None,
         Field(description="Indexes and ranges such as 7 or 0-99:10; by default all."),
     ] = None
 

@@ -33,7 +33,7 @@ Version = Annotated[Text, Field(min_length=1, max_length=20, pattern=r"^\d+\.\d+
 MAX_SETUP_LENGTH = 600_000  # maximum length of the setup in characters
 
 
-def _check_base64(text: str) -> str:
+def _validate_base64(text: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -74,7 +74,7 @@ class SessionBody(Body):
     setup: Annotated[
         str,
         Field(max_length=MAX_SETUP_LENGTH, description="Opaque data for the workers, in base64."),
-        AfterValidator(_check_base64),
+        AfterValidator(_validate_base64),
     ] = ""
 
 

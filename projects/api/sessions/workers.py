@@ -87,7 +87,7 @@ class RegisterWorker(WorkerView):
     def post(self, request: Request) -> Response:
         pod, body = self.pod(request), parse_body(request, RegisterWorkerBody)
         versions = workers.WorkerVersions(body.python, body.cloudpickle)
-        error = workers.check_versions(pod=pod, versions=versions)
+        error = workers.fail_on_version_mismatch(pod=pod, versions=versions)
         if body.ready and not error:
             workers.join(pod=pod, versions=versions)
         session = pod.workload.session

@@ -39,14 +39,14 @@ Sort = Literal[
 COLUMNS = {"gpus": "gpu_milli_min"}
 
 
-def _check_label(text: str) -> str:
+def _validate_label(text: str) -> str:
     key, equals, _ = text.partition("=")
     if not key or not equals:
         raise PydanticCustomError("label", "is not a valid label", {"allowed": "key=value"})
     return text
 
 
-Label = Annotated[Word, AfterValidator(_check_label)]
+Label = Annotated[Word, AfterValidator(_validate_label)]
 
 
 class WorkloadsQuery(ListQuery):
@@ -110,10 +110,10 @@ def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
     for label in query.label:
         key, _, value = label.partition("=")
         rows = rows.filter(HAS_LABELS, labels__contains={key: value})
-    return rows if query.search is None else rows.filter(_match_name_or_id(query.search))
+    return rows if query.search is None else rows.filter(_name_or_id_condition(query.search))
 
 
-def _match_name_or_id(text: str) -> Q:
+def _name_or_id_condition(text: str) -> Q:
     try:
         return Q(pk=UUID(text))
     except ValueError:

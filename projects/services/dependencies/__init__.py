@@ -1,6 +1,6 @@
 """Dependencies between workloads: the `after` section of their documents."""
 
-from projects.services.dependencies.checks import check_dependencies, missing_dependency_warnings
+from projects.services.dependencies.checks import dependency_problems, missing_dependency_warnings
 from projects.services.dependencies.dependents import Dependent, find_dependents, reject_if_awaited
 from projects.services.dependencies.resolution import (
     ResolvedDependency,
@@ -18,8 +18,8 @@ __all__ = [
     "DependencyStatus",
     "Dependent",
     "ResolvedDependency",
-    "check_dependencies",
     "current_waiting_message",
+    "dependency_problems",
     "dependency_statuses",
     "find_dependents",
     "find_newest_objects",

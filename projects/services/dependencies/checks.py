@@ -33,7 +33,7 @@ class ProjectView(Protocol):
     def visible_project(self, name: str) -> Project | None: ...
 
 
-def check_dependencies(
+def dependency_problems(
     view: ProjectView, documents: Sequence[Document], *, edited: AwaitedName | None = None
 ) -> list[list[Problem]]:
     """Return the problems with the dependencies of each document. Documents may refer to each other.
@@ -53,7 +53,7 @@ def check_dependencies(
     own = {AwaitedName(project.name, spec.name) for project, spec in documents}
     problems = []
     for project, spec in documents:
-        invalid = [*_check_document(view, project, spec, newest, own)]
+        invalid = [*_document_problems(view, project, spec, newest, own)]
         cycle = [] if invalid else graph.add(AwaitedName(project.name, spec.name), spec)
         if cycle:
             path = " -> ".join(_display_name(view, name) for name in cycle)
@@ -82,7 +82,7 @@ def _awaited_names(documents: Sequence[Document]) -> set[AwaitedName]:
     return {dependency.awaited(project.name) for project, spec in documents for dependency in spec.after}
 
 
-def _check_document(
+def _document_problems(
     view: ProjectView,
     project: Project,
     spec: WorkloadSpec,
@@ -98,7 +98,7 @@ def _check_document(
         elif each.awaited in batch:
             continue  # the new workload is not yet stored
         elif dependency.tasks is not None:
-            yield from _check_tasks(path, spec, each)
+            yield from _task_problems(path, spec, each)
         elif each.is_unreachable:
             was = "was " if each.phase == Phase.CANCELLED else ""
             message = f"{was}{each.phase}, so it can no longer {VERBS[each.state]}"
@@ -107,7 +107,7 @@ def _check_document(
             yield Problem(f"{path}.workload", message, received, allowed)
 
 
-def _check_tasks(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
+def _task_problems(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
     """Yield a problem if the awaited object is not an array, or lacks one of this array's task indexes.
 
     An array that does not exist yet is accepted.

@@ -15,7 +15,7 @@ from django_q.tasks import async_task
 from berth.core.spec.values.addresses import Channel
 from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool
-from projects.access import find_visible_projects, visible_projects
+from projects.access import visible_projects, visible_projects_by_user
 from projects.actor import Actor
 from projects.models import (
     Budget,
@@ -87,14 +87,14 @@ def find_subscriptions(
     covering = SUBSCRIPTIONS([*projects], [*departments], [*submitters])
     rows = [row for row in covering if not events.isdisjoint(row.events)]
     users = {row.user.pk: row.user for row in rows if row.user is not None}
-    return Subscriptions(rows, find_visible_projects(users.values(), projects.values()))
+    return Subscriptions(rows, visible_projects_by_user(users.values(), projects.values()))
 
 
 def submitter_addresses(workloads: Collection[Workload | WorkloadArray]) -> dict[UUID, str]:
     """Return the submitter's email address for each workload that its submitter can see."""
     owners = {row.submitted_by.pk: row.submitted_by for row in workloads if row.submitted_by is not None}
     projects = {row.project_id: row.project for row in workloads}
-    visible = find_visible_projects(owners.values(), projects.values())
+    visible = visible_projects_by_user(owners.values(), projects.values())
     return {
         row.pk: row.submitted_by.email
         for row in workloads

@@ -10,16 +10,16 @@ from projects.services.schedules.control import (
     set_schedule,
 )
 from projects.services.schedules.runs import has_due_runs, submit_due_runs
-from projects.services.schedules.values import ScheduleValues, next_runs, preview_runs
+from projects.services.schedules.values import ScheduleValues, next_run_times, preview_due_times
 
 __all__ = [
     "ScheduleValues",
     "delete_schedule",
     "has_due_runs",
     "may_change",
-    "next_runs",
+    "next_run_times",
     "pause_schedule",
-    "preview_runs",
+    "preview_due_times",
     "require_change_permission",
     "resume_schedule",
     "run_now",

@@ -26,7 +26,7 @@ from projects.models.workloads import LIVE_PHASES
 from projects.services import announce, arrays, workloads
 from projects.services.notifications.notify import notify_schedule
 from projects.services.schedules.rejections import describe_rejection
-from projects.services.schedules.values import check_schedulable, schedule_document
+from projects.services.schedules.values import parse_schedulable_document, schedule_document
 from projects.services.workloads.submission_view import SubmissionView
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: dat
     schedule was set.
     """
     document = schedule_document(schedule)
-    spec = check_schedulable(document)
+    spec = parse_schedulable_document(document)
     if schedule.template and spec.uses_personal_secrets:
         allowed = "a project or pool secret, because others can change the template"
         raise Invalid([Problem("secrets", "cannot be personal in a template", "", allowed)])

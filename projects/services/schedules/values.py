@@ -70,7 +70,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     return _template_source(template, schedule.name)
 
 
-def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
+def next_run_times(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
     """Return the next due times. The list is empty while the schedule is paused."""
     if schedule.next_at is None:
         return []
@@ -78,9 +78,12 @@ def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
     return [schedule.next_at, *next_due_times(schedule.cron, zone, max(schedule.next_at, now), count - 1)]
 
 
-def preview_runs(values: ScheduleValues, count: int, now: datetime) -> tuple[list[datetime], list[Problem]]:
-    """Return the next due times in the schedule's time zone, or the problems with its cron and time zone
-    fields.
+def preview_due_times(
+    values: ScheduleValues, count: int, now: datetime
+) -> tuple[list[datetime], list[Problem]]:
+    """Return the next due times in the schedule's time zone, and the problems with its cron and time zone.
+
+    One of the lists is empty.
     """
     first, problems = _first_due_time(values, now)
     if problems or first is None:
@@ -174,7 +177,7 @@ def _source_problems(
         else:
             check_document(project, values.text)
             document = _with_defaults(read_document(values.text), name, project)
-        spec = check_schedulable(document)
+        spec = parse_schedulable_document(document)
         view = SubmissionView(actor)
         prepare(view, document, spec, project=project, now=now, is_array=spec.array is not None)
     except Invalid as error:
@@ -183,7 +186,7 @@ def _source_problems(
             yield Problem(where, problem.message, problem.received, problem.allowed)
 
 
-def check_schedulable(document: dict[str, Any]) -> WorkloadSpec:
+def parse_schedulable_document(document: dict[str, Any]) -> WorkloadSpec:
     """Return the parsed document. Raises Invalid if it is invalid or cannot be run repeatedly."""
     spec = parse_workload(document)
     problems = [

@@ -69,10 +69,8 @@ def authenticate_pod(secret: str) -> Pod:
     raise Unauthenticated(UNKNOWN_POD)
 
 
-def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Return the error message for a version mismatch, or "" if there is none. A mismatch fails the
-    session.
-    """
+def fail_on_version_mismatch(*, pod: Pod, versions: WorkerVersions) -> str:
+    """Fail the session if the worker's versions do not match. Return the error message, or "" for a match."""
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)

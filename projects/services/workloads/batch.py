@@ -15,7 +15,7 @@ from projects.access import with_roles
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.dependencies import check_dependencies
+from projects.services.dependencies import dependency_problems
 from projects.services.workloads.submission import (
     Draft,
     Submission,
@@ -121,7 +121,7 @@ def _reject_invalid_dependencies(
 ) -> list[Draft | BerthError]:
     """Replace drafts with errors if their dependencies are invalid."""
     valid = [draft for draft in drafts if isinstance(draft, Draft)]
-    problems = iter(check_dependencies(view, [(draft.workload.project, draft.spec) for draft in valid]))
+    problems = iter(dependency_problems(view, [(draft.workload.project, draft.spec) for draft in valid]))
     checked: list[Draft | BerthError] = []
     for draft in drafts:
         invalid = next(problems) if isinstance(draft, Draft) else []

@@ -67,7 +67,7 @@ class PhaseTransition:
     def ends_pending_reason(self) -> bool:
         return self.to != Phase.PENDING and Phase.PENDING in self.expected
 
-    def change(self, now: datetime) -> RowChange:
+    def row_change(self, now: datetime) -> RowChange:
         columns = {"phase": self.to, "reason": self.reason, "message": self.message, "since": now}
         if self.to != Phase.PENDING:
             columns["held"] = False
@@ -139,7 +139,7 @@ def _update_rows(transitions: Sequence[PhaseTransition], now: datetime) -> set[A
         successive[transition.workload.pk].append(transition)
     for ends_pending_reason in (False, True):
         changes = [
-            _merge([transition.change(now) for transition in steps])
+            _merge([transition.row_change(now) for transition in steps])
             for steps in successive.values()
             if any(step.ends_pending_reason for step in steps) is ends_pending_reason
         ]

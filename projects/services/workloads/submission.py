@@ -26,9 +26,9 @@ from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload
 from projects.services import announce, audit, events
 from projects.services.code_fetches import store_fetches, waiting_message
-from projects.services.dependencies import check_dependencies, missing_dependency_warnings
+from projects.services.dependencies import dependency_problems, missing_dependency_warnings
 from projects.services.inference import services
-from projects.services.workloads.checks.code import find_code, pools_for_code, request_code
+from projects.services.workloads.checks.code import find_code, pools_for_code, prepare_code_fetch
 from projects.services.workloads.checks.features import pools_with_features
 from projects.services.workloads.checks.general import (
     check_array_use,
@@ -140,7 +140,7 @@ def require_valid_dependencies(
     view: SubmissionView, draft: Draft, *, edited: AwaitedName | None = None
 ) -> None:
     """Raise Invalid if the document's dependencies are invalid."""
-    (problems,) = check_dependencies(view, [(draft.workload.project, draft.spec)], edited=edited)
+    (problems,) = dependency_problems(view, [(draft.workload.project, draft.spec)], edited=edited)
     if problems:
         raise Invalid(problems)
 
@@ -188,7 +188,7 @@ def prepare(
     accepting = pools_with_features(spec, accepting, view.pools)
     accepting = pools_for_code(spec, accepting, view.pools)
     accepting = pools_with_volumes(view, spec, project, accepting)
-    code, code_fetch = find_code(view, spec, project, at), request_code(view, spec, project, at)
+    code, code_fetch = find_code(view, spec, project, at), prepare_code_fetch(view, spec, project, at)
     workload = new_row(
         Workload,
         id=uuid.uuid4(),

@@ -28,14 +28,14 @@ class EntryGroup:
         return self.first.in_group.format(len(self.entries))
 
     @property
-    def named(self) -> list[ActivityEntry]:
+    def named_entries(self) -> list[ActivityEntry]:
         """Return the first entry of each object, for at most MAX_NAMES objects."""
         by_name = {entry.name: entry for entry in reversed(self.entries)}
         return list(reversed(by_name.values()))[:MAX_NAMES]
 
     @property
-    def unnamed(self) -> int:
-        return len({entry.name for entry in self.entries}) - len(self.named)
+    def unnamed_count(self) -> int:
+        return len({entry.name for entry in self.entries}) - len(self.named_entries)
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:

@@ -284,7 +284,7 @@ def preview_times(request: Request) -> HttpResponse:
     values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
     context: dict[str, Any] = {"hint": CRON_HINT if "cron" in request.GET else "", "zone": values.time_zone}
     if values.cron:
-        runs, problems = schedules.preview_runs(values, PREVIEWED_RUNS, timezone.now())
+        runs, problems = schedules.preview_due_times(values, PREVIEWED_RUNS, timezone.now())
         context |= {
             "runs": [(f"{run:%a} {run.day} {run:%b, %H:%M}", run) for run in runs],
             "times": "" if problems else describe_cron(values.cron),

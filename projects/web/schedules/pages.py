@@ -41,9 +41,9 @@ class ScheduleRow:
     @property
     def run_states(self) -> list[tuple[str, str]]:
         """Return the state and the time of each run, oldest first."""
-        return [(run_state(run), self._in_schedule_zone(run.due_at)) for run in reversed(self.runs)]
+        return [(run_state(run), self._format_in_schedule_zone(run.due_at)) for run in reversed(self.runs)]
 
-    def _in_schedule_zone(self, time: datetime) -> str:
+    def _format_in_schedule_zone(self, time: datetime) -> str:
         """Format a time in the schedule's time zone, with the name of the zone."""
         at = time.astimezone(ZoneInfo(self.schedule.time_zone))
         return f"{at:%a} {at.day} {at:%b, %H:%M} {self.schedule.time_zone}"
@@ -170,7 +170,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
     context = {
         "schedule": schedule,
         "times": describe_cron(schedule.cron),
-        "next_runs": schedules.next_runs(schedule, NEXT_RUNS, timezone.now()),
+        "next_runs": schedules.next_run_times(schedule, NEXT_RUNS, timezone.now()),
         "runs": runs.rows,
         "listing": runs,
         "steps": list(_allowed_steps(request.actor, schedule)),

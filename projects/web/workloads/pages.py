@@ -192,7 +192,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": states,
-        "failed": _failed_recently(request.actor, filters) if filters.state == "live" else [],
+        "failed": _recent_failures(request.actor, filters) if filters.state == "live" else [],
         "failed_period": FAILED_PERIOD,
         # Narrow windows show the time of submission only to those who ask for it.
         "has_submission_times": columns != DEFAULT_COLUMNS or "sort" in request.GET,
@@ -206,7 +206,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
 
 
-def _failed_recently(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
+def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     """Return the workloads and arrays that failed in the last day and match the other filters, latest first.
 
     By default, the page lists only live workloads. A note therefore names up to FAILED_MAX failed ones. At

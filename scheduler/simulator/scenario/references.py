@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from berth.core.problems import Problem, closest_match, format_value, suggest
 from berth.core.spec.roles import RoleSpec, Topology
-from berth.core.spec.rules.document import check_rules
+from berth.core.spec.rules.document import rule_problems
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
 from scheduler.simulator.scenario.schema import (
     PoolDocument,
@@ -85,7 +85,7 @@ def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iter
     levels |= {level for pool in document.pools for level in pool.topology}
     for number, workload in enumerate(document.workloads):
         at = f"workloads[{number}]"
-        for problem in check_rules(workload):
+        for problem in rule_problems(workload):
             path = f"{at}.{problem.path}" if problem.path else at
             yield Problem(path, problem.message, problem.received, problem.allowed)
         if workload.array is not None:

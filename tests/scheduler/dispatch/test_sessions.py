@@ -274,8 +274,13 @@ def test_session_without_a_client_ends(play: SessionPlay) -> None:
 
 @pytest.mark.heavy
 def test_worker_with_a_different_python_minor_version_ends_the_session(play: SessionPlay) -> None:
-    assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
-    error = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
+    assert (
+        session_workers.fail_on_version_mismatch(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0"))
+        == ""
+    )
+    error = session_workers.fail_on_version_mismatch(
+        pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2")
+    )
     assert "runs Python 3.12.1, but the client runs 3.11.4" in error
     play.session.refresh_from_db()
     assert play.session.error == error

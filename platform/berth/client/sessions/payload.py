@@ -29,7 +29,7 @@ def pickle_call(
     try:
         data: bytes = cloudpickle.dumps((function, args, dict(kwargs)))
     except Exception as error:
-        raise _not_picklable(function, args, kwargs, error) from error
+        raise _not_picklable_error(function, args, kwargs, error) from error
     if len(data) > max_bytes:
         text = f"The call to {function_name(function)} has {len(data)} bytes, including arguments"
         raise CallTooLarge(
@@ -76,7 +76,7 @@ def _unpickle_error(details: Mapping[str, Any], data: bytes) -> BaseException:
     return unpickled
 
 
-def _not_picklable(
+def _not_picklable_error(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> NotPicklable:
     candidates = [(function_name(function), function)]

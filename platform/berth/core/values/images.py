@@ -172,6 +172,6 @@ Image = Annotated[str, Field(min_length=1), AfterValidator(_validate_image)]
 PullPolicy = Annotated[PullPolicyName, BeforeValidator(_validate_pull_policy)]
 
 
-def check_pull_policy(image: str | None, policy: str) -> Iterator[Problem]:
+def pull_policy_problems(image: str | None, policy: str) -> Iterator[Problem]:
     if image is None and policy != PULL_POLICIES[0]:
         yield Problem("image_pull_policy", "requires an image", format_value(policy), "image as well")

@@ -26,7 +26,7 @@ from berth.db.embedded.roles import (
     write_private_file,
 )
 from berth.home import home
-from berth.tied import tie_to_parent
+from berth.tied import tied_command
 
 VERSION = 18
 LONGEST_SOCKET_PATH = 90
@@ -110,7 +110,7 @@ class EmbeddedCluster:
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs_directory() / "postgres"), "-D", str(self.data), *options]
-        return tie_to_parent(command, death_signal=signal.SIGINT, account=_system_account())
+        return tied_command(command, death_signal=signal.SIGINT, account=_system_account())
 
     def server_pid(self) -> int | None:
         """Return the process ID of the cluster's server, or None if no server is running."""
@@ -287,7 +287,7 @@ def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedP
     The program is killed if this process ends.
     """
     return subprocess.run(
-        tie_to_parent(command, death_signal=signal.SIGKILL, account=_system_account()),
+        tied_command(command, death_signal=signal.SIGKILL, account=_system_account()),
         input=text,
         capture_output=True,
         text=True,

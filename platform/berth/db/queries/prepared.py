@@ -45,7 +45,7 @@ def _run(statement: str, parameters: Parameters) -> Any:
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     connection.validate_thread_sharing()
-    _keep_plans(connection)
+    _plan_queries_once(connection)
     cursor = cast("Any", _LoggedCursor if connection.queries_logged else ServerBindingCursor)(
         connection.connection
     )
@@ -68,7 +68,7 @@ class _LoggedCursor(ServerBindingCursor):
         return super().execute(query, params, prepare=False)  # type: ignore[misc]
 
 
-def _keep_plans(connection: Any) -> None:
+def _plan_queries_once(connection: Any) -> None:
     """Make the database plan each prepared query once rather than for each set of parameters.
 
     The queries find rows by unique keys, so no other plan would be better.

@@ -53,7 +53,7 @@ class RestoreResult:
 
 def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
     """Restore the backup. If BackupError is raised, the database is unchanged."""
-    with archive.open_archive(source) as backup, _ensure_stopped():
+    with archive.open_archive(source) as backup, _prevent_startup():
         missing = missing_keys(home())
         with open_database() as database:
             from django.conf import settings
@@ -73,7 +73,7 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 
 @contextmanager
-def _ensure_stopped() -> Iterator[None]:
+def _prevent_startup() -> Iterator[None]:
     """Keep `berth up` from starting with this home directory within the block. Raises BackupError if it is
     running.
     """

@@ -36,11 +36,10 @@ def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: da
     return tree
 
 
-def request_code(
+def prepare_code_fetch(
     view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime
 ) -> CodeFetch | None:
-    """Return the request to fetch the document's code from a Git server, or None if the code does not come
-    from Git.
+    """Return a request to fetch the document's code from its Git server, or None if it names none.
 
     Raises Invalid for a forbidden address or a missing secret, or if this installation does not fetch code.
     """

@@ -10,7 +10,7 @@ from berth.core.spec.parsing.findings import convert_errors
 from berth.core.spec.parsing.manifest import is_manifest, to_workload_document, with_manifest_paths
 from berth.core.spec.parsing.rejection import SpecError
 from berth.core.spec.roles import RoleSpec
-from berth.core.spec.rules.document import check_role, check_rules
+from berth.core.spec.rules.document import role_problems, rule_problems
 from berth.core.spec.workload import WorkloadSpec
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -48,7 +48,7 @@ def _parse(document: Mapping[Any, Any]) -> WorkloadSpec:
         problems = convert_errors(error, WorkloadSpec)
         more = (*_single_role_problems("", document), *_other_rule_problems(document, error))
         raise SpecError(_sort_problems([*problems, *more])) from None
-    if problems := list(check_rules(spec)):
+    if problems := list(rule_problems(spec)):
         raise SpecError(_sort_problems(problems))
     return spec
 
@@ -104,9 +104,9 @@ def _role_problems(path: str, child: object) -> Iterator[Problem]:
         except ValidationError:
             return
         paths = {f"{path}.{key}" for key in invalid_keys}
-        yield from (problem for problem in check_role(path, role) if problem.path not in paths)
+        yield from (problem for problem in role_problems(path, role) if problem.path not in paths)
         return
-    yield from check_role(path, role)
+    yield from role_problems(path, role)
 
 
 def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
@@ -120,7 +120,7 @@ def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) ->
         spec = WorkloadSpec.model_validate({**valid, **stand_ins})
     except ValidationError:
         return
-    yield from (problem for problem in check_rules(spec) if problem.path not in invalid_keys)
+    yield from (problem for problem in rule_problems(spec) if problem.path not in invalid_keys)
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:

@@ -18,7 +18,7 @@ def task_name(array: str, index: int) -> str:
     return f"{array}-{index}"
 
 
-def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
+def array_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     """Yield the problems in the document's array section, if any."""
     array = spec.array
     if array is None:
@@ -48,10 +48,10 @@ def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem(
             "array.stop.min_tasks", "is too large for the array", f"{array.stop.min_tasks}", allowed
         )
-    yield from _check_parameters(spec, array, f"array.{sources[0]}")
+    yield from _parameter_problems(spec, array, f"array.{sources[0]}")
 
 
-def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterator[Problem]:
+def _parameter_problems(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterator[Problem]:
     names = array.parameter_names
     secrets = {use.env for role in spec.all_roles for use in spec.role_secrets(role)}
     variables = {name for role in spec.all_roles for name in spec.role_env(role)}

@@ -4,38 +4,38 @@ from collections.abc import Iterator, Mapping
 
 from berth.core.problems import Problem, format_value
 from berth.core.spec.roles import RoleSpec, SecretUse
-from berth.core.spec.rules.arrays import check_array
-from berth.core.spec.rules.services import check_service
-from berth.core.spec.sections.after import check_after
-from berth.core.spec.sections.outputs import check_outputs
-from berth.core.spec.sections.ports import check_ports
-from berth.core.spec.sections.retry import check_retry
+from berth.core.spec.rules.arrays import array_problems
+from berth.core.spec.rules.services import service_problems
+from berth.core.spec.sections.after import after_problems
+from berth.core.spec.sections.outputs import output_problems
+from berth.core.spec.sections.ports import port_problems
+from berth.core.spec.sections.retry import retry_problems
 from berth.core.spec.tree import build_tree, smallest_gang_size
 from berth.core.spec.values.addresses import ALLOWED, detect_channel
 from berth.core.spec.values.quantities import cpu_limit_problem, memory_limit_problem
 from berth.core.spec.values.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.workload import CHILDREN_MAX, GRACE_MAX, GroupSpec, WorkloadSpec
-from berth.core.values.images import check_pull_policy
+from berth.core.values.images import pull_policy_problems
 
 PlacedSecrets = list[tuple[str, SecretUse]]  # pairs of document path and secret
 RolesWithPaths = list[tuple[str, RoleSpec]]  # pairs of document path and role
 
 
-def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
+def rule_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     """Yield contradictions between document fields, in document key order."""
     roles: RolesWithPaths = []
-    tree_problems = list(_check_tree("", spec, roles))
+    tree_problems = list(_tree_problems("", spec, roles))
     yield from tree_problems
-    yield from _check_sizes("", spec)
+    yield from _size_problems("", spec)
     if len(roles) > CHILDREN_MAX:
         yield Problem("roles", "too many roles", f"{len(roles)}", f"at most {CHILDREN_MAX} in the whole tree")
     for path, role in roles:
-        yield from check_role(path, role)
-    yield from _check_unique_names("role", [(path, role.name) for path, role in roles])
-    yield from _check_scaling(roles)
-    yield from _check_idle_roles(roles)
-    yield from _check_directories(spec)
-    yield from _check_secrets(spec, roles)
+        yield from role_problems(path, role)
+    yield from _duplicate_name_problems("role", [(path, role.name) for path, role in roles])
+    yield from _scaling_problems(roles)
+    yield from _idle_role_problems(roles)
+    yield from _directory_problems(spec)
+    yield from _secret_problems(spec, roles)
     if not tree_problems and smallest_gang_size(build_tree(spec)) == 0:
         yield Problem(
             "roles", "the gang has no replicas", "min 0", "a required role with a min of at least 1"
@@ -44,11 +44,11 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
         if detect_channel(notification.to) is None:
             path = f"notifications[{number}].to"
             yield Problem(path, "is not a valid address", format_value(notification.to), ALLOWED)
-    yield from check_service(spec)
-    yield from check_ports(spec.ports, spec.kind)
-    yield from check_array(spec)
-    yield from check_outputs(spec.outputs, spec.kind)
-    yield from check_retry(spec.retry, [role for _, role in roles])
+    yield from service_problems(spec)
+    yield from port_problems(spec.ports, spec.kind)
+    yield from array_problems(spec)
+    yield from output_problems(spec.outputs, spec.kind)
+    yield from retry_problems(spec.retry, [role for _, role in roles])
     if spec.retry and spec.restart_policy.kind != "never":
         yield Problem(
             "restart_policy", "cannot be combined with retry", spec.restart_policy.kind,
@@ -57,20 +57,22 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     if spec.preemption is not None and spec.stop_seconds > GRACE_MAX:
         received = f"{spec.preemption.lead} s with grace_period_seconds {spec.grace_period_seconds}"
         yield Problem("preemption.lead", "is too long", received, f"{GRACE_MAX} s in total")
-    yield from check_pull_policy(spec.image, spec.image_pull_policy)
+    yield from pull_policy_problems(spec.image, spec.image_pull_policy)
     if spec.burst_after is not None and len(spec.pools) < 2:
         yield Problem(
             "burst_after", "needs a pool to wait for and a pool to burst to", f"{len(spec.pools)} in pools",
             "two or more pools; only the last one waits for this time",
         )  # fmt: skip
-    yield from check_after(spec.after, name=spec.name, project=spec.project, is_array=spec.array is not None)
+    yield from after_problems(
+        spec.after, name=spec.name, project=spec.project, is_array=spec.array is not None
+    )
 
 
-def check_role(path: str, role: RoleSpec) -> Iterator[Problem]:
+def role_problems(path: str, role: RoleSpec) -> Iterator[Problem]:
     """Yield the problems in a single role."""
     prefix = f"{path}." if path else ""
-    yield from _check_counts(prefix, role)
-    yield from _check_gpus(prefix, role)
+    yield from _count_problems(prefix, role)
+    yield from _gpu_problems(prefix, role)
     for problem in (
         cpu_limit_problem(f"{prefix}limit.cpu", role.limit.cpu),
         memory_limit_problem(f"{prefix}limit.memory_mib", role.limit.memory_mib),
@@ -86,10 +88,10 @@ def check_role(path: str, role: RoleSpec) -> Iterator[Problem]:
         if not toleration.key and toleration.operator == "Equal":
             where = f"{prefix}tolerations[{number}].key"
             yield Problem(where, "missing", "", "a key, or operator Exists without a key")
-    yield from _check_sizes(prefix, role)
+    yield from _size_problems(prefix, role)
 
 
-def _check_counts(prefix: str, role: RoleSpec) -> Iterator[Problem]:
+def _count_problems(prefix: str, role: RoleSpec) -> Iterator[Problem]:
     if role.replicas is not None and (role.min is not None or role.max is not None):
         yield Problem(
             f"{prefix}replicas", "cannot be combined with min or max", f"{role.replicas}", "one of the two"
@@ -102,7 +104,7 @@ def _check_counts(prefix: str, role: RoleSpec) -> Iterator[Problem]:
         yield Problem(f"{prefix}max", "allows no replicas", "0", "a max of at least 1")
 
 
-def _check_gpus(prefix: str, role: RoleSpec) -> Iterator[Problem]:
+def _gpu_problems(prefix: str, role: RoleSpec) -> Iterator[Problem]:
     if role.gpu_memory_mib is not None and role.gpu:
         received = f"{role.gpu_memory_mib} with gpu {role.gpu}"
         yield Problem(f"{prefix}gpu_memory_mib", "cannot be combined with gpu", received, "one of the two")
@@ -118,7 +120,7 @@ def _check_gpus(prefix: str, role: RoleSpec) -> Iterator[Problem]:
         yield Problem(f"{prefix}gpu_devices", "requires gpu", received, allowed)
 
 
-def _check_tree(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths) -> Iterator[Problem]:
+def _tree_problems(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths) -> Iterator[Problem]:
     """Yield the problems in the tree. Append its roles and their paths to `roles`."""
     prefix = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
@@ -131,14 +133,14 @@ def _check_tree(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths
         )
     roles += [(f"{prefix}roles[{number}]", role) for number, role in enumerate(node.roles or ())]
     groups = node.groups or ()
-    yield from _check_unique_names(
+    yield from _duplicate_name_problems(
         "group", [(f"{prefix}groups[{n}]", group.name) for n, group in enumerate(groups)]
     )
     for number, group in enumerate(groups):
-        yield from _check_tree(f"{prefix}groups[{number}]", group, roles)
+        yield from _tree_problems(f"{prefix}groups[{number}]", group, roles)
 
 
-def _check_unique_names(what: str, names_by_path: list[tuple[str, str]]) -> Iterator[Problem]:
+def _duplicate_name_problems(what: str, names_by_path: list[tuple[str, str]]) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for path, name in names_by_path:
         if first.setdefault(name, path) != path:
@@ -146,7 +148,7 @@ def _check_unique_names(what: str, names_by_path: list[tuple[str, str]]) -> Iter
             yield Problem(f"{path}.name", duplicate, format_value(name), f"unique {what} names")
 
 
-def _check_scaling(roles: RolesWithPaths) -> Iterator[Problem]:
+def _scaling_problems(roles: RolesWithPaths) -> Iterator[Problem]:
     followed_roles = {role.name: role.scale_with.role for _, role in roles if role.scale_with is not None}
     names = {role.name for _, role in roles}
     for path, role in roles:
@@ -162,7 +164,7 @@ def _check_scaling(roles: RolesWithPaths) -> Iterator[Problem]:
             )
 
 
-def _check_idle_roles(roles: RolesWithPaths) -> Iterator[Problem]:
+def _idle_role_problems(roles: RolesWithPaths) -> Iterator[Problem]:
     for path, role in roles:
         if role.idle and role.command is not None:
             received, allowed = format_value(role.command), "a command, or idle: true"
@@ -171,7 +173,7 @@ def _check_idle_roles(roles: RolesWithPaths) -> Iterator[Problem]:
         yield Problem("roles", "every role is idle", f"{len(roles)}", "at least one role with a command")
 
 
-def _check_directories(spec: WorkloadSpec) -> Iterator[Problem]:
+def _directory_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     workspaces = [spec.role_workspace(role) for role in spec.all_roles]
     if spec.working_dir is not None and any(workspaces):
         received, allowed = format_value(spec.working_dir), "workspace or working_dir"
@@ -181,19 +183,19 @@ def _check_directories(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem("code", "cannot be combined with workspace", received, allowed)
 
 
-def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Problem]:
+def _secret_problems(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Problem]:
     shared_uses = [(f"secrets[{number}]", use) for number, use in enumerate(spec.secrets)]
-    yield from _check_secret_uses(shared_uses, spec.env, [])
+    yield from _secret_use_problems(shared_uses, spec.env, [])
     for path, role in roles:
         uses = [(f"{path}.secrets[{number}]", use) for number, use in enumerate(role.secrets)]
-        yield from _check_secret_uses(uses, spec.role_env(role), shared_uses)
+        yield from _secret_use_problems(uses, spec.role_env(role), shared_uses)
         overrides = [(where, use) for where, use in shared_uses if use.env in role.env]
         for where, use in overrides:
             message = f"is also a variable in env of role {role.name}"
             yield Problem(f"{where}.env", message, format_value(use.env), "a variable that env does not set")
 
 
-def _check_secret_uses(
+def _secret_use_problems(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
     """Yield problems with the secrets. `outer` lists the other secrets that the same pods receive."""
@@ -223,7 +225,7 @@ def _is_circular(start: str, followed_roles: dict[str, str]) -> bool:
     return name is not None
 
 
-def _check_sizes(prefix: str, part: WorkloadSpec | RoleSpec) -> Iterator[Problem]:
+def _size_problems(prefix: str, part: WorkloadSpec | RoleSpec) -> Iterator[Problem]:
     words = (part.command,) if isinstance(part.command, str) else part.command or ()
     if (size := sum(len(word.encode()) + 1 for word in words)) > COMMAND_MAX:
         yield Problem(f"{prefix}command", "too long", f"{size} bytes", f"at most {COMMAND_MAX} bytes")

@@ -19,7 +19,7 @@ def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
     return next((role for role in roles if role.name == spec.service.role), None)
 
 
-def check_service(spec: WorkloadSpec) -> Iterator[Problem]:
+def service_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     service = spec.service
     if service is None:
         return

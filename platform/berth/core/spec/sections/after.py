@@ -62,7 +62,7 @@ class Dependency(Document):
 Dependencies = Annotated[tuple[Dependency, ...], Field(max_length=DEPENDENCIES_MAX, strict=False)]
 
 
-def check_after(
+def after_problems(
     dependencies: Sequence[Dependency], *, name: str, project: str | None, is_array: bool
 ) -> Iterator[Problem]:
     """Yield the problems in the `after` section of the document `name`."""

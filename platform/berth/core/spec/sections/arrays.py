@@ -61,14 +61,14 @@ def _value_tag(value: object) -> str:
     return PARAMETER_MAPPING if isinstance(value, Mapping) else PARAMETER_TEXT
 
 
-def _check_metric(name: str) -> str:
+def _validate_metric_name(name: str) -> str:
     if METRIC.fullmatch(name) is None:
         allowed = "a name of at most 64 letters, digits and _./-, for example loss"
         raise PydanticCustomError("metric", "is not a valid metric name", {"allowed": allowed})
     return name
 
 
-MetricName = Annotated[Text, AfterValidator(_check_metric)]
+MetricName = Annotated[Text, AfterValidator(_validate_metric_name)]
 IndexRange = Annotated[
     str, BeforeValidator(_format_range), WithJsonSchema({"type": ["integer", "string"]}, mode="validation")
 ]
@@ -172,7 +172,7 @@ def to_ranges(parts: Iterable[str]) -> list[range]:
     return [part for text in parts if (part := index_range(text)) is not None]
 
 
-def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
+def validate_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return `parts`, or raise an error if they contain more tasks than an array may have."""
     if sum(map(len, to_ranges(parts))) > TASKS_MAX:
         raise PydanticCustomError(

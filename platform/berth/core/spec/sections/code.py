@@ -45,7 +45,7 @@ class CodeSpec(Document):
         return self.git.url if self.git is not None else str(self.tree)
 
     @model_validator(mode="after")
-    def _check_source(self) -> "CodeSpec":
+    def _validate_source(self) -> "CodeSpec":
         if (self.tree is None) == (self.git is None):
             message = "has no source" if self.tree is None else "has two sources"
             raise PydanticCustomError("code_source", "{message}", {"message": message, "allowed": SOURCES})

@@ -202,7 +202,7 @@ class GitSpec(Document):
         return f"personal/{self.secret}" if self.personal else self.secret or ""
 
     @model_validator(mode="after")
-    def _check_keys(self) -> "GitSpec":
+    def _validate_keys(self) -> "GitSpec":
         is_ssh = self.address.transport is Transport.SSH
         if is_ssh and self.secret is None:
             raise PydanticCustomError(

@@ -28,7 +28,7 @@ OutputPath = Annotated[Text, Field(min_length=1), AfterValidator(_validate_path)
 Outputs = Annotated[tuple[OutputPath, ...], Field(max_length=OUTPUTS_MAX, strict=False)]
 
 
-def check_outputs(paths: Sequence[str], kind: str) -> Iterator[Problem]:
+def output_problems(paths: Sequence[str], kind: str) -> Iterator[Problem]:
     """Yield the problems in the `outputs` section."""
     path, reason = nesting_problem(paths)
     if path:

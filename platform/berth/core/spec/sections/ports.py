@@ -39,7 +39,7 @@ class PortSpec(Document):
 Ports = Annotated[tuple[PortSpec, ...], Field(max_length=PORTS_MAX, strict=False)]
 
 
-def check_ports(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
+def port_problems(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
     if ports and kind != "interactive":
         yield Problem("ports", "only allowed for interactive workloads", kind, "kind: interactive")
     names = Counter(port.name for port in ports)

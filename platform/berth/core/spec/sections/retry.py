@@ -87,21 +87,21 @@ def _exit_code_or_reason(kind: int | str) -> int | str:
     return int(kind) if isinstance(kind, str) and kind.isdigit() else kind
 
 
-def check_retry(rules: Sequence[RetryRule], roles: Sequence[RoleSpec]) -> Iterator[Problem]:
+def retry_problems(rules: Sequence[RetryRule], roles: Sequence[RoleSpec]) -> Iterator[Problem]:
     """Yield problems for rules that can never match and settings that have no effect."""
     seen: dict[int | str, str] = {}  # document path of each failure
     for number, rule in enumerate(rules):
         path = f"retry[{number}]"
-        yield from _check_order(path, rule, seen)
+        yield from _order_problems(path, rule, seen)
         if rule.action == "fail":
-            yield from _check_fail(path, rule)
+            yield from _fail_action_problems(path, rule)
         if rule.other_node and (kinds := [kind for kind in rule.on if kind in WITHOUT_NODE]):
             message = f"has no effect after {kinds[0]}, which has no single node"
             yield Problem(f"{path}.other_node", message, "True", f"a rule without {kinds[0]}")
-        yield from _check_memory(path, rule, roles)
+        yield from _memory_problems(path, rule, roles)
 
 
-def _check_order(path: str, rule: RetryRule, seen: dict[int | str, str]) -> Iterator[Problem]:
+def _order_problems(path: str, rule: RetryRule, seen: dict[int | str, str]) -> Iterator[Problem]:
     for place, kind in enumerate(rule.on):
         where, code = f"{path}.on[{place}]", _exit_code_or_reason(kind)
         earlier = seen.get(code) or (seen.get(POD_FAILED) if kind not in NOT_POD_FAILURES else None)
@@ -111,7 +111,7 @@ def _check_order(path: str, rule: RetryRule, seen: dict[int | str, str]) -> Iter
         seen.setdefault(code, where)
 
 
-def _check_fail(path: str, rule: RetryRule) -> Iterator[Problem]:
+def _fail_action_problems(path: str, rule: RetryRule) -> Iterator[Problem]:
     if COMPLETED in rule.on:
         yield Problem(f"{path}.action", "cannot be used with completed", "fail", "restart")
     for key in ("max", "backoff", "other_node", "memory_factor", "memory_max_mib"):
@@ -120,7 +120,7 @@ def _check_fail(path: str, rule: RetryRule) -> Iterator[Problem]:
             yield Problem(f"{path}.{key}", message, format_value(value), "action restart, or no such key")
 
 
-def _check_memory(path: str, rule: RetryRule, roles: Sequence[RoleSpec]) -> Iterator[Problem]:
+def _memory_problems(path: str, rule: RetryRule, roles: Sequence[RoleSpec]) -> Iterator[Problem]:
     if rule.memory_factor is None:
         if rule.memory_max_mib is not None:
             received = f"{rule.memory_max_mib} without memory_factor"

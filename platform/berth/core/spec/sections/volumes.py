@@ -50,7 +50,7 @@ class VolumeMount(Document):
     read_only: bool | None = None
 
 
-def _check_paths(mounts: tuple[VolumeMount, ...]) -> tuple[VolumeMount, ...]:
+def _validate_paths(mounts: tuple[VolumeMount, ...]) -> tuple[VolumeMount, ...]:
     for before, path in pairwise(sorted(mount.path for mount in mounts)):
         if path == before or path.startswith(f"{before}/"):
             allowed, message = "paths that are not inside each other", f"overlap at {before} and {path}"
@@ -59,5 +59,5 @@ def _check_paths(mounts: tuple[VolumeMount, ...]) -> tuple[VolumeMount, ...]:
 
 
 Volumes = Annotated[
-    tuple[VolumeMount, ...], Field(max_length=VOLUMES_MAX, strict=False), AfterValidator(_check_paths)
+    tuple[VolumeMount, ...], Field(max_length=VOLUMES_MAX, strict=False), AfterValidator(_validate_paths)
 ]

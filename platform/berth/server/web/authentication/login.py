@@ -47,7 +47,7 @@ class SignIn(LoginView):
         try:
             attempt = count_attempt(request, request.POST.get("username", ""))
         except RateLimited as error:
-            return self._respond_rejected(error)
+            return self._rejection_response(error)
         response = super().post(request, *args, **kwargs)
         if is_form_accepted(response):
             attempt.record_success()
@@ -58,7 +58,7 @@ class SignIn(LoginView):
             form.focus_password()
         return super().form_invalid(form)
 
-    def _respond_rejected(self, error: RateLimited) -> HttpResponse:
+    def _rejection_response(self, error: RateLimited) -> HttpResponse:
         form = SignInForm(self.request, initial={"username": self.request.POST.get("username", "")})
         form.focus_password()
         response = self.render_to_response(

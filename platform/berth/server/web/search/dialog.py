@@ -276,12 +276,12 @@ def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target
     If there is none, return the only candidate, or None if there is not exactly one.
     """
     name = " ".join(without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
-    exact = [row for row in candidates if _name_of(row).lower() == name]
+    exact = [row for row in candidates if _target_name(row).lower() == name]
     choice = exact or candidates
     return choice[0] if exact or len(choice) == 1 else None
 
 
-def _name_of(target: Target) -> str:
+def _target_name(target: Target) -> str:
     return target.workload.name if isinstance(target, Service) else target.name
 
 
@@ -293,7 +293,7 @@ def _actions_on(actor: Actor, target: Target) -> HitGroup:
         title, hits = "Services", row_actions(actor, [target.workload], ())
     else:
         title, hits = "Workloads", row_actions(actor, [target], ())
-    return HitGroup(f"Actions on {_name_of(target)}", _with_danger_last(hits), title)
+    return HitGroup(f"Actions on {_target_name(target)}", _with_danger_last(hits), title)
 
 
 def _matching_services(actor: Actor, words: list[str]) -> list[Service]:

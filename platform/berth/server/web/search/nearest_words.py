@@ -56,19 +56,19 @@ def _nearest_word(word: str, known_words: set[str]) -> str:
         return word
     if task := split_task([word]):
         array, index, _ = task
-        if nearest_array := _one_typo_away(array, known_words) or (array if array in known_words else ""):
+        if nearest_array := _one_typo_match(array, known_words) or (array if array in known_words else ""):
             return f"{nearest_array}-{index}"
     parts = set(chain.from_iterable(PARTS.split(each) for each in known_words))
     return (
-        _one_typo_away(word, known_words)
-        or _one_typo_away(word, parts)
+        _one_typo_match(word, known_words)
+        or _one_typo_match(word, parts)
         or closest_match(word, known_words)
         or word
     )
 
 
-def _one_typo_away(word: str, candidates: Iterable[str]) -> str:
-    """Return the first candidate that differs by one typo, or an empty string.
+def _one_typo_match(word: str, candidates: Iterable[str]) -> str:
+    """Return the alphabetically first candidate that differs by one typo, or an empty string.
 
     A typo is an inserted, missing or wrong letter, or two exchanged letters.
     """

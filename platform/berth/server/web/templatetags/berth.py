@@ -227,7 +227,7 @@ def split(text: str) -> list[str]:
 
 
 @register.filter
-def current(place: Any, path: str) -> bool:
+def is_current(place: Any, path: str) -> bool:
     return bool(place.contains(path))
 
 
