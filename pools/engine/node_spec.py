@@ -31,7 +31,7 @@ class NodeSpec:
         return self.max is not None
 
     @property
-    def max_or_min(self) -> int:
+    def max_nodes(self) -> int:
         return self.min if self.max is None else self.max
 
     @property
@@ -45,7 +45,7 @@ class NodeSpec:
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
-        return min(max(count, self.min), self.max_or_min)
+        return min(max(count, self.min), self.max_nodes)
 
 
 def parse_node_spec(value: Any) -> NodeSpec:

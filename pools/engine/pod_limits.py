@@ -96,7 +96,7 @@ def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
     return PodLimits(int(memory), memory_source, to_thousandths(cpu), cpu_source)
 
 
-def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
+def limits_in_api_units(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod's stored limits in MiB and cores, or None where there is no limit."""
     cpu_milli = stored.get("cpu_milli")
     return {

@@ -115,7 +115,7 @@ def normalize_volumes(value: object, *, is_kubernetes: bool) -> list[dict[str, A
         problem
         for number, entry in enumerate(value)
         for problem in _volume_problems(f"volumes[{number}]", entry, is_kubernetes=is_kubernetes)
-    ] or list(_list_problems(value))
+    ] or list(_volume_list_problems(value))
     if problems:
         raise Invalid(problems)
     return [_normalize_volume(entry) for entry in value]
@@ -129,7 +129,7 @@ def _normalize_volume(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in asdict(volume).items() if key in keys} | {"projects": projects}
 
 
-def _list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _volume_list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     if len(volumes) > VOLUMES_MAX:
         yield Problem("volumes", "has too many entries", str(len(volumes)), f"at most {VOLUMES_MAX}")
     seen: set[str] = set()

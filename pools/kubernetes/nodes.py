@@ -70,20 +70,20 @@ class Inventory:
     foreign: Mapping[str, RequestTotals]
     at: datetime
 
-    def usage(self, node: ClusterNode) -> RequestTotals:
+    def foreign_requests(self, node: ClusterNode) -> RequestTotals:
         """Return the total requests of foreign pods on the node."""
         return self.foreign.get(node.name, NO_USAGE)
 
     def shape(self, node: ClusterNode) -> Shape:
         """Return the CPU and memory that foreign pods have not requested, and all devices of the node."""
-        total, foreign = node.allocatable, self.usage(node)
+        total, foreign = node.allocatable, self.foreign_requests(node)
         return Shape(
             max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
             total.gpus, node.gpu_model, node.gpu_memory_mib,
         )  # fmt: skip
 
     def to_shared_machine(self, node: ClusterNode) -> SharedMachine:
-        foreign = self.usage(node)
+        foreign = self.foreign_requests(node)
         return SharedMachine(max(node.allocatable.pods - foreign.pods, 1), node.labels, asdict(foreign))
 
 
@@ -104,8 +104,8 @@ def read_inventory(
     for pod in pods:
         name = pod["spec"].get("nodeName")
         if name in selected and not is_own(pod):
-            usages[name].append(pod_usage(pod, settings.gpu_resource))
-    return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()}, at)
+            usages[name].append(pod_requests(pod, settings.gpu_resource))
+    return Inventory(selected, {name: total_requests(usage) for name, usage in usages.items()}, at)
 
 
 def is_large_enough(node: ClusterNode, shape: Shape) -> bool:
@@ -144,7 +144,7 @@ def matches_selector(node: Object, selector: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in selector.items())
 
 
-def pod_usage(pod: Object, gpu_resource: str) -> RequestTotals:
+def pod_requests(pod: Object, gpu_resource: str) -> RequestTotals:
     """Return a pod's requests as the cluster's scheduler counts them, or zero if the pod has ended."""
     if (pod.get("status") or {}).get("phase") in ENDED:
         return RequestTotals()
@@ -165,7 +165,7 @@ def pod_usage(pod: Object, gpu_resource: str) -> RequestTotals:
     return RequestTotals(to_milli(totals[0]), math.ceil(totals[1]), int(totals[2]), 1)
 
 
-def total_usage(usages: Iterable[RequestTotals]) -> RequestTotals:
+def total_requests(usages: Iterable[RequestTotals]) -> RequestTotals:
     return sum(usages, RequestTotals())
 
 

@@ -162,7 +162,7 @@ class PodCalls:
                 return None
         return pod if cluster.mirror.is_own_pod(pod) else None
 
-    def give_up_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
+    def delete_unusable_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
         """Delete a pod that cannot start or does not exit, and record the report as its end.
 
         Before the deletion, the end is recorded as planned: Berth may crash during this call, and the watch

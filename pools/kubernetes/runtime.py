@@ -105,17 +105,17 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
 
     def start(self, spec: PodSpec) -> None:
         if not self.ledger.has_ended(spec.pod_id):
-            access, call = self._start_call(spec)
+            access, call = self._prepare_start_call(spec)
             self._run_in_worker(spec.pod_id, access, START, call)
 
     def begin_start(self, spec: PodSpec) -> None:
         """Queue a pod's start for its cluster's worker. A later call to `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(spec.pod_id):
-                access, call = self._start_call(spec)
+                access, call = self._prepare_start_call(spec)
                 access.cluster.worker.begin(spec.pod_id, START, call)
 
-    def _start_call(self, spec: PodSpec) -> tuple[PoolAccess, Callable[[], None]]:
+    def _prepare_start_call(self, spec: PodSpec) -> tuple[PoolAccess, Callable[[], None]]:
         """Record the pod, and return the call that creates it."""
         validate_name(spec.workspace)
         access = check_access(spec.pool, self._cached_pool_access().get(spec.pool))
@@ -198,11 +198,11 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             message, since = unschedulable_message(pod)
             if message and since and self._is_overdue(pod_id, since):
                 text = f"the cluster's scheduler could not place the pod: {message}"
-                return self._give_up(pod_id, replace(ENDED, cause=PodCause.LOST, message=text)) or report
+                return self._delete_pod(pod_id, replace(ENDED, cause=PodCause.LOST, message=text)) or report
             if awaits_code(pod) and (delivery := self._pods.code.ensure_started(pod_id)) is not None:
                 if delivery.failure:
                     end = replace(ENDED, cause=PodCause.START_FAILED, message=delivery.failure)
-                    return self._give_up(pod_id, end) or report
+                    return self._delete_pod(pod_id, end) or report
                 return replace(report, progress=delivery.progress)
         if report.state is not PodState.EXITED and has_files_to_copy(pod):
             return self._copy_files(pod_id, pod) or report
@@ -217,7 +217,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
-        return self._give_up(pod_id, end) if end is not None else None
+        return self._delete_pod(pod_id, end) if end is not None else None
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
         """Return whether the pod has been unschedulable for too long, by the cluster's clock."""
@@ -244,10 +244,10 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return self._report(pod_id, pod)
         return self._pods.record_end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))
 
-    def _give_up(self, pod_id: str, report: PodReport) -> PodReport | None:
+    def _delete_pod(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
         access, path = self._access_and_path(pod_id)
-        call = partial(self._pods.give_up_pod, pod_id, access.cluster, path, report)
+        call = partial(self._pods.delete_unusable_pod, pod_id, access.cluster, path, report)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
         except CallStillRunning:
@@ -355,10 +355,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return an empty address (that of the rank-0 pod) and an arbitrary port.
-
-        The port is free, because each pod has its own address.
-        """
+        """Return no address and an arbitrary port, which is free because each pod has its own address."""
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:

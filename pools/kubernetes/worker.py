@@ -61,7 +61,7 @@ class Worker:
         while True:
             with self._lock:
                 current = self._calls.get(pod_id) or self._submit(pod_id, _WorkerCall(action, call))
-            if not self._has_finished(current):
+            if not self._wait_until_finished(current):
                 raise CallStillRunning
             with self._lock:
                 # Another caller that waited for the same call may have removed it already.
@@ -113,7 +113,7 @@ class Worker:
                 if call.finished_at is None or now - call.finished_at < RESULT_SECONDS
             }
 
-    def _has_finished(self, call: _WorkerCall) -> bool:
+    def _wait_until_finished(self, call: _WorkerCall) -> bool:
         """Wait for the call unless the cluster is slow. Return whether the call has finished.
 
         The wait is extended when other calls finish, because this call may be queued behind them.

@@ -94,11 +94,11 @@ def _requirement_problems(value: Sequence[str]) -> Iterator[Problem]:
             yield Problem(f"pip[{index}]", "contains a password", "(not shown)", "a URL without a password")
         else:
             yield from _pattern_problem(f"pip[{index}]", text, REQUIREMENT, allowed)
-    yield from _count_problem("pip", value)
+    yield from _entry_count_problem("pip", value)
 
 
 def _variable_problems(env: Mapping[str, str]) -> Iterator[Problem]:
-    yield from _count_problem("env", env)
+    yield from _entry_count_problem("env", env)
     for name, value in env.items():
         if not VARIABLE.fullmatch(name):
             yield Problem(
@@ -115,7 +115,7 @@ def _variable_problems(env: Mapping[str, str]) -> Iterator[Problem]:
 def _entry_problems(
     path: str, value: Sequence[str], pattern: re.Pattern[str], allowed: str
 ) -> Iterator[Problem]:
-    yield from _count_problem(path, value)
+    yield from _entry_count_problem(path, value)
     for index, text in enumerate(value[:ENTRIES_MAX]):
         yield from _pattern_problem(f"{path}[{index}]", text, pattern, allowed)
 
@@ -139,6 +139,6 @@ def _is_text_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(x, str) for pair in value.items() for x in pair)
 
 
-def _count_problem(path: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[Problem]:
+def _entry_count_problem(path: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[Problem]:
     if len(value) > ENTRIES_MAX:
         yield Problem(path, "has too many entries", str(len(value)), f"at most {ENTRIES_MAX}")

@@ -126,7 +126,7 @@ class KubernetesProvider:
     def _free_nodes(self, inventory: Inventory) -> list[ClusterNode]:
         claimed = set(NodeClaim.objects.filter(ended_at=None).values_list("node_uid", flat=True))
         usable = [node for node in inventory.nodes.values() if not node.obstacle and node.uid not in claimed]
-        return sorted(usable, key=lambda node: (inventory.usage(node).gpus, node.name))
+        return sorted(usable, key=lambda node: (inventory.foreign_requests(node).gpus, node.name))
 
     def _shortage_message(self, order: LaunchRequest, inventory: Inventory) -> str:
         free = self._free_nodes(inventory)

@@ -33,7 +33,7 @@ def select_orphans_to_terminate(
         if instance_id in ended_ids:
             ending.append(instance_id)
             continue
-        is_over, is_recorded = _is_grace_period_over(pool, instance_id, context)
+        is_over, is_recorded = _advance_grace_period(pool, instance_id, context)
         has_written |= is_recorded
         if is_over:
             ending.append(instance_id)
@@ -53,8 +53,11 @@ def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance
     ]
 
 
-def _is_grace_period_over(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
-    """Return whether the instance's grace period is over, and whether an event was written."""
+def _advance_grace_period(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
+    """Record the beginning or the end of an instance's grace period, unless the pool is paused.
+
+    Return whether the grace period is over, and whether an event was written.
+    """
     if pool.paused:
         return False, False
     events = ScalingEvent.objects.filter(pool=pool, data__instance=instance_id)

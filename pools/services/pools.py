@@ -209,8 +209,8 @@ def check_nodes_desired(pool: NodePool, nodes_desired: int, field: str = "nodes_
     spec = pool_node_spec(pool)
     if not spec.is_elastic:
         raise Invalid([Problem(field, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
-    if not spec.min <= nodes_desired <= spec.max_or_min:
-        allowed = f"{spec.min} to {spec.max_or_min}"
+    if not spec.min <= nodes_desired <= spec.max_nodes:
+        allowed = f"{spec.min} to {spec.max_nodes}"
         raise Invalid([Problem(field, "is outside the pool's limits", str(nodes_desired), allowed)])
 
 

@@ -163,7 +163,7 @@ def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
 def _autoscaler_config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
     return AutoscalerConfig(
         min=spec.min,
-        max=spec.max_or_min,
+        max=spec.max_nodes,
         slots_per_node=max(pool.gpus_per_node, 1) * 1000,
         ready_threshold=0 if pool.operational_since else spec.ready_threshold,
         cooldown=pool.autoscale_cooldown,

@@ -165,11 +165,11 @@ class _FutureCapacity:
         if at <= self._began:
             self._allocate_until_end(workload, requested, at)
             return Forecast(None, CAPACITY_FREE)
-        after = self._necessary(awaited, requested) if short else self._latest if at == self._now else {}
+        after = self._necessary_ends(awaited, requested) if short else self._latest if at == self._now else {}
         self._allocate_until_end(workload, requested, at)
         return Forecast(at, ASSUMPTIONS, tuple(after.items()))
 
-    def _necessary(
+    def _necessary_ends(
         self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
         """Return the names and ends of the awaited workloads that must end before the request fits.

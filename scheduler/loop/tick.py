@@ -304,21 +304,21 @@ class Loop:
         earlier = [run for run in runs[:-1] if not run.written]
         for at in range(0, len(earlier), CYCLES_PER_STEP):
             part = earlier[at : at + CYCLES_PER_STEP]
-            yield self._record(partial(record_earlier_cycles, part, context, memory, notes))
+            yield self._run_record_step(partial(record_earlier_cycles, part, context, memory, notes))
         if newest is not None:
             for _ in self._run_steps_safely("records", explain_pending(newest, memory)):
                 yield False
-            yield self._record(lambda: record_newest_cycle(newest, context, memory, notes))
+            yield self._run_record_step(lambda: record_newest_cycle(newest, context, memory, notes))
         for run in runs:
             if run.is_snapshot_due:
                 for _ in self._run_steps_safely("snapshots", store_snapshot(run, context, memory)):
                     yield False
                 yield False
         while runs and memory.explanations.has_unwritten_changes:
-            yield self._record(lambda: write_reason_batch(runs[-1], context, memory))
+            yield self._run_record_step(lambda: write_reason_batch(runs[-1], context, memory))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
-    def _record(self, step: Callable[[], bool]) -> bool:
+    def _run_record_step(self, step: Callable[[], bool]) -> bool:
         return bool(self._run_safely("records", step))
 
     def _release_nodes(self, now: datetime) -> bool:

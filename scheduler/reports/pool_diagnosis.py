@@ -22,15 +22,15 @@ from scheduler.reports.pool_findings import (
     PoolFacts,
     RemedyForm,
     Severity,
-    count_gpus,
     format_age,
+    format_gpus_or_cpus,
     format_node_names,
     has_or_have,
     is_or_are,
     node_names,
     to_sentence,
 )
-from scheduler.reports.workload_findings import check_idle, check_pending, check_quotas, check_starts
+from scheduler.reports.workload_findings import idle_findings, queue_findings, quota_findings, start_findings
 
 RECONCILER = "reconciler"  # name of the finding for a pool that was not compared with its provider
 OVERDUE_TICKS = 4
@@ -249,8 +249,8 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "cordoned nodes",
-            f"{format_node_names(cordoned)} {is_or_are(cordoned)} cordoned: {count_gpus(cordoned)} accept no "
-            "new pods.",
+            f"{format_node_names(cordoned)} {is_or_are(cordoned)} cordoned: "
+            f"{format_gpus_or_cpus(cordoned)} accept no new pods.",
             f"Run `berth node uncordon {cordoned[0].name}` when it may be used again."
             if len(cordoned) == 1
             else f"Run `berth node uncordon --pool {facts.pool}` when they may be used again.",
@@ -393,8 +393,8 @@ CHECKS: tuple[Check, ...] = (
     _isolation_findings,
     _cluster_quota_findings,
     _gpu_model_findings,
-    check_quotas,
-    check_starts,
-    check_idle,
-    check_pending,
+    quota_findings,
+    start_findings,
+    idle_findings,
+    queue_findings,
 )

@@ -87,7 +87,7 @@ def has_or_have(rows: Sequence[Node]) -> str:
     return "has" if len(rows) == 1 else "have"
 
 
-def count_gpus(rows: Sequence[Node]) -> str:
+def format_gpus_or_cpus(rows: Sequence[Node]) -> str:
     gpus = sum(node.gpus for node in rows)
     return format_count(gpus, "GPU") if gpus else f"{sum(node.cpu_milli for node in rows) / 1000:g} CPUs"
 

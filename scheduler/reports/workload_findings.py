@@ -17,7 +17,7 @@ IDLE_MAX = 1000  # maximum number of running workloads checked for idle GPUs
 START_FAILED = "could not be started yet: "  # message prefix written by the scheduler
 
 
-def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
+def quota_findings(facts: PoolFacts) -> Iterator[Finding]:
     departments = Quota.objects.filter(applies_to_any([facts.pool]), department__isnull=False)
     if not departments.exists():
         yield Finding(
@@ -41,7 +41,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def check_starts(facts: PoolFacts) -> Iterator[Finding]:
+def start_findings(facts: PoolFacts) -> Iterator[Finding]:
     """Report pods that cannot start because the pool's runtime or cluster rejects them."""
     rows = Pod.objects.filter(
         node__pool=facts.pool, state=PodState.STARTING, message__startswith=START_FAILED
@@ -60,7 +60,7 @@ def check_starts(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def check_idle(facts: PoolFacts) -> Iterator[Finding]:
+def idle_findings(facts: PoolFacts) -> Iterator[Finding]:
     """Report allocated GPUs that have been idle for longer than the warning threshold.
 
     The workloads are not named, because the user may not be allowed to see them.
@@ -81,7 +81,7 @@ def check_idle(facts: PoolFacts) -> Iterator[Finding]:
     )
 
 
-def check_pending(facts: PoolFacts) -> Iterator[Finding]:
+def queue_findings(facts: PoolFacts) -> Iterator[Finding]:
     queued = (Phase.PENDING, Phase.RESERVED)
     rows = Workload.objects.filter(phase__in=queued, pools__contains=[facts.pool.name])
     counts = count_by_reason(rows)

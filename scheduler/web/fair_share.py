@@ -105,7 +105,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
     pool = next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
-    departments = _by_name(share_table(request.actor, pool)) if pool else []
+    departments = _sort_by_name(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     default = default_columns([queue for _, queue in pairs])
     columns = [
@@ -123,8 +123,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     scale = bar_scale(max(ends, default=0)) or max((queue.requested for queue in every), default=0)
     bars = [
         (
-            _add_bar(top, scale),
-            [_add_bar(queue, scale) for queue in children] if is_open else [],
+            _with_bar(top, scale),
+            [_with_bar(queue, scale) for queue in children] if is_open else [],
             len(children),
         )
         for top, children, is_open in tree
@@ -147,7 +147,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _by_name(
+def _sort_by_name(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Sort departments, and the projects in each, by name, as on the *Quotas* page."""
@@ -157,7 +157,7 @@ def _by_name(
     )
 
 
-def _add_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
+def _with_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
     reserved = f", {thousandths(queue.reserved)} reserved" if queue.reserved else ""
     allocated = f"{thousandths(queue.allocated)} GPUs allocated{reserved}"
     label = f"{queue.name}: {allocated}, fair share {thousandths(queue.share)}"

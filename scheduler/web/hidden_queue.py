@@ -77,28 +77,28 @@ def add_placeholders(
     for row, *_ in entries:
         if row.phase == Phase.RESERVED or row.is_folded:
             continue
-        reserved = [] if has_reserved else _without_position(hidden.reserved, "reserved")
+        reserved = [] if has_reserved else _rows_without_position(hidden.reserved, "reserved")
         end = bisect_left(hidden.positions, row.queue_position)
-        queued = _with_positions(hidden.positions[shown:end])
+        queued = _rows_with_positions(hidden.positions[shown:end])
         shown, has_reserved = end, True
         begins_queue = row.section is not None and row.section.title == QUEUED
         row.hidden_above, row.hidden_before = (reserved, queued) if begins_queue else (reserved + queued, [])
     last = entries[-1][0]
     if is_last:
-        reserved = [] if has_reserved else _without_position(hidden.reserved, "reserved")
-        queued = _with_positions(hidden.positions[shown:])
-        last.hidden_after = reserved + queued + _without_position(hidden.new, "new")
+        reserved = [] if has_reserved else _rows_without_position(hidden.reserved, "reserved")
+        queued = _rows_with_positions(hidden.positions[shown:])
+        last.hidden_after = reserved + queued + _rows_without_position(hidden.new, "new")
     else:
         end = bisect_left(hidden.positions, last.queue_position)
-        last.hidden_after = _with_positions(hidden.positions[shown:end])
+        last.hidden_after = _rows_with_positions(hidden.positions[shown:end])
 
 
 def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
     """Return the placeholders of a queue in which the user can see no workload."""
     return [
-        *_without_position(hidden.reserved, "reserved"),
-        *_with_positions(hidden.positions),
-        *_without_position(hidden.new, "new"),
+        *_rows_without_position(hidden.reserved, "reserved"),
+        *_rows_with_positions(hidden.positions),
+        *_rows_without_position(hidden.new, "new"),
     ]
 
 
@@ -121,11 +121,11 @@ def _workloads_beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[An
     return queued_workloads(actor, None).order_by().filter(Q(queue_pool=row.queue_pool) & beyond)
 
 
-def _without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
+def _rows_without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
     return [HiddenWorkloadsRow(phase, is_plural=count > 1, is_phase=True)] if count else []
 
 
-def _with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
+def _rows_with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
     """Return a single placeholder for consecutive hidden workloads, or nothing if there are none."""
     if not positions:
         return []

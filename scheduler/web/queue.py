@@ -132,7 +132,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
     choices = _FilterChoices([], [], {}, 0, 0, 0)
     if pools:
-        choices = _filter_choices(queued_workloads(request.actor, None), pool, request.actor)
+        choices = _load_filter_choices(queued_workloads(request.actor, None), pool, request.actor)
         matching = Q(submitted_by=request.actor.user) if mine else Q()
         if filters["project"]:
             matching &= Q(project__name=filters["project"])
@@ -283,7 +283,7 @@ def _with_hidden_workloads(
     return groups + [(replace(each, hidden=placeholders(hidden[each.name])), []) for each in headings]
 
 
-def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _FilterChoices:
+def _load_filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _FilterChoices:
     by_pool, projects, own = Counter[str](), set(), 0
     owned = rows.order_by().annotate(is_own=Q(submitted_by=actor.user))
     groups = owned.values_list("queue_pool", "project__name", "is_own").annotate(n=workload_count())

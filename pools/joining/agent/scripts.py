@@ -68,12 +68,12 @@ class StartScript:
     def __init__(self) -> None:
         self.job = Job("start")
         self.answer: dict[str, object] = {}
-        self.answer = self._load_instructions()
+        self.answer = self._restore_instructions()
         self.seconds = 0
         self.has_ended = False
         self.failed_checks = 0  # number of consecutive failed checks
 
-    def _load_instructions(self) -> dict[str, object]:
+    def _restore_instructions(self) -> dict[str, object]:
         """Return the stored instructions if their node is starting or running, or else an empty dictionary.
 
         If the node has failed and the machine has not been rebooted since, run the stop script.
@@ -103,7 +103,7 @@ class StartScript:
             return False
         return done.returncode != 0
 
-    def _count_failed_checks(self) -> int:
+    def _check_started_node(self) -> int:
         """Check a started node. Return the number of consecutive failed checks."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
         is_failed = is_started and self._fails_node_check(self.answer)
@@ -118,7 +118,7 @@ class StartScript:
         """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
-            if self._count_failed_checks() < FAILED_CHECKS_MAX:
+            if self._check_started_node() < FAILED_CHECKS_MAX:
                 return
             print("%s: its processes have exited, so it is restarted" % answer["node"], file=sys.stderr)
             self.answer = {}

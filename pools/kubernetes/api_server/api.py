@@ -28,7 +28,7 @@ from pools.kubernetes.api_server.calls import (
     Response,
 )
 from pools.kubernetes.api_server.credentials import PATH, Connection
-from pools.kubernetes.api_server.pace import Pace
+from pools.kubernetes.api_server.pace import RateLimit
 
 PAGE = 500  # maximum number of objects per page of a list response
 TEXT_MAX = 500
@@ -78,7 +78,7 @@ class Api:
         # The server's time minus this machine's time, measured during the last call.
         self.clock_offset = timedelta(0)
         self._lock, self._running, self._is_closed = threading.Lock(), 0, False
-        self._pace = Pace()
+        self._pace = RateLimit()
         headers = {"User-Agent": "berth", "Accept": "application/json"}
         with _errors_as_invalid("clusters.server", "https://HOST:PORT"):
             base_url = httpx.URL(connection.server)

@@ -9,7 +9,7 @@ BURST = 400
 PAUSE_MAX = 30.0  # maximum pause in seconds, even if a server requests a longer one
 
 
-class Pace:
+class RateLimit:
     """Rate limit that all threads share. After a burst, requests are delayed.
 
     `clock` returns the time in seconds, and `sleep` waits for a number of seconds.

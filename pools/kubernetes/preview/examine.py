@@ -88,7 +88,7 @@ def _permission_finding(permission: Permission) -> Finding:
 def _preview_node(
     node: ClusterNode, inventory: Inventory, shape: Shape, claimed_by: Mapping[str, str]
 ) -> PreviewedNode:
-    total, used = node.allocatable, inventory.usage(node)
+    total, used = node.allocatable, inventory.foreign_requests(node)
     obstacle = node.obstacle
     if not obstacle and node.uid in claimed_by:
         obstacle = f"the node is used by pool {claimed_by[node.uid]}"

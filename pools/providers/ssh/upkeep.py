@@ -25,7 +25,7 @@ from pools.providers.ssh.endpoint import (
     fingerprint,
 )
 from pools.providers.ssh.task_runner import TaskOutcome, TaskRunner
-from pools.services.ssh.hosts import CONFLICT, INSTALLING, host_view, settings_digest
+from pools.services.ssh.hosts import CONFLICT, INSTALLING, engine_host, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
 # A process that has not polled for this long was not the leader, so it has not seen the agents' reports.
@@ -77,7 +77,7 @@ class SshMaintenance:
         for row in rows:
             reachable = server if isinstance(server, ReachableServer) else ReachableServer("", "", False)
             digest = settings_digest(row.settings, reachable.url, reachable.ca)
-            view = host_view(row, now, is_busy=row.pk in busy, applied=digest)
+            view = engine_host(row, now, is_busy=row.pk in busy, applied=digest)
             task = next_task(view, now, watched_for=watched_for)
             if task is None:
                 continue

@@ -85,7 +85,7 @@ class ImagePull:
         while True:
             error = self._pull_once()
             if error is None:
-                return self._adopt()
+                return self._record_pulled_image()
             if error.name == "no_space" and not has_evicted:
                 has_evicted = True
                 evict_all(self._podman)
@@ -148,7 +148,7 @@ class ImagePull:
             variables["CONTAINERS_REGISTRIES_CONF"] = self._registries
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
-    def _adopt(self) -> Record:
+    def _record_pulled_image(self) -> Record:
         """Record the pulled image's configuration, grant the project access to the image, and trim the
         cache. Raises CannotPull.
         """

@@ -311,7 +311,7 @@ class RayRuntime(RayFiles, RayLogs):
         return self._watch.fds()
 
     def clear_wakeups(self) -> None:
-        self._watch.drain()
+        self._watch.clear_wakeups()
 
     def instructions(self, node: Any) -> Instructions:
         """Return the node's scripts, or none until the addresses of the node and its head node are known."""

@@ -31,7 +31,7 @@ class PodWatcher:
             threading.Thread(target=self._run, name="ray-watch", daemon=True).start()
         return (self._wake,)
 
-    def drain(self) -> None:
+    def clear_wakeups(self) -> None:
         if self._wake >= 0:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)

@@ -45,7 +45,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
         problem
         for host in listed
         if host["name"] in rows
-        for problem in _change_problems(rows[host["name"]], host, paths[host["name"]])
+        for problem in _settings_change_problems(rows[host["name"]], host, paths[host["name"]])
     ]
     if problems := [*problems, *_conflict_problems(pool, listed, paths)]:
         raise Invalid(problems)
@@ -115,7 +115,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
     edit_pool(actor=actor, pool=pool, changes={"provider_settings": settings}, version=pool.version)
 
 
-def host_view(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
+def engine_host(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
     """Return the host's state for the engine. `applied` is the digest of the host's current settings."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
@@ -137,7 +137,7 @@ def displayed_state(row: SshHost, now: datetime) -> HostState:
     An installation is running if it began after the last SSH task ended.
     """
     is_busy = row.problem == INSTALLING
-    return host_state(host_view(row, now, is_busy=is_busy))
+    return host_state(engine_host(row, now, is_busy=is_busy))
 
 
 # Problems of a host that SshErrorKind does not cover.
@@ -182,7 +182,7 @@ def _begin_removal(row: SshHost, *, actor: Any, at: datetime) -> None:
         remove_machine(actor=actor, machine=row.machine, at=at, reason="the host was removed from the pool")
 
 
-def _change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterable[Problem]:
+def _settings_change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterable[Problem]:
     if row.removed_at is not None:
         message = f"is still being removed (host {row.name}). Add it again once its agent is uninstalled"
         yield Problem(f"{path}.name", message, format_value(row.name))

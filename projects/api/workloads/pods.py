@@ -16,7 +16,7 @@ from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from pools.engine.pod_limits import limit_values
+from pools.engine.pod_limits import limits_in_api_units
 from projects import selectors
 from projects.api.workloads.schemas import PodLimitsResponse
 from projects.known_names import unknown_id_problem, unknown_node_problem
@@ -104,6 +104,6 @@ def _serialize_pod(pod: Pod) -> PodResponse:
         pool=pod.node.pool.name,
         files_until=pod.files_until if pod.files_until and pod.files_until > timezone.now() else None,
         devices=list(allocation.devices) if allocation else [],
-        limits=PodLimitsResponse(**limit_values(pod.limits)),
+        limits=PodLimitsResponse(**limits_in_api_units(pod.limits)),
         gpus=(from_milli(allocation.gpu_milli * len(allocation.devices)) if allocation else 0) or 0,
     )

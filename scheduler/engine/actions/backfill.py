@@ -163,8 +163,8 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
             if not fits_within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue
             search = _HoldSearch(board, gang, bound)
-            hold = search.hold_until_known_end(declared_only) or (
-                None if declared_only else search.hold_least_allocated_nodes()
+            hold = search.find_hold_until_known_end(declared_only) or (
+                None if declared_only else search.find_hold_on_least_allocated_nodes()
             )
             board.rewind(start)
             if hold is not None:
@@ -197,7 +197,7 @@ class _HoldSearch:
         self._removes_immediately = any(account.has_limit for account in gang.account.path[1:])
         self._tries = self._skipped = 0
 
-    def hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
+    def find_hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
         """Return the nodes to hold until the first known end time at which the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
@@ -212,7 +212,7 @@ class _HoldSearch:
                 return NodeHold(self._gang.name, nodes, moment)
         return None
 
-    def hold_least_allocated_nodes(self) -> NodeHold | None:
+    def find_hold_on_least_allocated_nodes(self) -> NodeHold | None:
         """Return a hold on the nodes with the fewest allocated resources, or None during a pause, if the pool
         can add nodes, or if the gang would not fit.
         """

@@ -185,11 +185,11 @@ def _bound_numbers(
         "allocated": allocated[kind],
         "bound": bound[kind] if bound[kind] < NO_BOUND else None,
         "missing": allocated[kind] + requested[kind] - bound[kind],
-        **({} if account.group is None else _group_numbers(account.group, kind)),
+        **({} if account.group is None else _quota_group_numbers(account.group, kind)),
     }
 
 
-def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
+def _quota_group_numbers(group: QueueGroup, kind: int) -> Numbers:
     """Return the group quota, and the queue's allocation in each of the group's pools."""
     by_pool = {
         pool: account.allocated[kind] for pool, account in group.accounts.items() if account.allocated[kind]

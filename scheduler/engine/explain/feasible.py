@@ -112,7 +112,7 @@ def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache
     if key not in static_cache:
-        nodes, new_nodes = _all_nodes(board), _addable_nodes(board)
+        nodes, new_nodes = _nodes_not_draining(board), _addable_nodes(board)
         if board.matcher.mask(role) is not None:
             nodes = [entry for entry in nodes if meets_constraints(role, entry[0])]
         static_cache[key] = _count_by_size(
@@ -122,7 +122,7 @@ def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
     return node_counts
 
 
-def _all_nodes(board: Board) -> list[tuple[Node, int]]:
+def _nodes_not_draining(board: Board) -> list[tuple[Node, int]]:
     """Return the pool's existing nodes, except draining nodes."""
     return [(node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
 
@@ -182,7 +182,7 @@ def _max_capacity(board: Board, roles: Sequence[Role]) -> Sums:
         nodes = (
             _count_matching_nodes(board, roles[0])
             if len(kinds) == 1
-            else [*_all_nodes(board), *_addable_nodes(board)]
+            else [*_nodes_not_draining(board), *_addable_nodes(board)]
         )
         static_cache[key] = _total_capacity(board.pool, roles, nodes)
     sums: Sums = static_cache[key]

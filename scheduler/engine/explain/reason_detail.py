@@ -30,27 +30,27 @@ def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
         return ""
     reason, numbers = blockers[0]
     if reason == Reason.WAITING_FOR_CAPACITY:
-        return _shortage(numbers)
+        return _shortage_clause(numbers)
     if reason not in BOUNDED:
         return ""
-    excess = _excess(reason, numbers)
+    excess = _excess_clause(reason, numbers)
     if not excess or reason != Reason.WOULD_EXCEED_FAIR_SHARE or len(blockers) == 1:
         return excess
     following, shortage = blockers[1]
-    if following != Reason.WAITING_FOR_CAPACITY or not (needed := _shortage(shortage)):
+    if following != Reason.WAITING_FOR_CAPACITY or not (needed := _shortage_clause(shortage)):
         return excess
     is_same = shortage.get("resource") == numbers.get("resource")
     return f"{excess}, {free_phrase(shortage, 'free')} free" if is_same else f"{excess}; {needed}"
 
 
-def _shortage(numbers: Numbers) -> str:
+def _shortage_clause(numbers: Numbers) -> str:
     if numbers.get("resource") in ("pods", "replicas") or not _are_integers(numbers, "requested", "free"):
         return ""
     needed = format_amount(str(numbers.get("resource", "gpu")), int(numbers["requested"] or 0))
     return f"needs {needed}, {free_phrase(numbers, 'free')} free"
 
 
-def _excess(reason: str, numbers: Numbers) -> str:
+def _excess_clause(reason: str, numbers: Numbers) -> str:
     """Return a clause with the amount that the queue would have, and its bound.
 
     The bound is the larger of quota and fair share. If it is the quota, the clause says so.
@@ -60,7 +60,7 @@ def _excess(reason: str, numbers: Numbers) -> str:
     if "behind" in numbers:  # the message names the workload for which the rest is held
         return ""
     total = int(numbers["allocated"] or 0) + int(numbers["requested"] or 0)
-    bound = _bound(str(numbers.get("resource", "gpu")), int(numbers["bound"] or 0))
+    bound = _format_bound(str(numbers.get("resource", "gpu")), int(numbers["bound"] or 0))
     share, quota = numbers.get("share"), numbers.get("quota")
     if reason == Reason.WOULD_EXCEED_FAIR_SHARE and isinstance(share, int) and isinstance(quota, int):
         bound = f"its quota of {bound}" if quota > share else bound
@@ -68,7 +68,7 @@ def _excess(reason: str, numbers: Numbers) -> str:
     return f"{numbers['queue']} would have {convert_units('requested', total, numbers)} of {bound}{entire}"
 
 
-def _bound(resource: str, value: int) -> str:
+def _format_bound(resource: str, value: int) -> str:
     return (
         format_count(value / MILLI, resource.upper())
         if resource in ("gpu", "cpu")

@@ -80,7 +80,7 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     if reason is Reason.CLUSTER_QUOTA:
         values.update(_cluster_quota_phrases(numbers))
     message = MESSAGE_TEMPLATES[reason].format_map(values)
-    return Blocker(reason, f"{message}{_group_sentence(numbers)}", dict(numbers))
+    return Blocker(reason, f"{message}{_quota_group_sentence(numbers)}", dict(numbers))
 
 
 def convert_units(key: str, value: object, numbers: Numbers) -> object:
@@ -147,7 +147,7 @@ def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, st
             yield "placement_attempts", format_count(_get_integer(numbers, "attempts"), "placement attempt")
 
 
-def _group_sentence(numbers: Numbers) -> str:
+def _quota_group_sentence(numbers: Numbers) -> str:
     """Return a sentence about the pools that use a group's quota, or an empty string."""
     if "group" not in numbers:
         return ""

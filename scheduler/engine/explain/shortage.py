@@ -31,7 +31,7 @@ def explain_shortage(board: Board, gang: Gang) -> Obstacle:
     if never is not None:
         return never
     arrangement = next(arrangements(gang))
-    unavailable = _unavailable_nodes(board, arrangement)
+    unavailable = _nodes_unavailable_obstacle(board, arrangement)
     if unavailable is not None:
         return unavailable
     # A CPU-only workload may start based on its requests, so its requests are compared with free capacity.
@@ -63,7 +63,7 @@ def _cache_key(gang: Gang) -> Hashable:
     return None if request_key == gang.name else request_key
 
 
-def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | None:
+def _nodes_unavailable_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
     """Return the obstacle for the first role that no node accepts now, or None."""
     nodes = board.nodes
     for need in arrangement:

@@ -17,7 +17,7 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_sort_key
 from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, victims_sort_key
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import select_all, set_cost, sufficient_victim_sets
+from scheduler.engine.preemption.victims.sets import cost_of_set, select_all, sufficient_victim_sets
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
@@ -54,7 +54,7 @@ def propose_victims(
         while budget.spend() and board.cycle.placement_attempts.use_attempt(policy.gang, replicas):
             board.begin_attempt()
             selection = VictimSelection(board, policy)
-            if not _propose_by_node(selection, arrangement, banned, offer_cache):
+            if not _place_by_clearing_nodes(selection, arrangement, banned, offer_cache):
                 board.rewind(start)
                 break
             stopped = [] if banned or policy.moves_only else list(selection.selected)
@@ -72,7 +72,7 @@ def propose_victims(
                 break
             banned.add(min(cleared - banned))
     else:
-        for domain, victims in _propose_by_domain(board, policy, arrangement):
+        for domain, victims in _victims_by_domain(board, policy, arrangement):
             if not budget.spend():
                 break
             board.begin_attempt()
@@ -106,7 +106,7 @@ def _placeable_selections(
         board.rewind(start)
 
 
-def _propose_by_node(
+def _place_by_clearing_nodes(
     selection: VictimSelection,
     arrangement: Arrangement,
     banned: Collection[int],
@@ -116,8 +116,8 @@ def _propose_by_node(
     """Place the arrangement, clearing the cheapest node for each replica that does not fit. Return False if
     that fails.
 
-    Proposals for the same arrangement share node costs in `offer_cache`, because the board does not change
-    until a node is cleared.
+    Repeated calls for the same arrangement share node costs in `offer_cache`, because the board does not
+    change until a node is cleared.
     """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
@@ -145,7 +145,7 @@ def _propose_by_node(
     return True
 
 
-def _propose_by_domain(
+def _victims_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
     """Return the domains that could fit the arrangement, with their victims, cheapest first."""
@@ -184,7 +184,9 @@ def _victims_to_clear(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, domain: AbstractSet[int]
 ) -> list[Victim]:
     start, selection = board.log_position(), VictimSelection(board, policy)
-    result = _propose_by_node(selection, arrangement, board.topology.all_nodes - domain, OfferCache(), domain)
+    result = _place_by_clearing_nodes(
+        selection, arrangement, board.topology.all_nodes - domain, OfferCache(), domain
+    )
     victims = list(selection.selected) if result else []
     board.rewind(start)
     return victims
@@ -224,7 +226,7 @@ class _CheaperAlternatives:
         if self._should_try_single_victims_only(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
             return [(victim,) for victim in singles]
-        max_cost = set_cost(policy, stopped)
+        max_cost = cost_of_set(policy, stopped)
         sets = sufficient_victim_sets(policy, self._arrangement, MAX_PRICED_VICTIMS, max_cost=max_cost)
         return [victims for _, victims in islice(sets, MAX_SETS)]
 

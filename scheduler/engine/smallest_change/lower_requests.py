@@ -9,7 +9,7 @@ from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, halving_proposals, lowering_proposals
 
 
-def lower_requests_to_half(case: PendingCase) -> Iterator[Proposals]:
+def propose_requests_down_to_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _role_amounts(case):
         yield lowering_proposals(
@@ -17,7 +17,7 @@ def lower_requests_to_half(case: PendingCase) -> Iterator[Proposals]:
         )
 
 
-def lower_requests_below_half(case: PendingCase) -> Iterator[Proposals]:
+def propose_requests_below_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests down to one unit, in steps that shrink as the request does."""
     for role, resource, amount in _role_amounts(case):
         yield halving_proposals(

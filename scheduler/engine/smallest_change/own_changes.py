@@ -19,7 +19,7 @@ from scheduler.engine.smallest_change.proposals import (
 MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per role
 
 
-def end_own_wait(case: PendingCase) -> Iterator[Proposals]:
+def propose_ending_own_wait(case: PendingCase) -> Iterator[Proposals]:
     """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
     for blocker in case.rejection.blockers:
         change = _change_that_ends_wait(blocker)
@@ -43,18 +43,18 @@ def _change_that_ends_wait(blocker: Blocker) -> Change | None:
     return None
 
 
-def allow_preemption(case: PendingCase) -> Iterator[Proposals]:
+def propose_allowing_preemption(case: PendingCase) -> Iterator[Proposals]:
     if case.reasons & NON_PREEMPTIBLE_REASONS:
         yield single_proposal(Change(ChangeKind.PREEMPTIBLE))
 
 
-def allow_other_pools(case: PendingCase) -> Iterator[Proposals]:
+def propose_allowing_other_pools(case: PendingCase) -> Iterator[Proposals]:
     others = sorted(pool.name for pool in case.snapshot.pools if pool.name not in case.workload.pools)
     for name in others[:MAX_CHOICES]:
         yield single_proposal(Change(ChangeKind.POOL_ALLOWED, name))
 
 
-def drop_constraints(case: PendingCase) -> Iterator[Proposals]:
+def propose_dropping_constraints(case: PendingCase) -> Iterator[Proposals]:
     """Propose dropping or relaxing a constraint that excludes nodes of the pool."""
     for role in case.roles:
         changes = [
@@ -106,7 +106,7 @@ def _higher_spread(role: Role, spread: int) -> Proposals:
     return raising_proposals(spread, "replicas", [role.min], raise_spread)
 
 
-def shorten_max_runtime(case: PendingCase) -> Iterator[Proposals]:
+def propose_shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:
     """Propose a maximum runtime that ends the workload before nodes or quota held for another workload are
     needed.
     """
@@ -118,7 +118,7 @@ def shorten_max_runtime(case: PendingCase) -> Iterator[Proposals]:
                 yield single_proposal(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
 
 
-def raise_priority(case: PendingCase) -> Iterator[Proposals]:
+def propose_higher_priority(case: PendingCase) -> Iterator[Proposals]:
     """Propose priorities just above those of the project's other workloads.
 
     A preemptible workload stays below the priorities that are non-preemptible by default.

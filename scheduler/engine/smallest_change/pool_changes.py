@@ -20,7 +20,7 @@ MAX_NEW_NODES = 16
 CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
 
 
-def wait_for_minimum_runtimes(case: PendingCase) -> Iterator[Proposals]:
+def propose_waiting_for_minimum_runtimes(case: PendingCase) -> Iterator[Proposals]:
     """Propose waiting until running workloads have passed their minimum runtime."""
     workloads = case.snapshot.workloads
     left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
@@ -43,7 +43,7 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
                 yield started + minimum - case.snapshot.now
 
 
-def uncordon_nodes(case: PendingCase) -> Iterator[Proposals]:
+def propose_uncordoning_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose uncordoning a node or cancelling its drain."""
     if not case.capacity_may_help:
         return
@@ -62,7 +62,7 @@ def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)
 
 
-def change_consolidation(case: PendingCase) -> Iterator[Proposals]:
+def propose_consolidation_changes(case: PendingCase) -> Iterator[Proposals]:
     settings = case.pool.consolidation
     if not case.capacity_may_help:
         return
@@ -76,7 +76,7 @@ def change_consolidation(case: PendingCase) -> Iterator[Proposals]:
         )
 
 
-def add_nodes(case: PendingCase) -> Iterator[Proposals]:
+def propose_new_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose adding nodes of the pool's shape.
 
     In the changes, `before` is the number of nodes that the pool's maximum still allows, or None without a

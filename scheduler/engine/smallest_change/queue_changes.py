@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
 
 
-def raise_limits(case: PendingCase) -> Iterator[Proposals]:
+def propose_higher_limits(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher limits, up to the amount that admits all of the queue's workloads."""
     for bound in case.exceeded_bounds:
         limit = _pool_quota(case, bound.queue).limit[bound.kind]
@@ -21,7 +21,7 @@ def raise_limits(case: PendingCase) -> Iterator[Proposals]:
             yield _quota_proposals(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, targets)
 
 
-def raise_quotas(case: PendingCase) -> Iterator[Proposals]:
+def propose_higher_quotas(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher quotas, up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
         for kind, quota in enumerate(_pool_quota(case, queue).quota):

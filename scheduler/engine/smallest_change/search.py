@@ -27,34 +27,34 @@ Stage = Callable[[PendingCase], Iterator[Proposals]]
 
 # Order of changes. Within a stage, changes are ordered by amount, then by name.
 OWNER_STAGES: tuple[Stage, ...] = (
-    own_changes.end_own_wait,
-    own_changes.allow_preemption,
-    own_changes.allow_other_pools,
-    own_changes.drop_constraints,
-    lower_requests.lower_requests_to_half,
-    own_changes.shorten_max_runtime,
+    own_changes.propose_ending_own_wait,
+    own_changes.propose_allowing_preemption,
+    own_changes.propose_allowing_other_pools,
+    own_changes.propose_dropping_constraints,
+    lower_requests.propose_requests_down_to_half,
+    own_changes.propose_shorter_max_runtime,
     propose_ending_project_workload,
-    own_changes.raise_priority,
+    own_changes.propose_higher_priority,
 )
 # Changes by the owner after which an otherwise unschedulable workload may start later.
 SCHEDULABLE_STAGES: tuple[Stage, ...] = (
-    own_changes.allow_preemption,
-    own_changes.allow_other_pools,
-    own_changes.drop_constraints,
-    lower_requests.lower_requests_to_half,
+    own_changes.propose_allowing_preemption,
+    own_changes.propose_allowing_other_pools,
+    own_changes.propose_dropping_constraints,
+    lower_requests.propose_requests_down_to_half,
 )
 OTHER_STAGES: tuple[Stage, ...] = (
     # Changes that department or platform admins can make.
-    queue_changes.raise_limits,
-    queue_changes.raise_quotas,
-    pool_changes.wait_for_minimum_runtimes,
-    pool_changes.uncordon_nodes,
-    pool_changes.change_consolidation,
-    pool_changes.add_nodes,
+    queue_changes.propose_higher_limits,
+    queue_changes.propose_higher_quotas,
+    pool_changes.propose_waiting_for_minimum_runtimes,
+    pool_changes.propose_uncordoning_nodes,
+    pool_changes.propose_consolidation_changes,
+    pool_changes.propose_new_nodes,
     # Changes that affect other tenants.
     propose_ending_other_workload,
     # Reductions so large that they would change the purpose of the workload.
-    lower_requests.lower_requests_below_half,
+    lower_requests.propose_requests_below_half,
 )
 
 
@@ -126,11 +126,11 @@ def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
         yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
     yield from ((stage, False) for stage in OTHER_STAGES)
     if never_starts:
-        yield lower_requests.lower_requests_below_half, True
+        yield lower_requests.propose_requests_below_half, True
 
 
 def _proposals_of_stage(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
-    return () if case.is_blocked and stage is not own_changes.end_own_wait else stage(case)
+    return () if case.is_blocked and stage is not own_changes.propose_ending_own_wait else stage(case)
 
 
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:

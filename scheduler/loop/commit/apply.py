@@ -16,7 +16,7 @@ from scheduler.loop import log_context
 from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.context import NO_RENDEZVOUS, CommitContext, Rendezvous
 from scheduler.loop.commit.evict import evict
-from scheduler.loop.commit.locked_rows import conflict_with, count_allocations, lock_rows
+from scheduler.loop.commit.locked_rows import bundle_conflict, count_allocations, lock_rows
 from scheduler.loop.commit.places import place_or_reserve
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Cycle
@@ -129,7 +129,7 @@ def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
     )
     crash_point("commit.locked")
     for bundle in bundles:
-        conflict = conflict_with(bundle, view, context.locked)
+        conflict = bundle_conflict(bundle, view, context.locked)
         if conflict:
             outcome.stale.append((bundle, conflict))
             continue

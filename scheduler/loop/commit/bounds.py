@@ -43,7 +43,7 @@ class QueueBounds:
         """Allocations of non-preemptible workloads, read when the first such workload is checked."""
         return with_group_totals(_allocated_by_queue(preemptible=False), self.quotas)
 
-    def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
+    def describe_exceeded_bound(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
         """Return a sentence about the first limit or quota that the request would exceed, or an
         empty string.
         """

@@ -26,7 +26,7 @@ class CommitContext:
     new_rows: NewRows
 
 
-def transition(
+def add_phase_change(
     workload: Workload,
     context: CommitContext,
     *,

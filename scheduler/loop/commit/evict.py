@@ -10,7 +10,7 @@ from scheduler.engine.backoff import eviction_backoff_seconds
 from scheduler.engine.plan import Bundle, Evict, Kind, Place
 from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
-from scheduler.loop.commit.context import CommitContext, transition
+from scheduler.loop.commit.context import CommitContext, add_phase_change
 from scheduler.loop.commit.locked_rows import Key
 from scheduler.reports.evictions.records import audit_record_numbers
 from scheduler.reports.evictions.rows import eviction_row
@@ -75,7 +75,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
             ran = (context.now - (workload.started_at or context.now)).total_seconds()
             seconds = eviction_backoff_seconds(columns["preemptions"], ran)
             columns["backoff_until"] = context.now + timedelta(seconds=seconds)
-    transition(
+    add_phase_change(
         workload,
         context,
         expected=[Phase.STARTING, Phase.RUNNING],

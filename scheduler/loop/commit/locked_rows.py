@@ -144,7 +144,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     )
 
 
-def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
+def bundle_conflict(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
     """Return why the bundle can no longer be applied, or an empty string if it can."""
     for name in sorted(_workload_names(bundle)):
         conflict = _workload_conflict(name, view, locked)

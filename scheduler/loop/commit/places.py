@@ -10,7 +10,7 @@ from pools.selectors import is_operational
 from projects.models import Phase
 from scheduler.engine.plan import Bundle, Evict, Place, Reason
 from scheduler.loop.commit.bind import StartCommand, describe_placement, start_or_scale_up
-from scheduler.loop.commit.context import CommitContext, transition
+from scheduler.loop.commit.context import CommitContext, add_phase_change
 from scheduler.models import Reservation
 
 RESERVATION_TIMEOUT = timedelta(seconds=120)  # added to the longest grace period among the victims
@@ -61,7 +61,7 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
     ]
     if workload.phase == Phase.PENDING:
         reason, message = _reservation_reason(places, context)
-        transition(
+        add_phase_change(
             workload,
             context,
             expected=[Phase.PENDING],

@@ -97,7 +97,7 @@ def _limit_conflicts(
         if any(row.role not in spec.roles for row in own_rows):
             reasons[workload.pk] = "The stored document now has different roles."
             continue
-        violation = bounds.find_exceeded(
+        violation = bounds.describe_exceeded_bound(
             workload, own_rows[0].node.pool, total_reserved_amounts(own_rows, spec)
         )
         if violation:

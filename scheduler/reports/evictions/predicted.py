@@ -53,7 +53,7 @@ def build_prediction_table(
     )
 
 
-def forecast_rule(rule: str, condition: str) -> str:
+def rule_in_present_tense(rule: str, condition: str) -> str:
     """Return an eviction rule in the present tense, with the condition of the fair share."""
     return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
 
@@ -70,7 +70,7 @@ def _predicted_eviction(document: Mapping[str, Any], condition: str) -> Predicte
         gpus=document["gpus"],
         lost_gpu_seconds=work_seconds,
         rule=rule_to_sentence(
-            forecast_rule(document["rule"], condition),
+            rule_in_present_tense(document["rule"], condition),
             parties | {line.partition(":")[0] for line in queues},
         ),
         queues=queues,

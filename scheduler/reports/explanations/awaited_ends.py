@@ -22,7 +22,7 @@ class AwaitedEnd:
         return self.workload != HIDDEN_WORKLOAD
 
 
-def stored_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+def encode_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
     """Convert a forecast's workload names and ends to their stored form, with ISO 8601 times."""
     return [(name, datetime.fromtimestamp(end, UTC).isoformat()) for name, end in after[-MAX_AWAITED:]]
 

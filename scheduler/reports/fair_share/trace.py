@@ -199,7 +199,7 @@ def _build_trace(
         share=_to_api_units(division, mine.share),
         explanation=explain_share(division, queue, display_name, parts.get(queue, {}).get(division.resource)),
         rounds=[
-            _round_document(division, round_, offer)
+            _document_for_round(division, round_, offer)
             for round_ in division.rounds
             for offer in round_.offers
             if offer.queue == queue
@@ -207,7 +207,7 @@ def _build_trace(
     )
 
 
-def _round_document(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
+def _document_for_round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
     """Return a round as a JSON object. In remainder rounds, `offered` is the fraction lost to rounding."""
     return {
         "phase": round_.phase,

@@ -79,7 +79,7 @@ class MetricsCollector(LeasedThread):
         now = self._clock.now()
         self._reapply_rules_after_other_leader(held)
         running = {pod.pk: pod for pod in _running_pods()}
-        self._find_unread_ended_pods(now)
+        self._add_unread_ended_pods(now)
         logged = running | self._unread
         self._schedules = {pk: schedule for pk, schedule in self._schedules.items() if pk in logged}
         pods = [
@@ -137,7 +137,7 @@ class MetricsCollector(LeasedThread):
             self._reported = None
         self._epoch = held.epoch
 
-    def _find_unread_ended_pods(self, now: datetime) -> None:
+    def _add_unread_ended_pods(self, now: datetime) -> None:
         since = now - LOOK_BACK if self._ended_since is None else self._ended_since - OVERLAP
         ended = {pod.pk: pod for pod in _ended_pods(since)}
         complete = MetricsReader.objects.filter(pod__in=list(ended), is_complete=True)

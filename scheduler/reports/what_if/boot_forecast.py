@@ -35,7 +35,7 @@ def missing_nodes(
         return None
     count = int(numbers[Reason.WAITING_FOR_SCALE_UP].get("nodes") or 0)
     if rejection.pool in view.below_threshold:
-        return _nodes_below_threshold(view.below_threshold[rejection.pool], count)
+        return _nodes_needed_for_threshold(view.below_threshold[rejection.pool], count)
     return MissingNodes(rejection.pool, count) if count else None
 
 
@@ -67,10 +67,10 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
     pool = bundles[0].pool
     if pool not in view.below_threshold:
         return MissingNodes(pool, len(booting)) if booting else None
-    return _nodes_below_threshold(view.below_threshold[pool], 1)
+    return _nodes_needed_for_threshold(view.below_threshold[pool], 1)
 
 
-def _nodes_below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
+def _nodes_needed_for_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
     """Return the nodes that must boot before the pool accepts workloads, but at least `count` nodes.
 
     Return None if the pool adds no more nodes.

@@ -22,10 +22,10 @@ from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange, smallest_change
-from scheduler.engine.smallest_change.sentences import change_sentence
+from scheduler.engine.smallest_change.sentences import sentence_about_change
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
-from scheduler.reports.evictions.predicted import forecast_rule
+from scheduler.reports.evictions.predicted import rule_in_present_tense
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
 from scheduler.reports.what_if.dry_run import add_unsaved_workload
 from scheduler.reports.what_if.fitting_replicas import describe_fit
@@ -174,13 +174,13 @@ def _render_change(
     has_one_rule = len(effects.rules) == 1 and all(map(is_visible, effects.evicted))
     return RenderedChange(
         outcome=result.outcome,
-        sentence=change_sentence(result, workload.project.name, display_name),
+        sentence=sentence_about_change(result, workload.project.name, display_name),
         change=None if change is None else _change_as_document(change, display_name),
         evicted_workloads=len(effects.evicted),
         scaled_down_workloads=len(effects.scaled_down),
         moved_workloads=len(effects.moved),
         evicted=tuple(filter(is_visible, effects.evicted)),
-        rule=forecast_rule(effects.rules[0], "after this change") if has_one_rule else "",
+        rule=rule_in_present_tense(effects.rules[0], "after this change") if has_one_rule else "",
         fit=describe_fit(result, snapshot, workload.handle, is_visible),
         affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
     )

@@ -15,33 +15,35 @@ from scheduler.simulator.scenario.schema import (
 
 
 def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
-    yield from _check_unique("pools", [pool.name for pool in document.pools])
-    yield from _check_unique("nodes", [node.name for node in document.nodes])
-    yield from _check_unique("departments", [department.name for department in document.departments])
-    yield from _check_unique("projects", [project.name for project in document.projects])
-    yield from _check_unique("workloads", [workload.name for workload in document.workloads])
+    yield from _duplicate_name_problems("pools", [pool.name for pool in document.pools])
+    yield from _duplicate_name_problems("nodes", [node.name for node in document.nodes])
+    yield from _duplicate_name_problems(
+        "departments", [department.name for department in document.departments]
+    )
+    yield from _duplicate_name_problems("projects", [project.name for project in document.projects])
+    yield from _duplicate_name_problems("workloads", [workload.name for workload in document.workloads])
     for number, pool in enumerate(document.pools):
-        yield from _check_pool(f"pools[{number}]", pool)
+        yield from _pool_problems(f"pools[{number}]", pool)
     pools = dict.fromkeys(pool.name for pool in document.pools)
     for number, node in enumerate(document.nodes):
         if node.pool is None and len(pools) > 1:
             yield Problem(f"nodes[{number}].pool", "missing", "", ", ".join(pools))
         elif node.pool is not None:
-            yield from _check_exists(f"nodes[{number}].pool", "pool", node.pool, pools)
-    yield from _check_quota_groups(document, pools)
+            yield from _unknown_name_problems(f"nodes[{number}].pool", "pool", node.pool, pools)
+    yield from _quota_group_problems(document, pools)
     groups = {group.name: group.pools for group in document.quota_groups}
     for kind, listed in (("departments", document.departments), ("projects", document.projects)):
         for number, queue in enumerate(listed):
-            yield from _check_queue(f"{kind}[{number}]", queue, pools, groups)
+            yield from _queue_problems(f"{kind}[{number}]", queue, pools, groups)
     departments = {department.name for department in document.departments}
     for number, project in enumerate(document.projects):
-        yield from _check_exists(
+        yield from _unknown_name_problems(
             f"projects[{number}].department", "department", project.department, departments
         )
-    yield from _check_workloads(document, pools)
+    yield from _workload_problems(document, pools)
 
 
-def _check_pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
+def _pool_problems(path: str, pool: PoolDocument) -> Iterator[Problem]:
     minimum, maximum = pool.nodes.min, pool.nodes.max
     if maximum is not None and minimum > maximum:
         yield Problem(f"{path}.nodes.min", "above max", f"{minimum}", f"at most {maximum}")
@@ -50,35 +52,35 @@ def _check_pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
             yield Problem(f"{path}.topology[{place}]", "is listed twice", format_value(level))
 
 
-def _check_quota_groups(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
-    yield from _check_unique("quota_groups", [group.name for group in document.quota_groups])
+def _quota_group_problems(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
+    yield from _duplicate_name_problems("quota_groups", [group.name for group in document.quota_groups])
     group_of: dict[str, str] = {}
     for number, group in enumerate(document.quota_groups):
         path = f"quota_groups[{number}]"
         if group.name in pools:
             yield Problem(f"{path}.name", "is taken by a pool", format_value(group.name), "a unique name")
         for place, pool in enumerate(group.pools):
-            yield from _check_exists(f"{path}.pools[{place}]", "pool", pool, pools)
+            yield from _unknown_name_problems(f"{path}.pools[{place}]", "pool", pool, pools)
             if pool in group_of:
                 message = f"already belongs to quota group {group_of[pool]}"
                 yield Problem(f"{path}.pools[{place}]", message, format_value(pool), "each pool once")
             group_of.setdefault(pool, group.name)
 
 
-def _check_queue(
+def _queue_problems(
     path: str, queue: QueueDocument, pools: Collection[str], groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Problem]:
     for name in queue.quotas:
-        yield from _check_exists(f"{path}.quotas.{name}", "pool", name, [*pools, *groups])
+        yield from _unknown_name_problems(f"{path}.quotas.{name}", "pool", name, [*pools, *groups])
         for pool in groups.get(name, ()):
             if pool in queue.quotas:
                 message = f"conflicts with the quota of group {name}, which includes pool {pool}"
                 yield Problem(f"{path}.quotas.{pool}", message, "", f"either {pool} or {name}")
     for pool in queue.usage:
-        yield from _check_exists(f"{path}.usage.{pool}", "pool", pool, pools)
+        yield from _unknown_name_problems(f"{path}.usage.{pool}", "pool", pool, pools)
 
 
-def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
+def _workload_problems(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
     projects = {project.name for project in document.projects}
     names = {workload.name for workload in document.workloads}
     levels = {label for node in document.nodes for label in node.labels}
@@ -90,36 +92,36 @@ def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iter
             yield Problem(path, problem.message, problem.received, problem.allowed)
         if workload.array is not None:
             yield Problem(f"{at}.array", "is not supported in scenarios", "", "one workload for each task")
-        yield from _check_exists(f"{at}.project", "project", workload.project, projects)
+        yield from _unknown_name_problems(f"{at}.project", "project", workload.project, projects)
         if workload.burst_after is not None:
             yield Problem(f"{at}.burst_after", "is not simulated", f"{workload.burst_after}", "pools alone")
         for place, pool in enumerate(workload.pools):
-            yield from _check_exists(f"{at}.pools[{place}]", "pool", pool, pools)
+            yield from _unknown_name_problems(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:
                 yield Problem(f"{at}.pools[{place}]", "is listed twice", format_value(pool))
         for place, dependency in enumerate(workload.after):
             path = f"{at}.after[{place}]"
-            yield from _check_exists(f"{path}.workload", "workload", dependency.workload, names)
+            yield from _unknown_name_problems(f"{path}.workload", "workload", dependency.workload, names)
             if dependency.state == "failed":
                 yield Problem(f"{path}.state", "is not simulated", "'failed'", "completed or any")
-        yield from _check_topology_levels(at, workload, levels)
+        yield from _topology_level_problems(at, workload, levels)
     yield from _dependency_cycles(document.workloads)
 
 
-def _check_topology_levels(
+def _topology_level_problems(
     path: str, part: WorkloadSpec | GroupSpec | RoleSpec, levels: Collection[str]
 ) -> Iterator[Problem]:
     topology: Topology | None = part.topology
     for key in ("required", "preferred"):
         level = getattr(topology, key, None)
         if level is not None:
-            yield from _check_exists(f"{path}.topology.{key}", "topology level", level, levels)
+            yield from _unknown_name_problems(f"{path}.topology.{key}", "topology level", level, levels)
     if isinstance(part, RoleSpec):
         return
     for number, role in enumerate(part.roles or ()):
-        yield from _check_topology_levels(f"{path}.roles[{number}]", role, levels)
+        yield from _topology_level_problems(f"{path}.roles[{number}]", role, levels)
     for number, group in enumerate(part.groups or ()):
-        yield from _check_topology_levels(f"{path}.groups[{number}]", group, levels)
+        yield from _topology_level_problems(f"{path}.groups[{number}]", group, levels)
 
 
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
@@ -140,7 +142,7 @@ def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Proble
             )
 
 
-def _check_unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
+def _duplicate_name_problems(kind: str, names: Sequence[str]) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for number, name in enumerate(names):
         if first.setdefault(name, number) != number:
@@ -148,7 +150,7 @@ def _check_unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
             yield Problem(f"{kind}[{number}].name", message, format_value(name), "a unique name")
 
 
-def _check_exists(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+def _unknown_name_problems(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
     if name not in names:
         near = closest_match(name, names) if len(names) < 1000 else ""
         yield Problem(path, f"no such {kind}", format_value(name), suggest(name, [near]) if near else "")

@@ -107,7 +107,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         document = _patched_document(workload, request.GET.get("patch", ""))
         _apply_edit(request, edit_page, document, dry_run=True)
         return _render_page(request, open_draft(dump_workload(with_units(document))), edit_page)
-    draft = read_draft(request.POST, _edit_choices(request))
+    draft = read_draft(request.POST, _choices_for_edit(request))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
     if not (saves or predicts):
@@ -212,7 +212,7 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 
 
 def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
-    offer = _edit_choices(request)
+    offer = _choices_for_edit(request)
     shown = prepare_form(
         draft,
         offer,
@@ -287,7 +287,7 @@ def _format_value(value: Any, form_field: FormField | None) -> str:
     return format_value_briefly(value)
 
 
-def _edit_choices(request: Request) -> FormChoices:
+def _choices_for_edit(request: Request) -> FormChoices:
     return replace(choices_for(request.actor), for_edit=True)
 
 

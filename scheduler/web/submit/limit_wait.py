@@ -35,7 +35,7 @@ class LimitWait:
     after: Sequence[tuple[str, str]]
 
 
-def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
+def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
     """Return when enough of the project's workloads reach their maximum runtimes for the predicted workload.
 
     Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. It

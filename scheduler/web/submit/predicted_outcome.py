@@ -21,10 +21,10 @@ from scheduler.reports.evictions.predicted import (
 )
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd
 from scheduler.web.submit.cost import PredictedCost, describe_cost
-from scheduler.web.submit.limit_wait import LimitWait, wait_for_limit
+from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.change_link import workload_urls
-from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines, link_ends
+from scheduler.web.workloads.details import LIMIT_SOURCES, describe_pod_limits, link_ends
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 NAMED_NODES_MAX = 3
@@ -80,7 +80,7 @@ class PredictedOutcome:
         """
         by_role: dict[str, dict[str, str]] = {}
         for each in self.prediction.limits if self.prediction else []:
-            lines = [line for line in limit_lines(each, None) if line[1] != LIMIT_SOURCES["request"]]
+            lines = [line for line in describe_pod_limits(each, None) if line[1] != LIMIT_SOURCES["request"]]
             text = ", ".join(f"{text} ({note})" for text, note in lines)
             by_role.setdefault(each["role"], {})[each["pool"]] = text
         result = []
@@ -147,7 +147,7 @@ class PredictedOutcome:
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
         self.start_after = link_ends(actor, ends)
         self.victim_urls = workload_urls(actor, [each["victim"] for each in self.evictions])
-        self.limit_wait = wait_for_limit(actor, self.prediction, timezone.now())
+        self.limit_wait = predict_limit_wait(actor, self.prediction, timezone.now())
         self.cost = describe_cost(
             actor,
             self.prediction,

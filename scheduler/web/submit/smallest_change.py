@@ -30,7 +30,7 @@ from scheduler.reports.what_if.smallest_change import (
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
-    change_and_effects,
+    describe_change_and_effects,
     document_with_change,
     link_to_quota_pool_or_node,
     note_about_admins,
@@ -72,7 +72,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     if change is None or change["kind"] == ChangeKind.BACKOFF_OVER:
         return HttpResponse()
     edits = _find_edits(text, workload, change)
-    sentence, effects = change_and_effects(request.actor, workload.project, answer, timezone.now())
+    sentence, effects = describe_change_and_effects(request.actor, workload.project, answer, timezone.now())
     context = {
         "sentence": sentence,
         "effects": effects,

@@ -125,7 +125,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": shown,
         "budgets": _budget_bars(shown.rows, now, budget_permission_check(request.actor)),
         "may_budget": any(True for _ in editable_budget_owners(request.actor)),
-        **_filter_choices(request.actor),
+        **_load_filter_choices(request.actor),
     }
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
@@ -321,7 +321,7 @@ def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Tenan
     return rows_
 
 
-def _filter_choices(actor: Actor) -> dict[str, Any]:
+def _load_filter_choices(actor: Actor) -> dict[str, Any]:
     return {
         "departments": departments(actor),
         "projects": projects(actor).select_related(None),

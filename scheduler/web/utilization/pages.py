@@ -49,7 +49,11 @@ MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     if request.GET.get("part") == "strip":
-        context = {"workload": workload, "is_refresh": True, **strip_context(workload, timezone.now())}
+        context = {
+            "workload": workload,
+            "is_refresh": True,
+            **utilization_strip_context(workload, timezone.now()),
+        }
         return render(request, "scheduler/utilization/strip.html", context)
     return _render_panel(request, workload_utilization(workload, request.GET.get("span", ""), timezone.now()))
 
@@ -130,7 +134,7 @@ def is_unmeasured(workload: Workload, now: datetime) -> bool:
     return is_new or workload.phase == Phase.STARTING
 
 
-def strip_context(workload: Workload, now: datetime) -> dict[str, Any]:
+def utilization_strip_context(workload: Workload, now: datetime) -> dict[str, Any]:
     """Return the template context for the strip above a workload's log: usage figures, and bars of the pods.
 
     The figures are empty if nothing was measured.
@@ -180,7 +184,7 @@ def _utilization_strip(
         StripFigure(title, used, allocated, charts.get(key), old_since)
         for key, title, used, allocated in (*_gpu_figures(use), *figures)
     ]
-    lowest = _lowest(pods, bars)
+    lowest = _lowest_utilization(pods, bars)
     if lowest and len(shown) > len(figures):
         shown[0] = replace(shown[0], allocated="average", lowest=lowest)
     if use.allocated_gpu_milli and len(shown) == len(figures):
@@ -203,7 +207,9 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
     return bool(peak < FLAT_PART * scale)
 
 
-def _lowest(pods: Iterable[summary.PodSummary], bars: PodBars | None) -> tuple[str, str, int] | None:
+def _lowest_utilization(
+    pods: Iterable[summary.PodSummary], bars: PodBars | None
+) -> tuple[str, str, int] | None:
     """Return the utilization of the least used pod, its name, and the number of other pods with the same
     utilization.
 

@@ -47,7 +47,7 @@ class ChangeLink:
     url: str
 
 
-def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
+def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
     """Return a link to the page where the user can make the change, or None if the user is not allowed to
     make it.
 
@@ -118,7 +118,7 @@ def link_names(sentence: str, urls: Mapping[str, str]) -> LinkedText:
     return [(part, urls.get(part, "")) for part in parts if part]
 
 
-def change_and_effects(
+def describe_change_and_effects(
     actor: Actor, project: Project, answer: RenderedChange, now: datetime
 ) -> tuple[LinkedText, LinkedText]:
     """Return two sentences with links: one about a change, and one about its effects on other workloads."""

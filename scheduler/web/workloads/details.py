@@ -82,7 +82,7 @@ class PodPlacement:
         return self.allocation.gpu_milli_total if self.allocation else 0
 
 
-def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
+def describe_pod_limits(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
     """Return a line for each limit of a pod, with its source and, for memory, the peak in MiB."""
     lines = []
     if limits["memory_mib"]:
@@ -104,7 +104,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
         decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
     queues = _with_trace_urls(actor, workload, explanation.queue)
-    wait = _wait_after_delay(workload, queues[0])
+    wait = _describe_wait_after_delay(workload, queues[0])
     _mark_deciding_amount(queues, explanation.blockers)
     return PendingDetail(
         decisive=decisive,
@@ -164,7 +164,7 @@ def _reserved_above_share(workload: Workload, queue: dict[str, Any]) -> str:
     )
 
 
-def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
+def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     """Return a sentence about the wait that follows a workload's restart delay, or "" if the workload is
     expected to start when the delay ends.
 
@@ -226,12 +226,12 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
 
 def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:
     return [
-        Obstacle(str(each["reason"]), _message(blockers[index:]), _unmentioned_numbers(each))
+        Obstacle(str(each["reason"]), _main_message(blockers[index:]), _unmentioned_numbers(each))
         for index, each in enumerate(blockers)
     ]
 
 
-def _message(blockers: Sequence[Mapping[str, Any]]) -> str:
+def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
     """Return the first blocker's message, with its first sentence replaced by the reason's detail if there is
     one.
     """
@@ -292,7 +292,7 @@ def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now: datetime) -> int | None:
+def work_lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now: datetime) -> int | None:
     """Return the GPU-seconds of work that evicting the workload now would lose.
 
     Return None if the workload cannot be evicted for another one or has no GPUs.
@@ -302,7 +302,7 @@ def lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now:
     return None if workload.started_at is None else _lost_work(workload, placements, now)
 
 
-def lost_in_failure(workload: Workload, placements: Sequence[PodPlacement]) -> int:
+def work_lost_in_failure(workload: Workload, placements: Sequence[PodPlacement]) -> int:
     """Return the GPU-seconds of work that a failed run lost since its last checkpoint, or 0 if unknown."""
     if workload.phase != Phase.FAILED or workload.ended_at is None:
         return 0

@@ -41,12 +41,12 @@ from scheduler.reports.log_errors import ERROR_PATTERN
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
-from scheduler.web.utilization.pages import strip_context, workload_utilization
+from scheduler.web.utilization.pages import utilization_strip_context, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import (
     add_reason,
-    change_and_effects,
-    change_link,
+    describe_change_and_effects,
+    link_to_change,
     note_about_admins,
 )
 from scheduler.web.workloads.code import role_commands
@@ -128,10 +128,10 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return HttpResponse()
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         return render(request, "scheduler/workloads/next_cycle.html")
-    link = change_link(request.actor, workload, change) if change else None
+    link = link_to_change(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
     now = timezone.now()
-    sentence, effects = change_and_effects(request.actor, workload.project, answer, now)
+    sentence, effects = describe_change_and_effects(request.actor, workload.project, answer, now)
     start, _ = expected_start(workload, now)
     context = {
         "workload": workload,
@@ -156,7 +156,7 @@ def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         change = find_smallest_change(workload, viewer_for(request.actor)).change
     except RateLimited:
         change = None
-    link = change_link(request.actor, workload, change) if change else None
+    link = link_to_change(request.actor, workload, change) if change else None
     return redirect(link.url if link else reverse("workload", args=[workload.pk]))
 
 
@@ -254,7 +254,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "failed_pod": failed_pod,
         "pods": pod_table(current, failed_pod),
         "earlier": pod_table(earlier),
-        **strip_context(workload, now),
+        **utilization_strip_context(workload, now),
         "log_runs": pods_by_run([*current, *earlier]),
         "error_pattern": ERROR_PATTERN,
         # A pending workload's last eviction is described at the top of the page.
@@ -265,8 +265,8 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "last_eviction": last_eviction,
         "ran_for": _seconds_of_last_run(workload),
         "last_run": _last_run(workload, current, last_eviction),
-        "lost_if_evicted": details.lost_if_evicted(workload, current, now),
-        "lost_work": details.lost_in_failure(workload, current),
+        "lost_if_evicted": details.work_lost_if_evicted(workload, current, now),
+        "lost_work": details.work_lost_in_failure(workload, current),
         "gpu_hours": workload_gpu_hours(workload.pk, now),
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),

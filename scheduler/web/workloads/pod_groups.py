@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from berth.core.wording.words import format_pod_names, format_ranges, list_ranges
-from pools.engine.pod_limits import limit_values
+from pools.engine.pod_limits import limits_in_api_units
 from projects.models import Pod
-from scheduler.web.workloads.details import PodPlacement, limit_lines
+from scheduler.web.workloads.details import PodPlacement, describe_pod_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class PodGroup:
 
     @property
     def has_limits(self) -> bool:
-        values = limit_values(self.first.limits)
+        values = limits_in_api_units(self.first.limits)
         return bool(values["memory_mib"] or values["cpu"])
 
     @property
@@ -53,7 +53,7 @@ class PodGroup:
         """A line for each limit of the pods, with the highest memory peak."""
         peaks = [each.pod.memory_peak_mib for each in self.placements]
         highest = max((peak for peak in peaks if peak is not None), default=None)
-        return limit_lines(limit_values(self.first.limits), highest)
+        return describe_pod_limits(limits_in_api_units(self.first.limits), highest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def pod_table(placements: Sequence[PodPlacement], first_failed: Pod | None = Non
     for each in placements:
         pod = each.pod
         outcome = (pod.state, pod.exit_code, pod.signal, pod.message, pod.stop_reason)
-        limits = tuple(sorted(limit_values(pod.limits).items()))
+        limits = tuple(sorted(limits_in_api_units(pod.limits).items()))
         key = (pod.run, pod.node_id, outcome, limits, pod == first_failed)
         groups.setdefault(key, []).append(each)
     has_others = len(placements) > 1

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from pools.kubernetes.nodes import RequestTotals, pod_usage, total_usage
+from pools.kubernetes.nodes import RequestTotals, pod_requests, total_requests
 from pools.kubernetes.quantities import parse_quantity
 from tests.fakes.kubernetes.files import FakeFiles, keeps_files
 from tests.fakes.kubernetes.store import Object, Rejection, Store
@@ -292,12 +292,12 @@ class FakeCluster:
 
     def _fits(self, pod: Object, node: Object) -> bool:
         others = [
-            pod_usage(each, GPU)
+            pod_requests(each, GPU)
             for each in self.store.of_kind("pods")
             if each["spec"].get("nodeName") == node["metadata"]["name"]
         ]
-        used, wanted = total_usage(others), pod_usage(pod, GPU)
-        total: RequestTotals = total_usage([used, wanted])
+        used, wanted = total_requests(others), pod_requests(pod, GPU)
+        total: RequestTotals = total_requests([used, wanted])
         return total.gpus <= int(node["status"]["allocatable"][GPU])
 
     def _set_container(self, pod: Object, state: Object, phase: str) -> None:

@@ -50,7 +50,7 @@ def test_each_node_count_notation_behaves_as_documented(
     notation: object, elastic: bool, first: int, threshold: int, maximum: int
 ) -> None:
     spec = parse_node_spec(notation)
-    assert (spec.is_elastic, spec.initial_nodes, spec.ready_threshold, spec.max_or_min) == (
+    assert (spec.is_elastic, spec.initial_nodes, spec.ready_threshold, spec.max_nodes) == (
         elastic, first, threshold, maximum,
     )  # fmt: skip
 
@@ -123,8 +123,8 @@ def test_accepted_node_specs_are_consistent(minimum: int, maximum: int | None, d
     except Invalid as raised:
         assert raised.problems
         return
-    assert 0 <= spec.min <= spec.max_or_min
+    assert 0 <= spec.min <= spec.max_nodes
     assert spec.min >= 1 or spec.is_elastic
-    assert 0 <= spec.ready_threshold <= spec.max_or_min
-    assert spec.min <= spec.initial_nodes <= spec.max_or_min
-    assert all(spec.min <= spec.clamp(count) <= spec.max_or_min for count in range(-3, 20))
+    assert 0 <= spec.ready_threshold <= spec.max_nodes
+    assert spec.min <= spec.initial_nodes <= spec.max_nodes
+    assert all(spec.min <= spec.clamp(count) <= spec.max_nodes for count in range(-3, 20))

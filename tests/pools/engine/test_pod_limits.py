@@ -11,14 +11,14 @@ from berth.core.spec import SpecError, parse_workload
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from pools import services
-from pools.engine.pod_limits import limit_values, normalize_default_limits, resolve_limits
+from pools.engine.pod_limits import limits_in_api_units, normalize_default_limits, resolve_limits
 from tests.pools.stage import SYSTEM, pool
 
 
 def limits(role: dict[str, Any], **defaults: object) -> tuple[object, ...]:
     """Return memory in MiB and CPU in cores, each with its source."""
     stored = resolve_limits(RoleSpec(**role), normalize_default_limits(defaults)).to_row()
-    return tuple(limit_values(stored).values())
+    return tuple(limits_in_api_units(stored).values())
 
 
 def test_memory_limit_defaults_to_the_request_unless_the_pool_sets_another_default() -> None:

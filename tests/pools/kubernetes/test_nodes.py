@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes.nodes import RequestTotals, pod_usage, read_node
+from pools.kubernetes.nodes import RequestTotals, pod_requests, read_node
 from pools.kubernetes.quantities import to_mebibytes, to_milli
 from pools.kubernetes.settings import kubernetes_settings
 
@@ -62,8 +62,10 @@ def test_pod_usage_matches_the_kubernetes_schedulers_accounting() -> None:
         "initContainers": [container("4", "10Mi")],
         "overhead": {"memory": "20Mi"},
     }
-    assert pod_usage({"spec": spec, "status": {"phase": "Running"}}, GPU) == RequestTotals(4000, 1140, 2, 1)
-    assert pod_usage({"spec": spec, "status": {"phase": "Succeeded"}}, GPU) == RequestTotals()
+    assert pod_requests({"spec": spec, "status": {"phase": "Running"}}, GPU) == RequestTotals(
+        4000, 1140, 2, 1
+    )
+    assert pod_requests({"spec": spec, "status": {"phase": "Succeeded"}}, GPU) == RequestTotals()
 
 
 def test_resource_quantities_are_rounded_up() -> None:

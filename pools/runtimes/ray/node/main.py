@@ -63,7 +63,7 @@ def main(path: str) -> int:
 
 def _run_new_code(ray: RayProcess, path: str) -> None:
     """Restart this process with new code and settings. Ray remains its child, and pods keep running."""
-    env = dict(os.environ, **ray.adoption())
+    env = dict(os.environ, **ray.adoption_variables())
     # Block SIGHUP until the new code handles it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     os.execve(sys.executable, [sys.executable, "-m", "pools.runtimes.ray.node.main", path], env)  # noqa: S606

@@ -99,7 +99,7 @@ class RayProcess:
             self.end()
         self._process = _start(self._node)
 
-    def adoption(self) -> dict[str, str]:
+    def adoption_variables(self) -> dict[str, str]:
         """Return environment variables that let this process adopt Ray after it has loaded new code."""
         if self._process is None or not self.is_running:
             return {}

@@ -6,7 +6,7 @@ from typing import Any
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
-from pools.engine.pod_limits import limit_values, resolve_limits
+from pools.engine.pod_limits import limits_in_api_units, resolve_limits
 from pools.image_support import image_rejection_reason
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
@@ -96,7 +96,11 @@ def describe_limits(spec: WorkloadSpec, pools: Sequence[str]) -> list[dict[str, 
     rows = NodePool.objects.filter(name__in=pools).order_by("name").values_list("name", "default_limits")
     defaults = dict(rows)
     return [
-        {"pool": pool, "role": role.name, **limit_values(resolve_limits(role, defaults[pool]).to_row())}
+        {
+            "pool": pool,
+            "role": role.name,
+            **limits_in_api_units(resolve_limits(role, defaults[pool]).to_row()),
+        }
         for role in spec.all_roles
         for pool in pools
         if pool in defaults

@@ -75,7 +75,7 @@ class _VictimSet:
         return self.below_quota, self.stage, stopped, self.queue, tuple(cost)
 
 
-def set_cost(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
+def cost_of_set(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
     """Return the sort key that `sufficient_victim_sets` uses to order sets of victims."""
     result = _VictimSet((0,) * len(policy.kinds))
     for victim in victims:

@@ -230,7 +230,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
     rows = list(WITH_IDLE_TIMEOUT())
     overdue, due = [], []
     checked = {row.pk for row in rows}
-    last_port_sessions = _last_port_sessions() if rows else {}
+    last_port_sessions = _last_port_requests() if rows else {}
     for row in rows:
         interval = timedelta(seconds=max(1, (row.idle_timeout or 0) // 10))
         if now - idle.checked_at.get(row.pk, now - interval) >= interval:
@@ -248,7 +248,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
     return overdue
 
 
-def _last_port_sessions() -> dict[uuid.UUID, datetime]:
+def _last_port_requests() -> dict[uuid.UUID, datetime]:
     """Return the time of the last request to any port, for each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False

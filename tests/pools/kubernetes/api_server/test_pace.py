@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.api_server.pace import PAUSE_MAX, Pace
+from pools.kubernetes.api_server.pace import PAUSE_MAX, RateLimit
 from pools.runtimes.base import RuntimeFailure
 from tests.contracts.kubernetes.stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running
@@ -21,8 +21,8 @@ class Time:
         self.delays.append(round(seconds, 3))
         self.now += seconds
 
-    def pace(self) -> Pace:
-        return Pace(per_second=10, burst=3, clock=lambda: self.now, sleep=self.sleep)
+    def pace(self) -> RateLimit:
+        return RateLimit(per_second=10, burst=3, clock=lambda: self.now, sleep=self.sleep)
 
 
 def test_requests_over_the_burst_limit_are_spread_over_time() -> None:
@@ -48,7 +48,7 @@ def test_retry_after_header_of_an_overloaded_server_is_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(Pace, "pause", lambda pace, seconds: pauses.append(seconds))
+    monkeypatch.setattr(RateLimit, "pause", lambda pace, seconds: pauses.append(seconds))
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         assert stage.access[POOL].cluster.mirror.pods() == []
         busy = Rejection(429, "TooManyRequests", "the server is busy", {"Retry-After": "7"})

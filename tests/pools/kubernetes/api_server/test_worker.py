@@ -13,18 +13,18 @@ def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.Mo
     worker = Worker("cluster", 120, lambda: None)
     monkeypatch.setattr(worker_module, "WAIT_MAX", 3600.0)
     go_on = threading.Event()
-    has_finished = worker._has_finished
+    has_finished = worker._wait_until_finished
 
     def overtaken(call: Any) -> bool:
         assert has_finished(call)
-        monkeypatch.setattr(worker, "_has_finished", has_finished)
+        monkeypatch.setattr(worker, "_wait_until_finished", has_finished)
         assert worker.run("pod", "log", lambda: "second") == "first"
         worker.patience = 0
         with pytest.raises(CallStillRunning):
             worker.run("pod", "log", lambda: str(go_on.wait(120)))
         return True
 
-    monkeypatch.setattr(worker, "_has_finished", overtaken)
+    monkeypatch.setattr(worker, "_wait_until_finished", overtaken)
     assert worker.run("pod", "log", lambda: "first") == "first"
     go_on.set()
     worker.patience = 120

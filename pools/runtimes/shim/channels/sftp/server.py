@@ -115,7 +115,7 @@ class SftpServer:
         self._handles += 1
         return str(self._handles).encode()
 
-    def _file(self, packet: Reader) -> int:
+    def _file_descriptor(self, packet: Reader) -> int:
         """Return the descriptor of the open file that the request refers to. Raises OSError."""
         try:
             return self._files[packet.text()]
@@ -149,7 +149,7 @@ class SftpServer:
         self._send_status()
 
     def _read(self, packet: Reader) -> None:
-        fd, offset, length = self._file(packet), packet.uint64(), packet.uint32()
+        fd, offset, length = self._file_descriptor(packet), packet.uint64(), packet.uint32()
         data = os.pread(fd, min(length, DATA_MAX), offset)
         if data or not length:
             self._reply(DATA, text(data))
@@ -173,7 +173,7 @@ class SftpServer:
         self._reply(ATTRIBUTES, encode_attributes(os.stat(packet.path())))
 
     def _fstat(self, packet: Reader) -> None:
-        self._reply(ATTRIBUTES, encode_attributes(os.fstat(self._file(packet))))
+        self._reply(ATTRIBUTES, encode_attributes(os.fstat(self._file_descriptor(packet))))
 
     def _setstat(self, packet: Reader) -> None:
         path = packet.path()
@@ -181,7 +181,7 @@ class SftpServer:
         self._send_status()
 
     def _fsetstat(self, packet: Reader) -> None:
-        fd = self._file(packet)
+        fd = self._file_descriptor(packet)
         packet.attributes().apply(fd)
         self._send_status()
 
@@ -280,7 +280,7 @@ class SftpServer:
             request(packet)
 
     def _sync(self, packet: Reader) -> None:
-        os.fsync(self._file(packet))
+        os.fsync(self._file_descriptor(packet))
         self._send_status()
 
     def _limits(self, packet: Reader) -> None:
