@@ -8,7 +8,7 @@ from functools import cached_property
 from django.db.models import Q
 
 from berth.core.values.amounts import sum_bounds
-from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
+from berth.server.web.charts.bars import Bar, bar_scale, quota_bar, tight_bar_scale
 from berth.server.web.charts.hues import project_hue
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool, QuotaGroup
@@ -99,7 +99,7 @@ class QuotaLine:
             label=_bar_label(self),
         )
 
-    @cached_property
+    @property
     def pool_bars(self) -> list[PoolBar]:
         """One bar per pool of a queue that is over quota in some pools and has unused quota in others.
 
@@ -131,6 +131,12 @@ class QuotaLine:
             )
             bars.append(PoolBar(quota.pool.name, held, quota.gpu_milli, share, bar))
         return sorted(bars, key=lambda each: (not each.is_over, each.pool))
+
+    @property
+    def overview_length(self) -> int:
+        """Largest amount that the row's bars on the overview show."""
+        lengths = [max(each.held, each.quota, each.share or 0) for each in self.pool_bars]
+        return max(lengths or [self.held, self.gpus or 0, self.share or 0])
 
     @property
     def overview_bars(self) -> list[Bar]:
@@ -339,6 +345,13 @@ def set_common_scale(lines: Sequence[QuotaLine]) -> None:
     scale = bar_scale(max(ends, default=0)) or max((line.pending for line in visible), default=0)
     for line in lines:
         line.scale = scale
+
+
+def set_overview_scale(lines: Sequence[QuotaLine]) -> None:
+    """Give the rows' bars on the overview, which show no pending GPUs, the shortest common scale."""
+    longest = max((line.overview_length for line in lines if line.numbers_visible), default=0)
+    for line in lines:
+        line.scale = tight_bar_scale(longest) or line.scale
 
 
 def _bar_label(line: QuotaLine) -> str:

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from berth.server.web.charts.bars import bar_scale, gpu_ticks, stacked_bar
+from berth.server.web.charts.bars import bar_scale, gpu_ticks, stacked_bar, tight_bar_scale
 from berth.server.web.overview.page import ReasonCount, balance_columns, utilization_chart
 from pools.models import NodePool
 from projects.models import Quota, Workload, WorkloadArray
@@ -311,6 +311,13 @@ def test_project_bars_have_few_axis_labels_in_whole_gpus(longest: int, labels: l
     assert [ticks[0].position, ticks[-1].position] == [0, 100] if ticks else not longest
 
 
+@pytest.mark.parametrize(
+    ("longest", "scale"), [(0, 0), (750, 1000), (4000, 4000), (12_000, 12_000), (12_250, 16_000)]
+)
+def test_axis_of_project_bars_ends_at_the_first_label_after_the_longest_bar(longest: int, scale: int) -> None:
+    assert tight_bar_scale(longest) == scale
+
+
 def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
     at = make.ago(hours=1)
     chart = utilization_chart([MeanGpus(at, total=0.5, allocated=0.2, measured=0.0, used=0.0)])
@@ -339,7 +346,7 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     assert words.count("fair share") == 1, "fair shares in different pools are not added up"
     assert len(re.findall(r'<line class="share"', amount)) == 1
     marks = re.findall(r'<line class="quota" x1="(\d+)"', amount)
-    assert [int(mark) for mark in marks] == [83, 667], "each bar has the mark of its pool's quota"
+    assert [int(mark) for mark in marks] == [125, 1000], "each bar has the mark of its pool's quota"
 
 
 def test_free_gpus_are_split_by_pool(cast: Cast, sign_in: SignIn, running: Workload) -> None:

@@ -25,7 +25,7 @@ def texts(begin: datetime, end: datetime, zone: ZoneInfo = BERLIN) -> list[str]:
     ("span", "expected"),
     [
         (timedelta(hours=1), ["12:10", "12:20", "12:30", "12:40", "12:50", "13:00"]),
-        (timedelta(hours=24), ["18:00", "26 Nov", "06:00", "12:00"]),
+        (timedelta(hours=24), ["16:00", "20:00", "26 Nov", "04:00", "08:00", "12:00"]),
         (timedelta(days=7), ["21 Nov", "23 Nov", "25 Nov"]),
         (timedelta(0), []),
     ],

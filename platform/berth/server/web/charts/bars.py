@@ -92,6 +92,12 @@ def bar_scale(longest: int) -> int:
     return -(-needed // step) * step
 
 
+def tight_bar_scale(longest: int) -> int:
+    """Return a scale that ends at the first label at or after the longest amount."""
+    step = _tick_step(longest)
+    return -(-longest // step) * step
+
+
 def gpu_ticks(scale: int) -> list[AxisLabel]:
     """Return up to six labels in whole GPUs for bars whose full width is `scale` milli-GPU."""
     if scale <= 0:

@@ -43,7 +43,7 @@ from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.pools.capacity import Capacity, capacity_by_pool
 from scheduler.web.pools.devices import NodeMap, build_legend, mark_unused_devices, pool_node_maps
-from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
+from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_overview_scale
 
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
@@ -98,7 +98,9 @@ def index(request: Request) -> HttpResponse:
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
-    bars = [bar for _, lines, _ in queues for line in lines for bar in line.overview_bars]
+    shown_lines = [line for _, lines, _ in queues for line in lines]
+    set_overview_scale(shown_lines)
+    bars = [bar for line in shown_lines for bar in line.overview_bars]
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
@@ -115,7 +117,7 @@ def index(request: Request) -> HttpResponse:
         "queues": queues,
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
-        "ticks": gpu_ticks(next((line.scale for _, lines, _ in queues for line in lines), 0)),
+        "ticks": gpu_ticks(next((line.scale for line in shown_lines), 0)),
         "used_this_hour": round(hourly_means[-1].used, 1) * MILLI if hourly_means[-1].measured else None,
         "counts": count_by_state(actor, shown, now),
         "reasons": reasons[:REASONS_MAX],

@@ -87,7 +87,7 @@ def when(moment: datetime | None, style: str = "ago") -> SafeString:
     """Render a UTC time, which scripts convert to the reader's zone.
 
     Styles are ago, clock (time of day), moment (with the date unless it is today), event (moment with
-    seconds), forecast (moment and distance), lasting (for how long) and full.
+    seconds), hour (day and time), forecast (moment and distance), lasting (for how long) and full.
     """
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)

@@ -45,7 +45,7 @@
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = element.dataset.style === "event" ? `${full.format(date)}, ${ago(date)}` : full.format(date);
-      const format = { full: full.format, clock: clock.format, moment, event, lasting, forecast }[element.dataset.style] ?? ago;
+      const format = { full: full.format, clock: clock.format, hour: short.format, moment, event, lasting, forecast }[element.dataset.style] ?? ago;
       const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }

@@ -78,7 +78,7 @@
     file.title = "Download CSV";
     file.addEventListener("click", () => download(table));
     const card = table.closest(".card"), filters = card?.querySelector("form.filters"); // filters search on the server
-    if (plain && table.tBodies[0].rows.length > MANY && !filters?.querySelector("input[type=search]")) {
+    if (plain && !table.hasAttribute("data-few-rows") && table.tBodies[0].rows.length > MANY && !filters?.querySelector("input[type=search]")) {
       const search = document.createElement("input");
       search.type = "search";
       search.placeholder = "Search";
