@@ -183,7 +183,7 @@ class ReportMachine(MachineView):
         interruption = Interruption(reported.reason, reported.at) if reported else None
         node = services.record_report(
             self.machine_secret(request.headers), at=timezone.now(), interruption=interruption,
-            booted=_parse_booted(body.booted), started=_parse_started(body.started),
+            booted=_to_boot_report(body.booted), started=_to_start_report(body.started),
             inventory=_inventory_to_dict(body.inventory),
         )  # fmt: skip
         installed = body.inventory.agent_version if body.inventory else ""
@@ -216,14 +216,14 @@ def _upgrade_response(release: services.AgentRelease | None, script: str) -> Upg
     return UpgradeResponse(version=release.version, sha256=release.sha256, script=script)
 
 
-def _parse_booted(body: BootedBody | None) -> BootReport | None:
+def _to_boot_report(body: BootedBody | None) -> BootReport | None:
     if body is None:
         return None
     phases = tuple(Phase(phase.phase, phase.state, phase.seconds, phase.message) for phase in body.phases)
     return BootReport(body.digest, phases, body.exit_code, body.output)
 
 
-def _parse_started(body: StartedBody | None) -> StartReport | None:
+def _to_start_report(body: StartedBody | None) -> StartReport | None:
     return None if body is None else StartReport(body.instance, body.exit_code, body.seconds, body.output)
 
 

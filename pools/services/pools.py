@@ -106,7 +106,7 @@ def edit_pool(
         if environments.REBUILD_FIELDS & columns.keys():
             environments.build(locked, plugins, at=timezone.now())
         if any(name in changes for name in FIXED_WHILE_USED):
-            _check_unused(locked)
+            _check_fixed_settings(locked)
         store_keys(locked, ssh_keys, actor=actor, at=timezone.now())
         if {"provider", "provider_settings"} & changes.keys():
             sync_hosts(locked, actor=actor)
@@ -127,7 +127,7 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     columns = dict(with_kept_host_keys(edited, columns))
     apply_values(edited, environments.merge_environment(edited, columns))
     if any(name in changes for name in FIXED_WHILE_USED):
-        _check_unused(edited)
+        _check_fixed_settings(edited)
     before, after = _changed_settings(pool_settings(pool), pool_settings(edited))
     proposed.send(NodePool, obj=edited, before=before, after=after)
     edited.nodes_desired = _desired_within_bounds(edited)
@@ -278,7 +278,7 @@ def _boot_values(pool: NodePool) -> list[Any]:
     return [deepcopy(getattr(pool, name)) for name in BOOT_FIELDS]
 
 
-def _check_unused(pool: NodePool) -> None:
+def _check_fixed_settings(pool: NodePool) -> None:
     stored = NodePool.objects.only(*FIXED_WHILE_USED).get(pk=pool.pk)
     if all(getattr(stored, name) == getattr(pool, name) for name in FIXED_WHILE_USED):
         return

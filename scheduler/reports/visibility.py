@@ -76,8 +76,9 @@ def project_of_handle(handle: str) -> str:
 
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return a list with the queue at which one party's path diverges from the other's, if any. This is the
-    only queue on the path that the other party is allowed to see.
+    """Return a list with the queue at which one party's path diverges from the other's, or an empty list.
+
+    This is the only queue on the path that the other party is allowed to see.
     """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")

@@ -35,7 +35,7 @@ def format_result(result: Mapping[str, Any], run: int, skipped: int = 0) -> str:
     """Format decisions, workloads, queues and nodes as tables."""
     parts = [
         _decision_summary(result["cycles"]),
-        _steady_state(run, skipped),
+        _steady_state_note(run, skipped),
         format_table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workload_rows(result["workloads"])),
         format_table(
             ("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queue_rows(result["queues"])
@@ -74,7 +74,7 @@ def _decision_summary(cycles: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) if lines else "No decisions."
 
 
-def _steady_state(run: int, skipped: int) -> str:
+def _steady_state_note(run: int, skipped: int) -> str:
     if not skipped:
         return ""
     return (

@@ -180,10 +180,10 @@ def _queue_documents(plan: Plan) -> Document:
     queues: Document = {}
     for report in plan.queues:
         queues.setdefault(report.pool, {})[report.queue] = {
-            "quota": _amounts(report.quota),
-            "fair_share": _amounts(report.share),
-            "allocated": _amounts(report.allocated),
-            "requested": _amounts(report.requested),
+            "quota": _amounts_document(report.quota),
+            "fair_share": _amounts_document(report.share),
+            "allocated": _amounts_document(report.allocated),
+            "requested": _amounts_document(report.requested),
             "usage": dict(zip(Amounts._fields, report.usage, strict=True)),
         }
     return queues
@@ -211,7 +211,7 @@ def _free_amounts(left: Amounts) -> Document:
     }
 
 
-def _amounts(amounts: Amounts | Bounds) -> Document:
+def _amounts_document(amounts: Amounts | Bounds) -> Document:
     return {
         "gpu": None if amounts.gpu is None else amounts.gpu / MILLI,
         "cpu": None if amounts.cpu is None else amounts.cpu / MILLI,

@@ -231,7 +231,7 @@ class PoolValues(Body):
     def column_values(self) -> dict[str, Any]:
         """Return the values that were set explicitly, keyed by model column."""
         return {
-            IN_THOUSANDTHS.get(name, name): _stored_value(name, value)
+            IN_THOUSANDTHS.get(name, name): _to_stored_value(name, value)
             for name, value in self.explicit_values().items()
         }
 
@@ -367,7 +367,7 @@ def to_pool_response(
     )
 
 
-def _stored_value(name: str, value: Any) -> Any:
+def _to_stored_value(name: str, value: Any) -> Any:
     if name in IN_THOUSANDTHS:
         return to_thousandths(value)
     if name == "taints":

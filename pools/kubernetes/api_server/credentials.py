@@ -63,7 +63,7 @@ def parse_kubeconfig(text: str, context: str = "") -> Connection:
 
     Raises Invalid with the path of each problem within the kubeconfig.
     """
-    document = _load(text)
+    document = _parse_yaml(text)
     name = context or document.get("current-context") or ""
     entry = _find_entry(
         document, "contexts", "context", name, "provider_settings.context" if context else PATH
@@ -84,7 +84,7 @@ def parse_kubeconfig(text: str, context: str = "") -> Connection:
     )
 
 
-def _load(text: str) -> dict[str, Any]:
+def _parse_yaml(text: str) -> dict[str, Any]:
     if len(text) > BYTES_MAX:
         raise Invalid([Problem(PATH, "is too long", "", f"at most {BYTES_MAX:,} bytes")])
     try:

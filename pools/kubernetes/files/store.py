@@ -82,7 +82,7 @@ class FileCopies:
             for path, reason in info["skipped"].items()
             if any(f"{path}/".startswith(f"{base}/{each}/") for each in paths)
         }
-        return _mark_as_skipped(listing, left_out)
+        return _with_skipped_paths(listing, left_out)
 
     def read_output(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         tree, info = self._open(pod_id)
@@ -96,7 +96,7 @@ class FileCopies:
             for each, reason in info["skipped"].items()
             if not path or f"{each}/".startswith(f"{path.rstrip('/')}/")
         }
-        return _mark_as_skipped(listing, left_out)
+        return _with_skipped_paths(listing, left_out)
 
     def read_kept(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return reading.read_listed_file(self._kept_roots(pod_id)[0], path, offset, limit)
@@ -146,7 +146,7 @@ class CopiedFilesMixin:
         raise FilesNotFound(f"Kubernetes pools do not support S3 volumes, such as {volume}")
 
 
-def _mark_as_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
+def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
     """Return the listing with `left_out` added to the skipped paths, so that these do not count as
     missing.
     """

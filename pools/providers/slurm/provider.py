@@ -60,7 +60,7 @@ class SlurmProvider:
         return self._instances(self._jobs(pool))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Cancel those of the jobs that belong to the pool and installation. Ignore all other IDs."""
+        """Cancel the given jobs if they belong to the pool and the installation. Ignore all other IDs."""
         living = [job for job in self._jobs(pool) if job.is_active_job and job.instance_id in instance_ids]
         if living:
             self.client.cancel(living)

@@ -39,8 +39,9 @@ class Preparation:
         """Return the pod spec fields that let a shim complete a prepared enclosure, or none if that is
         impossible.
 
-        `view` is the pod's view of the machine, and `shared` the part of it that is the same for all pods.
-        Update the record if the files of this machine have changed. Only root can add mounts to an enclosure.
+        `view` is the pod's view of the machine. `shared` is the part of that view that is the same for all
+        pods. Update the record if the files of this machine have changed. Only root can add mounts to an
+        enclosure.
         """
         shared = without_temporary_paths(shared)
         own = own_mounts(view, shared) if level is IsolationLevel.USERS else None

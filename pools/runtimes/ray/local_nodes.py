@@ -118,8 +118,8 @@ class LocalRayNodes:
     def _start(self, pool: str, instance: Instance, home: Path, head: str) -> None:
         node = home / "node"
         node.mkdir(parents=True, exist_ok=True, mode=0o700)
-        address = self._free_address()
-        settings = self._settings(pool, instance, node, address, head or f"{address}:{_free_port()}")
+        address = self._find_free_address()
+        settings = self._settings(pool, instance, node, address, head or f"{address}:{_find_free_port()}")
         path = home / "settings.json"
         _write_private(path, json.dumps(settings))
         with (home / "node.log").open("ab") as log:
@@ -136,10 +136,10 @@ class LocalRayNodes:
         )  # fmt: skip
 
     def _settings(self, pool: str, instance: Instance, node: Path, address: str, head: str) -> dict[str, Any]:
-        extra = ["--dashboard-agent-listen-port", str(_free_port()), "--object-store-memory", "80000000"]
+        extra = ["--dashboard-agent-listen-port", str(_find_free_port()), "--object-store-memory", "80000000"]
         is_head = instance.ordinal == 0
         if is_head:
-            extra += ["--ray-client-server-port", str(_free_port())]
+            extra += ["--ray-client-server-port", str(_find_free_port())]
         return {
             "label": node_label(instance.instance_id), "address": address, "head": head, "is_head": is_head,
             "secret": self._get_secret(pool), "root": str(node), "devices": len(instance.devices),
@@ -150,7 +150,7 @@ class LocalRayNodes:
             "temp": tempfile.mkdtemp(prefix="berth-ray-"),
         }  # fmt: skip
 
-    def _free_address(self) -> str:
+    def _find_free_address(self) -> str:
         records = (read_record(str(path)) for path in self.root.glob("nodes/*/*/process"))
         used = {record["address"] for record in records if record is not None and _is_running(record)}
         # Each user gets a separate block, because others on this machine may also run nodes.
@@ -233,7 +233,7 @@ def _is_free(address: str) -> bool:
     return True
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -193,7 +193,7 @@ def start_script(node: RayNode, head: RayNode) -> str:
     """Return the script that adds a machine to the Ray cluster. The script contains the cluster's secret."""
     return STOP + _START.format(
         place=_PLACE, fetch_code=_DOWNLOAD_CODE + _UNPACK_CODE, use_code=_USE_CODE,
-        ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head),
+        ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_settings_script(node, head),
         is_anchored=_IS_ANCHORED,
     )  # fmt: skip
 
@@ -201,7 +201,7 @@ def start_script(node: RayNode, head: RayNode) -> str:
 def update_script(node: RayNode, head: RayNode) -> str:
     """Return the script that connects a running node to a new head node without stopping its pods."""
     return _UPDATE.format(
-        place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
+        place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_settings_script(node, head)
     )
 
 
@@ -211,7 +211,7 @@ def upgrade_script() -> str:
     return _UPGRADE.replace("@VERIFY@", verify)
 
 
-def _write_settings(node: RayNode, head: RayNode) -> str:
+def _settings_script(node: RayNode, head: RayNode) -> str:
     settings = {
         "label": node_label(node.instance_id), "address": node.address, "head": f"{head.address}:{GCS_PORT}",
         "is_head": node.is_head, "secret": node.secret, "root": "@PLACE@/node", "devices": len(node.devices),

@@ -315,7 +315,7 @@ def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> 
     if node.meets_minimum:
         yield ()
         return
-    inner = _add_scope(node, scopes)
+    inner = _with_scope(node, scopes)
     if isinstance(node, BoardRole):
         yield (ReplicaRequest(node, node.role.min - node.replica_count, inner),)
         return
@@ -331,7 +331,7 @@ def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> 
             yield tuple(need for pick in picks for need in pick)
 
 
-def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+def _with_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
     constraint = node.role.topology if isinstance(node, BoardRole) else node.topology
     return (*scopes, Scope(constraint, tuple(leaf_parts(node)))) if constraint else scopes
 

@@ -299,13 +299,13 @@ class Ledger:
         self.division_inputs: dict[QueueAccount | None, object] = {}
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
-            self._open_account(queue, by_name, pool.name)
+            self._get_or_create_account(queue, by_name, pool.name)
 
-    def _open_account(self, queue: Queue, by_name: dict[str, Queue], pool: str) -> QueueAccount:
+    def _get_or_create_account(self, queue: Queue, by_name: dict[str, Queue], pool: str) -> QueueAccount:
         if queue.name in self.accounts:
             return self.accounts[queue.name]
         above = by_name.get(queue.parent) if queue.parent is not None else None
-        parent = self._open_account(above, by_name, pool) if above is not None else None
+        parent = self._get_or_create_account(above, by_name, pool) if above is not None else None
         account = self.accounts[queue.name] = QueueAccount(queue, parent, pool)
         if parent is None:
             account.sibling_cache = self.roots[0].sibling_cache if self.roots else account.sibling_cache

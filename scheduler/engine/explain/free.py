@@ -156,7 +156,7 @@ class NodeView:
 
 
 class FreeCapacity:
-    """Resources that one arrangement requests, and the free capacity for it."""
+    """Resources that one arrangement requests, and the free capacity for the arrangement."""
 
     def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
         self.arrangement, self.view = arrangement, view
@@ -245,8 +245,9 @@ class FreeCapacity:
 
 
 def fits_now(board: Board, gang: Gang) -> bool:
-    """Return whether any of the gang's arrangements fits into free capacity, including that of stopping pods
-    and booting nodes. Queue limits are ignored.
+    """Return whether any of the gang's arrangements fits into free capacity, ignoring queue limits.
+
+    The capacity of stopping pods and of booting nodes counts as free.
     """
     start = board.log_position()
     fits = any(

@@ -11,7 +11,7 @@ def addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool may add now."""
     if board.pool.nodes_max is None or _board_node_shape(board) is None:
         return 0
-    return max(0, board.pool.nodes_max - _remaining_node_count(board))
+    return max(0, board.pool.nodes_max - _count_nodes_not_draining(board))
 
 
 def eventually_addable_node_count(board: Board) -> int:
@@ -20,7 +20,7 @@ def eventually_addable_node_count(board: Board) -> int:
     maximum = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
     if maximum is None or _board_node_shape(board) is None:
         return 0
-    return max(0, maximum - _remaining_node_count(board))
+    return max(0, maximum - _count_nodes_not_draining(board))
 
 
 def make_new_nodes(board: Board, count: int) -> list[Node]:
@@ -38,7 +38,7 @@ def make_node(name: str, pool: str, shape: NodeShape) -> Node:
     )  # fmt: skip
 
 
-def _remaining_node_count(board: Board) -> int:
+def _count_nodes_not_draining(board: Board) -> int:
     return sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
 
 

@@ -122,8 +122,10 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return "reclaimed" or "preempted", whichever frees more of the resource, with the amounts,
-        or None.
+        """Return the kind of eviction that frees more of the resource, with the amounts, or None if there is
+        none.
+
+        The kind is "reclaimed" or "preempted".
         """
         own = self._amounts.preemptible_amounts(gang, view, kind)
         if within_share:

@@ -76,7 +76,7 @@ class SpecCache:
 
         Only documents that are not cached are read. A document may be newer than its edit count.
         """
-        missing = [pk for pk, number in edits.items() if self._cached_edits(pk) != number]
+        missing = [pk for pk, number in edits.items() if self._cached_edit_count(pk) != number]
         for pk, number, name, text in _read_documents(missing):
             self._specs[pk] = number, self._parse(name, text)
         return {pk: self._specs[pk][1] for pk in edits}
@@ -104,7 +104,7 @@ class SpecCache:
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
 
-    def _cached_edits(self, pk: uuid.UUID) -> int | None:
+    def _cached_edit_count(self, pk: uuid.UUID) -> int | None:
         cached = self._specs.get(pk)
         return None if cached is None else cached[0]
 

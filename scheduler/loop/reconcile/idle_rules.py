@@ -157,7 +157,7 @@ def _write_steps(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> No
 def _record_warnings(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
     if not steps:
         return
-    warnings = [_warning(workload, due, now) for workload, due in steps]
+    warnings = [_build_warning(workload, due, now) for workload, due in steps]
     IdleWarning.objects.bulk_create(warnings)
     numbers = _event_numbers(steps)
     events.record_all(
@@ -169,7 +169,7 @@ def _record_warnings(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -
     enqueue_idle([IdleReport(row.workload, "IdleWarning", row.message, row.since) for row in warnings], now)
 
 
-def _warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
+def _build_warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
     rule, since = due.idle_time
     suspend_at = now + rule.grace_period if rule.action == "suspend" else None
     message = f"{_idle_sentence(workload, rule, since)} "

@@ -98,7 +98,7 @@ class ExplanationWriter:
     """Writer of changed explanations that works in batches and remembers the stored explanations.
 
     Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
-    the first workloads in the queue, and for a part of the other workloads in turn.
+    the first workloads in the queue and, in rotation, for some of the other workloads.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,9 @@ class ExplanationWriter:
         self._unwritten = [*urgent, *self._select_next_updates(updates)]
 
     def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
-        """Return this cycle's updates: the first workloads in the queue, and other workloads in turn."""
+        """Return this cycle's updates: those of the first workloads in the queue, and in rotation some of the
+        others.
+        """
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
         first, others = updates[:half], updates[half:]

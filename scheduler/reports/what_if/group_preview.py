@@ -104,7 +104,7 @@ def _compare_queues(impact: GroupImpact, view: ClusterView, edited: Snapshot) ->
         if old.quota != new.quota:
             impact.quotas.append(
                 {
-                    **_describe_owner(owner),
+                    **_owner_document(owner),
                     "pool": pool,
                     "before": to_api_units(old.quota),
                     "after": to_api_units(new.quota),
@@ -115,7 +115,7 @@ def _compare_queues(impact: GroupImpact, view: ClusterView, edited: Snapshot) ->
             project, _, workload = name.partition("/")
             impact.over_quota.append(
                 {
-                    **_describe_owner(owner),
+                    **_owner_document(owner),
                     "pool": pool,
                     "project": project,
                     "workload": workload,
@@ -132,5 +132,5 @@ def _newly_over_quota(old: QueueInPool, new: QueueInPool) -> Iterator[tuple[str,
             yield name, PodsOverQuota(pods - already.pods, gpu_milli - already.gpu_milli)
 
 
-def _describe_owner(owner: QueueOwner) -> Mapping[str, str]:
+def _owner_document(owner: QueueOwner) -> Mapping[str, str]:
     return {"kind": "department" if owner.project_id is None else "project", "name": owner.name}

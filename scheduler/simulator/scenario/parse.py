@@ -32,7 +32,7 @@ def parse(text: str) -> object:
     """
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text, object_pairs_hook=_reject_duplicates)
+            return json.loads(text, object_pairs_hook=_mapping_without_duplicates)
         except json.JSONDecodeError:
             pass  # the text may still be valid YAML
         except RecursionError:
@@ -94,7 +94,7 @@ def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | in
             yield name, value
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _mapping_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:

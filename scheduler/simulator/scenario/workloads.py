@@ -48,7 +48,7 @@ def read_reservations(
         at = f"reservations[{number}]"
         workload = _look_up_by_name(f"{at}.workload", "workload", spec.workload, by_name)
         node = _look_up_by_name(f"{at}.node", "node", spec.node, machines)
-        role = _build_role(f"{at}.role", spec.role, workload)
+        role = _find_role(f"{at}.role", spec.role, workload)
         milli = device_share_milli(node, role.request)
         if len(spec.devices) != role.request.devices or milli is None:
             raise _scenario_error(
@@ -87,7 +87,7 @@ def _optional_timestamp(moment: datetime | None) -> int | None:
 
 def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: DeviceAllocator, now: int) -> Pod:
     state = PodState(spec.state)
-    role = _build_role(f"{at}.role", spec.role, workload)
+    role = _find_role(f"{at}.role", spec.role, workload)
     index = -1 if spec.index is None else spec.index
     started = _optional_timestamp(spec.started)
     if started is None:
@@ -145,7 +145,7 @@ def _with_pods(number: int, spec: ScenarioWorkload, podless: Workload, pods: lis
     return replace(podless, pods=tuple(placed), started=started)
 
 
-def _build_role(path: str, name: str | None, workload: Workload) -> Role:
+def _find_role(path: str, name: str | None, workload: Workload) -> Role:
     roles = {role.name: role for role in leaf_roles(workload.tree)}
     if name is None and len(roles) == 1:
         return next(iter(roles.values()))

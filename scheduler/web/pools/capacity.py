@@ -22,7 +22,7 @@ class Capacity:
 
     `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping. `reserved_idle`
     is the part on unallocated GPUs of nodes that can host pods. `closed` is the part of `total` on cordoned
-    and draining nodes, which accept no new pods, and `closed_free` the unallocated part of `closed`.
+    and draining nodes, which accept no new pods. `closed_free` is the unallocated part of `closed`.
     """
 
     total: int

@@ -88,8 +88,8 @@ def list_pool_nodes(
 
 
 def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
-    """Return one tab for all nodes, one for each state with nodes and, if a problem is selected, one
-    for it.
+    """Return one tab for all nodes, one for each state with nodes and, if a problem is selected, one for the
+    nodes that have the problem.
     """
     query = request.GET.copy()
     for name in ("finding", "state", "nodes-cursor"):

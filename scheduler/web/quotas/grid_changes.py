@@ -56,7 +56,9 @@ def preview_or_apply(request: Request) -> HttpResponse:
             {"theirs": _conflicting_quotas(request.actor, typed), "latest": latest_change_id()}, status=412
         )
     now = current_cells(request.actor, {(edited.key, edited.pool.name): {} for edited in typed})
-    return JsonResponse({"applied": _applied_message(typed), "latest": latest_change_id(), "theirs": now})
+    return JsonResponse(
+        {"applied": _describe_applied_edits(typed), "latest": latest_change_id(), "theirs": now}
+    )
 
 
 @signed_in
@@ -132,7 +134,7 @@ def _requested_expiry(request: Request) -> datetime | None:
     return expiry
 
 
-def _applied_message(typed: Sequence[EditedQuota]) -> str:
+def _describe_applied_edits(typed: Sequence[EditedQuota]) -> str:
     removals = sum(edited.is_removal for edited in typed)
     parts = [
         f"{format_count(count, 'quota')} {what}"

@@ -28,7 +28,8 @@ Key = tuple[str, int]  # ("department" or "project", ID)
 
 @dataclass(frozen=True, slots=True)
 class PoolBar:
-    """Allocated and reserved GPUs of a queue in one pool, with marks at its quota and fair share there.
+    """Allocated and reserved GPUs of a queue in one pool, with marks at the queue's quota and fair share in
+    the pool.
 
     `share` is None if it is unknown or if the queue requests nothing in the pool.
     """
@@ -241,7 +242,7 @@ class QuotaLine:
 
     @property
     def unassigned(self) -> int:
-        """Quota of a department that none of its projects has, or 0 if it is unknown or unlimited."""
+        """Part of a department's quota that no project has, or 0 if it is unknown or unlimited."""
         if not self.numbers_visible or self.gpus is None or self.quota_sum is None:
             return 0
         return max(0, self.gpus - self.quota_sum)

@@ -120,7 +120,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     """Return the text of a template, an example, or a copy of an existing workload or array."""
-    if (template := _template(actor, query.get("template", ""))) is not None:
+    if (template := _find_template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
         is_workload = isinstance(like, Workload)
@@ -191,7 +191,7 @@ def _template_document(template: Template) -> str:
     return text
 
 
-def _template(actor: Actor, handle: str) -> Template | None:
+def _find_template(actor: Actor, handle: str) -> Template | None:
     project, _, name = handle.partition("/")
     return templates(actor).filter(project__name=project, name=name).first()
 

@@ -68,7 +68,9 @@ def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> L
 
 
 def _link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
-    """Return the clause about the ends. A single end has no time, because the sentence begins with it."""
+    """Return the clause about the ends, with links. If there is only one end, the clause does not state its
+    time, because the sentence already begins with the time.
+    """
     if len(ends) > 1:
         return link_ends(actor, ends[-MAX_AWAITED:])
     return link_workloads(actor, f"when {ends[0].workload} ends", [ends[0].workload])

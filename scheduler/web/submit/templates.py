@@ -134,15 +134,15 @@ def save(request: Request) -> HttpResponse:
         text, name = text_from_workload(request.actor, request.GET.get("like", ""))
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
         initial["then"] = "" if name else EDIT
-        return _save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
+        return _render_save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
         stands = open_draft(request.POST.get("document", "")).data or {}
         initial = {"document": text}
         initial |= {key: stands.get(key) for key in ("project", "name")}
-        return _save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
+        return _render_save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     form = SaveForm(request.POST, auto_id="keep_%s")
-    form.fields["project"].choices = _template_projects(request)  # type: ignore[attr-defined]
+    form.fields["project"].choices = _project_choices(request)  # type: ignore[attr-defined]
     if form.is_valid():
         values = form.cleaned_data
         try:
@@ -161,7 +161,7 @@ def save(request: Request) -> HttpResponse:
             goes_on = values["then"] == EDIT
             to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
             return success_response(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
-    return _save_page(request, form)
+    return _render_save_page(request, form)
 
 
 @signed_in
@@ -230,8 +230,8 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     )
 
 
-def _save_page(request: Request, form: SaveForm) -> HttpResponse:
-    form.fields["project"].choices = _template_projects(request)  # type: ignore[attr-defined]
+def _render_save_page(request: Request, form: SaveForm) -> HttpResponse:
+    form.fields["project"].choices = _project_choices(request)  # type: ignore[attr-defined]
     faults: list[Any] = list(form.errors.get("document", [])) if form.is_bound else []
     return form_page(
         request,
@@ -271,7 +271,7 @@ def _schedules_by_template(request: Request, rows: list[Template]) -> dict[tuple
     return names
 
 
-def _template_projects(request: Request) -> list[tuple[str, str]]:
+def _project_choices(request: Request) -> list[tuple[str, str]]:
     return [(name, name) for name in submittable_projects(request.actor)]
 
 

@@ -15,8 +15,8 @@ MAX_PODS = 64
 class AllPodsMatches:
     """Matches in the logs of several pods.
 
-    `pods` is the number of pods in the run. `by_pod` contains the logs that were searched with their matches,
-    the last of them perhaps in part. `resume_at` contains the pods with further matches or text, and the
+    `pods` is the number of pods in the run. `by_pod` contains the searched logs with their matches. Logs may
+    have been searched only in part. `resume_at` contains the pods with further matches or text, and the
     positions from which to continue.
     """
 
@@ -48,10 +48,11 @@ def search_all_pods(
     context_lines: int,
     ignore_case: bool,
 ) -> AllPodsMatches:
-    """Search the logs of the first of `pod_count` pods one after another until the time limit of a search.
+    """Search the logs one after another, until the time limit of a search.
 
-    Each log gets an equal part of `max_matches`, and at least one match. To continue an earlier search,
-    `starts` contains the IDs of the pods to search and the positions from which to continue.
+    `logs` are those of the first of `pod_count` pods. Each log gets an equal part of `max_matches`, and at
+    least one match. To continue an earlier search, `starts` contains the IDs of the pods to search and the
+    positions from which to continue.
     """
     until = time.monotonic() + TIME_LIMIT
     by_pod: list[tuple[PodLog, LogMatches]] = []

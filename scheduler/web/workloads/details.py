@@ -25,7 +25,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.evictions.rows import lost_gpu_seconds
-from scheduler.reports.explanations.awaited_ends import AwaitedEnd, ends_sentence
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd, clause_about_ends
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
 from scheduler.reports.queues.queue_ordering import group_sentences_by_queue
@@ -211,7 +211,7 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 
 def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
-    """Return the clause about the workloads that an estimate waits for, split into texts with URLs or "".
+    """Return the clause about the workloads that an estimate waits for, split into (text, URL or "") pairs.
 
     Workloads whose GPUs are idle are marked, because their owners may end them.
     """
@@ -221,7 +221,7 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
     since = {name: (now - idle[pk]).total_seconds() for name, pk in rows.items() if pk in idle}
     notes = {name: f", idle for {elapsed(seconds)}" for name, seconds in since.items()}
     urls = {name: reverse("workload", args=[pk]) for name, pk in rows.items()}
-    return link_names(ends_sentence(ends, notes), urls)
+    return link_names(clause_about_ends(ends, notes), urls)
 
 
 def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:

@@ -4,7 +4,7 @@ from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
-from scheduler.loop.dispatch.starts.ports import _free_ports
+from scheduler.loop.dispatch.starts.ports import _find_free_ports
 
 
 def pod(*ports: dict[str, Any]) -> Any:
@@ -19,7 +19,7 @@ def post(*numbers: int) -> Any:
 
 
 def test_ports_of_a_pod_have_different_numbers() -> None:
-    ports = _free_ports(
+    ports = _find_free_ports(
         pod({"name": "a"}, {"name": "b", "port": 21_001}, {"name": "c"}),
         post(21_001, 21_002, 21_002, 21_003, 21_002, 21_004),
     )
@@ -28,4 +28,4 @@ def test_ports_of_a_pod_have_different_numbers() -> None:
 
 
 def test_no_ports_are_assigned_if_too_few_are_free() -> None:
-    assert _free_ports(pod({"name": "a"}, {"name": "b"}), post(21_001)) is None
+    assert _find_free_ports(pod({"name": "a"}, {"name": "b"}), post(21_001)) is None

@@ -2,8 +2,8 @@
 
 bubblewrap builds the namespaces around its own process, which waits until its input is closed. The shim then
 enters the namespaces with the pod's command. The command is a child of the shim, not of bubblewrap, so its
-wait status and signals are the same as without an enclosure. If the shim ends, bubblewrap ends too, and with
-it all of the pod's processes.
+wait status and signals are the same as without an enclosure. If the shim ends, bubblewrap and all of the
+pod's processes end too.
 """
 
 from __future__ import annotations

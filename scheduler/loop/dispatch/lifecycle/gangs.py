@@ -264,7 +264,7 @@ def idle_role_names(parsed: ParsedSpec) -> frozenset[str]:
 
 def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> list[PhaseTransition]:
     """Apply the verdicts in memory. Return the transitions to store."""
-    _mark_stale([(gang.workload, step) for gang, step in verdicts if not step.to], now)
+    _update_staleness([(gang.workload, step) for gang, step in verdicts if not step.to], now)
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
     columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}
     transitions = [
@@ -279,7 +279,7 @@ def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> 
     return transitions
 
 
-def _mark_stale(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> None:
+def _update_staleness(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> None:
     for is_stale in (False, True):
         workloads = [workload for workload, step in changes if step.stale is is_stale]
         if workloads:

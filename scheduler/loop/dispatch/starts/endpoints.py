@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 def assign_endpoints(pods: Iterable[Pod], context: SchedulerContext) -> None:
     assign_missing_values(
-        "endpoint", filter(is_service_pod, pods), lambda pod: _free_endpoint(pod, context), context
+        "endpoint", filter(is_service_pod, pods), lambda pod: _find_free_endpoint(pod, context), context
     )
 
 
@@ -22,7 +22,7 @@ def is_service_pod(pod: Pod) -> bool:
     return pod.workload.kind == WorkloadKind.SERVICE
 
 
-def _free_endpoint(pod: Pod, context: SchedulerContext) -> dict[str, str | int] | None:
+def _find_free_endpoint(pod: Pod, context: SchedulerContext) -> dict[str, str | int] | None:
     try:
         address, port = context.runtimes(pod.node.pool).rendezvous()
     except (RuntimeFailure, LookupError, OSError) as error:

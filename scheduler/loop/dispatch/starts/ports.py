@@ -20,7 +20,9 @@ MAX_ATTEMPTS = 20  # maximum number of attempts to find a port that the pod does
 
 
 def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
-    assign_missing_values("ports", filter(has_ports, pods), lambda pod: _free_ports(pod, context), context)
+    assign_missing_values(
+        "ports", filter(has_ports, pods), lambda pod: _find_free_ports(pod, context), context
+    )
 
 
 def has_ports(pod: Pod) -> bool:
@@ -58,7 +60,7 @@ def port_secret_env(pod: Pod) -> dict[str, str]:
     return {"BERTH_PORT_SECRET": for_port(str(pod.pk))} if pod.ports else {}
 
 
-def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
+def _find_free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
     """Choose an address and a port number for each declared port, or return None if that fails.
 
     Port numbers in the document are used unchanged.

@@ -32,7 +32,7 @@ def rendezvous_for_plan(view: ClusterView, plan: Plan, context: SchedulerContext
             if not isinstance(step, Place) or step.reserved or step.workload in addresses or workload is None:
                 continue
             if workload.phase in (Phase.PENDING, Phase.RESERVED):
-                address = _free_address(view.pools[bundle.pool], context)
+                address = _find_free_address(view.pools[bundle.pool], context)
                 if address is not None:
                     addresses[step.workload] = address
     return addresses
@@ -44,7 +44,7 @@ def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
     pending = [pod for pod in pods if pod.workload.rendezvous is None]
     addresses: dict[uuid.UUID, Rendezvous] = {}
     for pod in pending:
-        address = None if pod.workload_id in addresses else _free_address(pod.node.pool, context)
+        address = None if pod.workload_id in addresses else _find_free_address(pod.node.pool, context)
         if address is not None:
             addresses[pod.workload_id] = address
     if not addresses:
@@ -59,7 +59,7 @@ def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
         pod.workload.rendezvous = stored.get(pod.workload_id)
 
 
-def _free_address(pool: NodePool, context: SchedulerContext) -> Rendezvous | None:
+def _find_free_address(pool: NodePool, context: SchedulerContext) -> Rendezvous | None:
     try:
         address, port = context.runtimes(pool).rendezvous()
     except (RuntimeFailure, LookupError, OSError) as error:

@@ -187,10 +187,10 @@ def period_bar(
     return PeriodBar(
         begin,
         end,
-        tuple(_part(each, begin, end, key) for key, each in enumerate(shown)),
+        tuple(_build_part(each, begin, end, key) for key, each in enumerate(shown)),
         None if now is None else _position(now, begin, end),
         tuple(_position(at, begin, end) for at in visible),
-        tuple((part.x, part.width) for part in (_part(each, begin, end, 0) for each in lost_work)),
+        tuple((part.x, part.width) for part in (_build_part(each, begin, end, 0) for each in lost_work)),
         None if saved is None else _position(saved, begin, end),
         arrange_marks([(text, at) for text, at in marks if at is not None], begin, end),
         tuple(state for state in ORDER if _is_visible(state, periods, begin, end)),
@@ -208,7 +208,7 @@ def _is_visible(state: str, periods: Iterable[Period], begin: datetime, end: dat
     )
 
 
-def _part(period: Period, begin: datetime, end: datetime, key: int) -> PeriodPart:
+def _build_part(period: Period, begin: datetime, end: datetime, key: int) -> PeriodPart:
     x = _position(period.begin, begin, end)
     width = max(MIN_WIDTH, _position(period.end, begin, end) - x)
     return PeriodPart(x, width, period.state, _describe(period), key, period.is_expected, period.is_delay)
