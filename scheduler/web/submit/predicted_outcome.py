@@ -164,6 +164,6 @@ class PredictedOutcome:
 
 def _describe_placement(decision: Mapping[str, Any]) -> PredictedPlacement:
     pods = decision["pods"]
-    nodes = list(dict.fromkeys(pod["node"] for pod in pods))
+    nodes = sorted({pod["node"] for pod in pods})
     named = join_words(nodes) if len(nodes) <= NAMED_NODES_MAX else format_count(len(nodes), "node")
     return PredictedPlacement(f"{format_count(len(pods), 'pod')} on {named}, pool {decision['pool']}", pods)

@@ -17,6 +17,12 @@ class ErrorSentence:
     text: str
     replacement: str = ""
 
+    def with_suggestion(self, value: str) -> "ErrorSentence":
+        """Return the first sentence of the text, followed by a question that suggests the value."""
+        return ErrorSentence(
+            f"{self.text.partition('. ')[0].removesuffix('.')}. {SUGGESTION}`{value}`?", value
+        )
+
 
 def describe_problem(problem: Problem, label: str = "", *, choice: bool = False) -> ErrorSentence:
     """Describe a problem with a form field, given its label, or with a document key if there is no label."""

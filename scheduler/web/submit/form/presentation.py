@@ -29,6 +29,7 @@ from scheduler.web.submit.form.fields import (
     FormPart,
 )
 from scheduler.web.submit.form.missing_programs import missing_programs
+from scheduler.web.submit.form.nearest_value import find_nearest_value, is_no_duration
 
 KEYS_OF_REPLICAS: Mapping[str | int, tuple[str, ...]] = {
     MIN_REPLICAS: ("replicas", "min"),
@@ -241,7 +242,7 @@ def prepare_form(
     labels = {shown.form_field.path: label for label, shown in form.labelled_fields.values()}
     for problem in faults:
         owner = fields.get(find_field(problem.path, fields))
-        sentence = _field_sentence(problem, owner.form_field) if owner else describe_problem(problem)
+        sentence = _field_sentence(problem, owner) if owner else describe_problem(problem)
         label = labels[owner.form_field.path] if owner else ""
         errors.append(ShownError(_line_number(draft, places, problem), problem.path, sentence, owner, label))
         if owner:
@@ -250,9 +251,17 @@ def prepare_form(
     return form
 
 
-def _field_sentence(problem: Problem, form_field: FormField) -> ErrorSentence:
+def _field_sentence(problem: Problem, shown: ShownField) -> ErrorSentence:
+    form_field = shown.form_field
     is_choice = form_field.many or form_field.kind in (field_kinds.CHOICE, field_kinds.NUMBER_CHOICE)
-    return describe_problem(problem, form_field.label, choice=is_choice)
+    sentence = describe_problem(problem, form_field.label, choice=is_choice)
+    if sentence.replacement or form_field.many:
+        return sentence
+    nearest = find_nearest_value(form_field, shown.value)
+    if is_no_duration(form_field, shown.value):
+        advice = "Enter a number with a unit, for example 30m, 8h or 7d."
+        sentence = ErrorSentence(f"Not a duration. {advice}")
+    return sentence.with_suggestion(nearest) if nearest else sentence
 
 
 def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> ShownPart:

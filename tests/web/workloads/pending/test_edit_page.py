@@ -97,9 +97,9 @@ def test_changes_are_summarized_beside_the_button_that_saves_them(dave: Client, 
         return " ".join(re.sub(r"<[^>]+>", " ", part).split())
 
     changed = text.replace("priority: 50\n", "")
-    assert summary(changed) == "Priority 50 → Normal (50)"
+    assert summary(changed) == "Unsaved: Priority 50 → Normal (50)"
     changed = changed.replace("team: a", "team: b").replace("1h", "2h")
-    assert summary(changed) == "Labels, team a → b Max runtime 1h → 2h and 1 more"
+    assert summary(changed) == "Unsaved: Labels, team a → b Max runtime 1h → 2h and 1 more"
 
 
 def test_edit_page_has_the_cards_of_the_submission_page_in_the_same_order(
