@@ -87,7 +87,7 @@ class ConnectionWatcher:
 
     def _run(self) -> None:
         try:
-            while self._is_needed():
+            while self._continue_unless_idle():
                 self._check_connections()
                 time.sleep(CHECK_SECONDS)
         finally:
@@ -95,7 +95,7 @@ class ConnectionWatcher:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _is_needed(self) -> bool:
+    def _continue_unless_idle(self) -> bool:
         with self._lock:
             now = time.monotonic()
             if self._open:

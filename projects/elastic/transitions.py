@@ -143,7 +143,7 @@ def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message:
 
 
 def _update_request_status(request: ScaleRequest, view: ServiceView, now: datetime) -> bool:
-    engines = _request_engines(request)
+    engines = _engines_of_request(request)
     applied = _apply_status(request, engines, now)  # a user may have cancelled the request
     transition = request_rules.next_status(
         request_rules.RequestFacts(
@@ -161,7 +161,7 @@ def _update_request_status(request: ScaleRequest, view: ServiceView, now: dateti
         )
     if not transition.to:
         return True
-    columns = _request_columns(request, transition, engines)
+    columns = _columns_of_request(request, transition, engines)
     if not transition_request(request, transition.to, now=now, message=transition.message, **columns):
         return applied or bool(transition.give_up)
     if transition.to in ("CREATING", "CONNECTING"):
@@ -170,7 +170,7 @@ def _update_request_status(request: ScaleRequest, view: ServiceView, now: dateti
     return True
 
 
-def _request_columns(
+def _columns_of_request(
     request: ScaleRequest, transition: request_rules.RequestTransition, engines: list[InferenceEngine]
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
@@ -244,7 +244,7 @@ def _handle_timeout(
     request.save(update_fields=["failed_engines", "error_message", "updated_at"])
 
 
-def _request_engines(request: ScaleRequest) -> list[InferenceEngine]:
+def _engines_of_request(request: ScaleRequest) -> list[InferenceEngine]:
     rows = request.added if request.direction == "scale_out" else request.removed
     engines = list(rows.select_related("workload").order_by("number"))
     for engine in engines:

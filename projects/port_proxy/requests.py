@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from projects.port_proxy.headers import Headers, find_header, response_headers_from_pod
-from projects.port_proxy.streams import request_host
+from projects.port_proxy.streams import url_host
 from projects.services.workloads.ports import PortAddress
 
 Scope = Mapping[str, Any]
@@ -35,7 +35,7 @@ async def forward(
     body = _Body(receive)
     query = scope.get("query_string", b"")
     target = scope.get("raw_path") or scope["path"].encode()
-    url = httpx.URL(f"http://{request_host(address)}").copy_with(
+    url = httpx.URL(f"http://{url_host(address)}").copy_with(
         raw_path=target + (b"?" + query if query else b"")
     )
     request = httpx.Request(

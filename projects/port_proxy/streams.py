@@ -89,7 +89,7 @@ def create_transport(open_port: OpenPort | None = None) -> httpx.AsyncHTTPTransp
     return transport
 
 
-def request_host(address: PortAddress) -> str:
+def url_host(address: PortAddress) -> str:
     """Return the host and port for a request URL."""
     if address.tunnel_pod:
         return f"{address.tunnel_pod}{TUNNEL_SUFFIX}:{address.port}"

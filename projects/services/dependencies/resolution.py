@@ -65,7 +65,7 @@ def lock_dependencies() -> None:
 
 
 def find_newest_objects(names: Collection[AwaitedName]) -> dict[AwaitedName, NewestObject]:
-    """Return the newest workload or array for each of the names, using one query."""
+    """Return the newest workload or array for each name that exists, using one query."""
     if not names:
         return {}
     by_project: dict[str, list[str]] = defaultdict(list)

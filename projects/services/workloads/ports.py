@@ -82,7 +82,7 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
         else min(at + PORT_SESSION_LIFETIME, actor.token_expires_at)
     )
     with transaction.atomic():
-        _check_unused_links(actor.user, workload, at)
+        _limit_unused_links(actor.user, workload, at)
         link = PortLink.objects.create(
             digest=_hash_secret(secret), workload=workload, port=port, user=actor.user,
             session_hash=actor.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LIFETIME,
@@ -154,8 +154,8 @@ def _pod_address(link: PortLink) -> PortAddress:
     return PortAddress(host, int(address["port"]), for_port(str(pod.pk)))
 
 
-def _check_unused_links(user: User, workload: Workload, at: datetime) -> None:
-    """Raise Conflict if the user has too many unused links to the workload."""
+def _limit_unused_links(user: User, workload: Workload, at: datetime) -> None:
+    """Delete expired links. Raise Conflict if the user has too many other unused links to the workload."""
     PortLink.objects.filter(user=user, workload=workload, used_at__isnull=True, expires_at__lte=at).delete()
     unused = PortLink.objects.filter(user=user, workload=workload, used_at__isnull=True)
     if unused.count() >= MAX_UNUSED_LINKS:

@@ -127,12 +127,12 @@ def test_repeated_request_that_overlaps_the_first_one_gets_the_same_response(
     if first_has_ended:  # the name is free again, so only the key is in use
         assert caller.post(f"{first['Location']}/cancel").status_code == 200
     # The second request looks for the key before the first one has stored it.
-    lookups = chain([lambda used: None], repeat(idempotency._find_response))
+    lookups = chain([lambda used: None], repeat(idempotency._load_unexpired_response))
 
     def find_response(used: idempotency.UsedKey) -> Any:
         return next(lookups)(used)
 
-    monkeypatch.setattr(idempotency, "_find_response", find_response)
+    monkeypatch.setattr(idempotency, "_load_unexpired_response", find_response)
     second = caller.post("workloads", TRAINING, Idempotency_Key="k1")
     assert (second.status_code, second.get("Idempotency-Replayed")) == (201, "true")
     assert second.json() == first.json()

@@ -87,7 +87,7 @@ class ServiceWatcher:
         self._transport.close()
 
     def fetch_snapshot(self) -> ServiceSnapshot:
-        root = self._root or self._find_root()
+        root = self._root or self._resolve_root()
         get = self._transport.get
         return ServiceSnapshot(
             utc_now(),
@@ -97,7 +97,7 @@ class ServiceWatcher:
             get(f"{root}/autoscaler/scale_history", {"limit": HISTORY}),
         )
 
-    def _find_root(self) -> str:
+    def _resolve_root(self) -> str:
         name = self.target.service
         if "/" in name:
             # A service can also be addressed by the ID of its workload.

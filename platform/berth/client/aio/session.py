@@ -183,13 +183,13 @@ class AsyncSession:
     async def _repeat(self, step: Callable[[], Awaitable[bool]]) -> None:
         """Repeat a step until the session ends. The step returns False if there was no work."""
         outage = protocol.Outage()
-        while self._background.is_running and self._calls.fatal is None:
+        while self._background.is_running and self._calls.fatal_error is None:
             version = self._background.version
             try:
                 worked = await step()
                 outage.clear()
             except ClientError as error:
-                if outage.is_final(error, time.monotonic()):
+                if outage.record_error(error, time.monotonic()):
                     self._calls.fail(protocol.session_error(error))
                     return
                 await sleep(protocol.RETRY_SECONDS)

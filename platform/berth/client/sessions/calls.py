@@ -81,7 +81,7 @@ class PendingCalls:
             return len(self._calls) + len(self._broadcasts)
 
     @property
-    def fatal(self) -> BaseException | None:
+    def fatal_error(self) -> BaseException | None:
         return self._fatal
 
     def add(self, payload: bytes, *, everywhere: bool = False) -> CallFuture:

@@ -53,9 +53,10 @@ class Outage:
     def clear(self) -> None:
         self._unreachable_since = None
 
-    def is_final(self, error: ClientError, now: float) -> bool:
-        """Return whether to stop retrying: the error is permanent, or the server has been unreachable for too
-        long.
+    def record_error(self, error: ClientError, now: float) -> bool:
+        """Record an error. Return whether to stop retrying.
+
+        This is the case if the error is permanent, or if the server has been unreachable for too long.
         """
         if not isinstance(error, Unreachable | ServerFailed):
             return True

@@ -184,13 +184,13 @@ class Session:
     def _repeat(self, step: Callable[[], bool]) -> None:
         """Repeat a step until the session ends. The step returns False if there was no work."""
         outage = protocol.Outage()
-        while self._background.is_running and self._calls.fatal is None:
+        while self._background.is_running and self._calls.fatal_error is None:
             version = self._background.version
             try:
                 worked = step()
                 outage.clear()
             except ClientError as error:
-                if outage.is_final(error, time.monotonic()):
+                if outage.record_error(error, time.monotonic()):
                     self._calls.fail(protocol.session_error(error))
                     return
                 sleep(protocol.RETRY_SECONDS)

@@ -74,7 +74,7 @@ class WakeupListener:
     def _listen(self) -> None:
         try:
             with Waiter(self._name) as waiter:
-                while self._has_waiters():
+                while self._continue_unless_idle():
                     payloads = waiter.wait(WAIT_SECONDS).reasons
                     self._notify(frozenset(key for keys in payloads for key in keys.split()))
         finally:
@@ -83,7 +83,7 @@ class WakeupListener:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _has_waiters(self) -> bool:
+    def _continue_unless_idle(self) -> bool:
         with self._lock:
             if not self._wakeups:
                 self._thread = None

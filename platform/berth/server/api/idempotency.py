@@ -128,7 +128,7 @@ def _fingerprint(request: Request, key: str) -> str:
 
 def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response]) -> HttpResponse:
     """Run a handler that stores its response with `view.used_key`, unless a response is already stored."""
-    stored = _find_response(used)
+    stored = _load_unexpired_response(used)
     if stored is not None:
         return stored
     view.used_key = used
@@ -138,7 +138,7 @@ def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response
         # A concurrent request may have stored the key, and perhaps the object whose name conflicts.
         if isinstance(error, IntegrityError) and not _is_key_violation(error):
             raise
-        stored = _find_response(used)
+        stored = _load_unexpired_response(used)
         if stored is None:
             raise
         return stored
@@ -152,7 +152,7 @@ def _is_key_violation(error: IntegrityError) -> bool:
     return isinstance(cause, UniqueViolation) and cause.diag.constraint_name == UNIQUE_KEY
 
 
-def _find_response(used: UsedKey) -> HttpResponse | None:
+def _load_unexpired_response(used: UsedKey) -> HttpResponse | None:
     """Return the stored response, or None if it is missing or expired. An expired response is deleted."""
     row = prepared.fetch_one(FIND, [used.user_id, used.key])
     if row is None:

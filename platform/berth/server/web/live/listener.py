@@ -88,7 +88,7 @@ class Listener:
                 with self._lock:
                     self._complete_since = time.time()
                 self._ready.set()
-                while self._should_run():
+                while self._continue_unless_idle():
                     for reason in sorted(waiter.wait(WAIT_SECONDS).reasons):
                         self._distribute(
                             EVERYTHING_CHANGED if reason == "reconnected" else json.loads(reason)
@@ -101,7 +101,7 @@ class Listener:
                     self._thread = None
                     self._clear_history()
 
-    def _should_run(self) -> bool:
+    def _continue_unless_idle(self) -> bool:
         with self._lock:
             now = time.monotonic()
             if self._queues:

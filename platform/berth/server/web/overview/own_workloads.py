@@ -63,7 +63,7 @@ class OwnWorkload:
 
 
 def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
-    """Return the user's live workloads and arrays, and those that ended in the last day.
+    """Return up to OWN_MAX of the user's live workloads and arrays, and of those that ended in the last day.
 
     Pending workloads come first, by queue position, and ended workloads last.
     """
