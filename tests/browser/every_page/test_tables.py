@@ -54,12 +54,10 @@ def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
 @pytest.mark.heavy
 def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        open_settled(page, "/")
-        name = "Hourly average in GPUs, latest hour first"
-        search = page.get_by_role("searchbox", name=f"Search {name}")
-        expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
+        open_settled(page, "/nodes/train-0")
+        search = page.get_by_role("searchbox", name="Search Used and allocated resources per minute")
         expect(search).to_have_count(0)  # the search is hidden together with the table
-        page.get_by_text("Data table").click()
+        page.locator("#use-table > summary").click()
         expect(search).to_be_visible()
         assert faults == []
 
