@@ -7,5 +7,6 @@ act.
 from django.dispatch import Signal
 
 workloads_changed = Signal()  # arguments: workload_ids (never empty), project_id, department_id
-# Sent when tenants, quotas or members change. Arguments: department_id and project_id, which may be None.
+# Sent when anything that belongs to departments or projects changes, such as quotas, members or schedules,
+# except for workloads. Arguments: department_id and project_id, which may be None.
 tenants_changed = Signal()

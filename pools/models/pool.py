@@ -89,7 +89,8 @@ class NodePool(CombinedChecks, FastRows):
         default=list,
         blank=True,
         help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", '
-        '"duration": "8h", "zone": "Europe/Berlin"}]. The optional `reasons` are empty and underutilized.',
+        '"duration": "8h", "zone": "Europe/Berlin"}]. The optional `reasons` lists `empty`, '
+        "`underutilized` or both.",
     )
 
     # State that the autoscaler and the reconciler keep between ticks.

@@ -200,7 +200,7 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill the processes whose environment contains the pod's variable, and remove what the shim left
+        """Kill the processes whose BERTH_POD_DIR is this pod's directory, and remove what the shim left
         behind.
 
         The command itself ended with the shim.

@@ -141,10 +141,10 @@ def _probe_draining_engine(engine: InferenceEngine, context: ProbeContext) -> Pr
     since, adapter = engine.isolated_at, context.adapter(engine)
     if since is not None and (context.now - since).total_seconds() >= context.drain_timeout:
         _try_call(lambda: adapter.abort(engine.url))
-    counts = [_try_call(lambda: adapter.running_requests(engine.url))]
+    counts = [_try_call(lambda: adapter.unfinished_requests(engine.url))]
     if context.router is not None:
         router = context.router
-        counts.append(_try_call(lambda: router.running_requests(engine.url)))
+        counts.append(_try_call(lambda: router.unfinished_requests(engine.url)))
     known_counts = [count for count in counts if count is not None]
     return Probe(running=max(known_counts) if known_counts else None)
 

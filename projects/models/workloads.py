@@ -147,7 +147,7 @@ class Workload(FastRows):
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,
-        help_text="Nodes on which the workload failed. Retry rules do not restart it there.",
+        help_text="Nodes on which retry rules do not restart the workload, because it failed there.",
     )  # fmt: skip
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(

@@ -108,7 +108,7 @@ class EngineAdapter(Protocol):
         """
         ...
 
-    def running_requests(self, engine: str) -> int | None:
+    def unfinished_requests(self, engine: str) -> int | None:
         """Return the number of running and queued requests, or None if the engine does not report it."""
         ...
 
@@ -167,7 +167,7 @@ class RouterClient(Protocol):
         """Return all inference engines registered with the router, ordered by address."""
         ...
 
-    def running_requests(self, engine: str) -> int | None:
+    def unfinished_requests(self, engine: str) -> int | None:
         """Return the number of running requests that the router has sent to the engine, or None if
         unknown.
         """

@@ -42,7 +42,7 @@ urlpatterns = [
         workloads.apply_step,
         name="workload-step",
     ),
-    path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit_or_edit, name="workload-resubmit"),
+    path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit_page, name="workload-resubmit"),
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/delete$", quotas.delete, name="quota-delete"),

@@ -21,15 +21,15 @@ from scheduler.reports.what_if.quota_preview import current_quota_warnings
 
 class DepartmentQuota(quota_views.DepartmentQuota):
     def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
-        return serialize_warnings(owner, pool)
+        return quota_warning_responses(owner, pool)
 
 
 class ProjectQuota(quota_views.ProjectQuota):
     def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
-        return serialize_warnings(owner, pool)
+        return quota_warning_responses(owner, pool)
 
 
-def serialize_warnings(owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
+def quota_warning_responses(owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
     return [QuotaWarningResponse(**warning) for warning in current_quota_warnings(owner, pool)]
 
 

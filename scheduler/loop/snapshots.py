@@ -1,4 +1,4 @@
-"""Store each cycle's input and plan for a limited time."""
+"""Store inputs and plans of cycles for a limited time."""
 
 import json
 import zlib

@@ -100,7 +100,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) 
 
 @on_random_clusters(15)
 @given(document=clusters(quiet=True, time_based=True))
-def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
+def test_second_plan_with_time_based_shares_and_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
     # Turns change only with time, not with current allocations.
     snapshot, plan = load_snapshot(document)
     world = SimulatedCluster(snapshot)

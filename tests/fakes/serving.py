@@ -166,8 +166,8 @@ class FakeEngines(Script):
         self._set(engine, flushed=now.flushed + 1)
         self.leave(fail, engine)
 
-    def running_requests(self, engine: str) -> int | None:
-        fail = self.enter("running_requests", engine)
+    def unfinished_requests(self, engine: str) -> int | None:
+        fail = self.enter("unfinished_requests", engine)
         running = self._engine(engine).running
         self.leave(fail, engine)
         return running
@@ -244,8 +244,8 @@ class FakeRouter(Script):
         self.leave(fail, "")
         return tuple(self._reported(self.registered[address]) for address in sorted(self.registered))
 
-    def running_requests(self, engine: str) -> int | None:
-        fail = self.enter("running_requests", engine)
+    def unfinished_requests(self, engine: str) -> int | None:
+        fail = self.enter("unfinished_requests", engine)
         worker = self.registered.get(engine)
         self.leave(fail, engine)
         return self._reported(worker).running if worker else 0

@@ -169,11 +169,11 @@ def test_engine_metrics_can_be_parsed(stage: Stage) -> None:
 
 def test_running_and_queued_requests_are_counted(stage: Stage) -> None:
     engine = stage.begin()
-    assert stage.adapter.running_requests(engine) == 0
+    assert stage.adapter.unfinished_requests(engine) == 0
     answered = stage.work(engine, 3)
-    assert stage.adapter.running_requests(engine) == 3
+    assert stage.adapter.unfinished_requests(engine) == 3
     assert answered() == [True] * 3
-    assert stage.adapter.running_requests(engine) == 0
+    assert stage.adapter.unfinished_requests(engine) == 0
 
 
 def test_running_requests_are_aborted_where_supported(stage: Stage) -> None:
@@ -235,7 +235,7 @@ def test_paused_engine_resumes_its_requests(syncing: Stage) -> None:
     answered = syncing.work(engine, 3)
     syncing.adapter.pause(engine)
     syncing.adapter.pause(engine)
-    assert syncing.adapter.running_requests(engine) == 3
+    assert syncing.adapter.unfinished_requests(engine) == 3
     syncing.adapter.flush(engine)
     syncing.adapter.resume(engine)
     syncing.adapter.resume(engine)
@@ -262,7 +262,7 @@ def test_older_servers_are_queried_through_their_older_endpoints(start: Starts) 
     for page in ("/server_info", "/model_info", "/v1/loads"):
         server.engine.faults[page] = Fault(status=404)
     assert adapter.identity(server.address).weight_version == "1"
-    assert adapter.running_requests(server.address) == 0
+    assert adapter.unfinished_requests(server.address) == 0
     assert {"/get_server_info", "/get_model_info", "/metrics"} <= {path for path, _ in server.engine.received}
 
 
@@ -278,13 +278,13 @@ def test_invalid_identity_response_is_reported_as_unreadable(start: Starts, body
 def test_invalid_load_response_is_reported_as_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body=body)
-    assert error_kind(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
+    assert error_kind(lambda: adapter.unfinished_requests(server.address)) is ErrorKind.UNREADABLE
 
 
 def test_running_requests_are_unknown_without_a_valid_count(start: Starts) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body='{"loads": [{"num_running_reqs": -1}]}')
-    assert adapter.running_requests(server.address) is None
+    assert adapter.unfinished_requests(server.address) is None
 
 
 def test_weights_are_not_copied_between_engines_with_different_rank_counts(start: Starts) -> None:

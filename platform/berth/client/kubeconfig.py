@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from berth.core.problems import suggest
+from berth.core.problems import closest_match, suggest
 from berth.core.wording.reasons import plain_reason
 
 FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
@@ -49,8 +49,11 @@ def _find_entry(document: dict[str, Any], section: str, name: object, path: Path
         str(entry.get("name")): entry for entry in document.get(section) or () if isinstance(entry, dict)
     }
     if str(name) not in entries:
-        hint = suggest(str(name), sorted(entries)) if entries else "none"
-        raise ValueError(f"{path} has no entry {name!r} in {section}. Available entries: {hint}")
+        names = sorted(entries)
+        hint = suggest(str(name), names)
+        if not closest_match(str(name), names):
+            hint = f"Available entries: {hint or 'none'}."
+        raise ValueError(f"{path} has no entry {name!r} in {section}. {hint}")
     return entries[str(name)]
 
 

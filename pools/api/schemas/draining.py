@@ -15,7 +15,9 @@ NODES_LISTED_MAX = 500
 
 
 class DrainingNodeResponse(ResponseModel):
-    """Node that would be drained, chosen by its work. The choice may change before the drain starts."""
+    """Node that would be drained. Nodes that would lose the least work come first, so the choice may
+    change.
+    """
 
     node: str
     pods: int

@@ -118,10 +118,13 @@ class Unpacker:
         path = "/".join(part for part in name.split("/") if part not in ("", "."))
         self._entries += 1
         self._path_bytes += len(os.fsencode(path))
-        if self._entries > FILES_MAX or self._path_bytes > PATH_BYTES_MAX:
+        if self._entries > FILES_MAX:
             raise FilesTooLarge(
                 f"The paths contain more than {FILES_MAX:,} files and directories. Declare fewer paths."
             )
+        if self._path_bytes > PATH_BYTES_MAX:
+            limit = f"{PATH_BYTES_MAX // 2**20} MiB"
+            raise FilesTooLarge(f"The file paths exceed {limit} in total. Declare fewer paths.")
         if info.isdir():
             self._expect_content(0)
             return

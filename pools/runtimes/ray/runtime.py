@@ -72,7 +72,7 @@ class RayRuntime(RayFiles, RayLogs):
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = PodWatcher(self.poll_reports, self.fetch_log)
-        self._probes = ProbePods(self, self.ledger.ids, self._nodes_by_instance, self._drop_node_workspace)
+        self._probes = ProbePods(self, self.ledger.ids, self._reload_nodes, self._drop_node_workspace)
 
     def start(self, spec: PodSpec) -> None:
         if self._starts.has_call(spec.pod_id):
@@ -90,7 +90,7 @@ class RayRuntime(RayFiles, RayLogs):
     def _record_placement(self, spec: PodSpec) -> RayNode:
         """Record the pod's assignment to its node, and return the node."""
         validate_name(spec.workspace)
-        node = self._nodes_by_instance().get(spec.instance_id)
+        node = self._reload_nodes().get(spec.instance_id)
         if node is None:
             raise RuntimeFailure(f"node {spec.instance_id} is not in the cluster or has no address yet")
         self.ledger.record_placement(spec.pod_id, spec.instance_id, spec.workspace, received=False)
@@ -111,7 +111,7 @@ class RayRuntime(RayFiles, RayLogs):
         self._starts.wait_ignoring_error(pod_id)
         if self.ledger.log_path(pod_id).exists():
             return
-        nodes = self._nodes_by_instance()
+        nodes = self._reload_nodes()
         entry = self._find_entry(pod_id)
         if entry is None:
             self.ledger.stop_before_start(pod_id)
@@ -127,7 +127,7 @@ class RayRuntime(RayFiles, RayLogs):
             self._watch.request_poll()
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        self._nodes_by_instance()
+        self._reload_nodes()
         for pod_id in pod_ids:
             self._find_entry(pod_id)
         return self.poll_reports(pod_ids)
@@ -196,7 +196,7 @@ class RayRuntime(RayFiles, RayLogs):
         return self.ledger.record_end(pod_id, report)
 
     def list_pods(self) -> tuple[str, ...]:
-        self._adopt_pods(self._nodes_by_instance().values())
+        self._adopt_pods(self._reload_nodes().values())
         return self.ledger.ids()
 
     def forget_in_background(self, pod_id: str) -> None:
@@ -230,7 +230,7 @@ class RayRuntime(RayFiles, RayLogs):
 
     def drop_workspace(self, workspace: str) -> None:
         validate_name(workspace)
-        for node in self._nodes_by_instance().values():
+        for node in self._reload_nodes().values():
             self._agent(node).drop_workspace(workspace)
 
     def _drop_node_workspace(self, instance_id: str, workspace: str) -> None:
@@ -239,11 +239,11 @@ class RayRuntime(RayFiles, RayLogs):
             self._agent(node).drop_workspace(workspace)
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:
-        entry, nodes = self.ledger.find(pod_id), self._nodes_by_instance()
+        entry, nodes = self.ledger.find(pod_id), self._reload_nodes()
         return self._agent(nodes[entry.instance_id]) if entry and entry.instance_id in nodes else None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        self._nodes_by_instance()
+        self._reload_nodes()
         entry = self._find_entry(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and not entry.ended else None
         if node is None:
@@ -251,14 +251,14 @@ class RayRuntime(RayFiles, RayLogs):
         return self._agent(node).open_channel(pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        nodes = self._nodes_by_instance()
+        nodes = self._reload_nodes()
         entries = (self.ledger.find(pod_id) for pod_id in self.ledger.ids())
         workspace_nodes = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
         agents = [self._agent(nodes[i]) for i in sorted(workspace_nodes) if i in nodes]
         return max(filter(None, (agent.checkpointed_at(workspace) for agent in agents)), default=None)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        nodes = self._nodes_by_instance()
+        nodes = self._reload_nodes()
         pods_by_instance: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
         for pod_id in pod_ids:
             entry = self.ledger.find(pod_id)
@@ -284,7 +284,7 @@ class RayRuntime(RayFiles, RayLogs):
             return Measurements({}, {})
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        nodes = self._nodes_by_instance()
+        nodes = self._reload_nodes()
         reachable = [nodes[instance_id] for instance_id in instance_ids if instance_id in nodes]
         reported = zip(reachable, self._threads.map(self._node_isolation, reachable), strict=True)
         return {node.instance_id: isolation for node, isolation in reported if isolation is not None}
@@ -315,7 +315,7 @@ class RayRuntime(RayFiles, RayLogs):
 
     def instructions(self, node: Any) -> Instructions:
         """Return the node's scripts, or none until the addresses of the node and its head node are known."""
-        nodes = self._nodes_by_instance()
+        nodes = self._reload_nodes()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None
         if ray_node is None or head is None:
@@ -328,7 +328,7 @@ class RayRuntime(RayFiles, RayLogs):
         """Return, keyed by instance ID, why instances that are not ready cannot run pods yet."""
         if not instance_ids:
             return {}
-        nodes = self._nodes_by_instance()
+        nodes = self._reload_nodes()
         reasons = self._threads.map(lambda instance_id: self._obstacle(nodes.get(instance_id)), instance_ids)
         by_instance = dict(zip(instance_ids, reasons, strict=True))
         reachable = {key: nodes[key].devices for key, reason in by_instance.items() if not reason}
@@ -346,7 +346,7 @@ class RayRuntime(RayFiles, RayLogs):
             return str(failure)
         return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head node"
 
-    def _nodes_by_instance(self) -> dict[str, RayNode]:
+    def _reload_nodes(self) -> dict[str, RayNode]:
         self._nodes = {node.instance_id: node for node in self._list_nodes() if node.address}
         self._has_loaded_nodes = True
         return self._nodes

@@ -51,7 +51,7 @@ class QuotaChangeDraft:
     path: str
 
     @property
-    def place(self) -> dict[str, Any]:
+    def key_columns(self) -> dict[str, Any]:
         return {**pool_or_group_columns(self.pool), **owner_columns(self.owner)}
 
 
@@ -242,11 +242,11 @@ def quota_key(owner: Tenant, place: PoolOrGroup) -> QuotaKey:
 def _edited_quota(change: QuotaChangeDraft, before: Quota | None) -> Quota | None:
     if change.columns is None:
         return None
-    after = Quota(version=0, **change.place)
+    after = Quota(version=0, **change.key_columns)
     if before is not None:
         after = Quota(**{field.attname: getattr(before, field.attname) for field in Quota._meta.fields})
         after._state.adding = False
-        for name, value in change.place.items():
+        for name, value in change.key_columns.items():
             setattr(after, name, value)
     for column, value in change.columns.items():
         setattr(after, column, value)

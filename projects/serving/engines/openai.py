@@ -56,7 +56,7 @@ class OpenAIEngines:
     def flush(self, engine: str) -> None:
         raise _unsupported(engine, "clear its cache")
 
-    def running_requests(self, engine: str) -> int | None:
+    def unfinished_requests(self, engine: str) -> int | None:
         """Read the number of requests from the engine's metrics. Return None if the metric is missing."""
         try:
             metrics = parse_metrics(engine, self.metrics(engine))

@@ -89,7 +89,7 @@ class SGLangEngines:
     def flush(self, engine: str) -> None:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
-    def running_requests(self, engine: str) -> int | None:
+    def unfinished_requests(self, engine: str) -> int | None:
         """Read the number of requests from the load endpoint or, on older engines, from the metrics.
 
         Return None if a number is missing or invalid.

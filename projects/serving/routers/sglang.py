@@ -76,7 +76,7 @@ class SGLangRouter:
             _parse_worker(address, workers_by_address[address]) for address in sorted(workers_by_address)
         )
 
-    def running_requests(self, engine: str) -> int | None:
+    def unfinished_requests(self, engine: str) -> int | None:
         """Return None, because the router counts requests only for some load-balancing policies."""
         return None
 

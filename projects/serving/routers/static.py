@@ -81,7 +81,7 @@ class StaticRouter:
             Worker(url, listed[url].healthy) for url in sorted(listed) if self._is_current(url, listed)
         )
 
-    def running_requests(self, engine: str) -> int | None:
+    def unfinished_requests(self, engine: str) -> int | None:
         """Return None, because an upstream file contains no request counts."""
         return None
 

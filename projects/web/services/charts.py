@@ -65,7 +65,7 @@ class MetricChart:
         return f"{self.title} over time, now {self.now}"
 
     @property
-    def names(self) -> str:
+    def value_labels(self) -> str:
         """Labels of the chart's values, shown on hover. Gaps have no label."""
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 

@@ -18,7 +18,7 @@ from projects.services.workloads import next_free_name, resubmit
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def resubmit_or_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+def resubmit_page(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Ask for confirmation (GET), or resubmit the workload (POST)."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.SUBMIT, workload.project)

@@ -268,7 +268,9 @@ def _renumber_positions(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
 
 
 class Rejections(Sequence[Rejection]):
-    """One rejection per workload, from the pool with the least dominant reason."""
+    """One rejection per workload. If several pools reject it, the one whose first blocker is least dominant
+    counts.
+    """
 
     def __init__(self, pools: Sequence[PoolRejections]) -> None:
         self._pools = pools

@@ -46,7 +46,9 @@ class ProposalBudget:
 def propose_victims(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: ProposalBudget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections, each applied to the board and undone before the next."""
+    """Yield victim selections. The board contains the effects of the selection that was yielded last, and is
+    restored at the end.
+    """
     start, banned, offer_cache = board.log_position(), set[int](), OfferCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)

@@ -18,7 +18,7 @@ from scheduler.engine.model import PoolQuota, Queue, Snapshot
 from scheduler.loop.observe.queues import QueueOwner, build_pool_quota
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.explanations.workload import to_api_units
-from scheduler.reports.what_if.plan_comparison import Document, PlanChanges, compare_plans
+from scheduler.reports.what_if.plan_comparison import Document, PlanChanges, add_plan_differences
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 NO_PODS = PodsOverQuota()
@@ -63,7 +63,7 @@ def preview_group(
         if not impact.changes_nothing:
             edited = with_pools_in_group(view, group, impact.pools_after)
             _compare_queues(impact, view, edited)
-            compare_plans(impact, actor, view, edited, cache)
+            add_plan_differences(impact, actor, view, edited, cache)
     return impact
 
 

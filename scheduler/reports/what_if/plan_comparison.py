@@ -46,7 +46,7 @@ class PlanChanges:
     hidden: HiddenCounts = field(default_factory=HiddenCounts)
 
 
-def compare_plans(
+def add_plan_differences(
     impact: PlanChanges, actor: Actor, view: ClusterView, edited: Snapshot, cache: WhatIfCache
 ) -> None:
     """Run the engine on the current and on the edited snapshot, and add to `impact` the differences that the

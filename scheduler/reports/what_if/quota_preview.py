@@ -25,7 +25,7 @@ from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.loop.observe.queues import build_pool_quota
 from scheduler.loop.observe.view import ClusterView, observe
-from scheduler.reports.what_if.plan_comparison import PlanChanges, compare_plans
+from scheduler.reports.what_if.plan_comparison import PlanChanges, add_plan_differences
 from scheduler.reports.what_if.quota_warnings import find_warnings
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, WhatIfCache, shared_cache
 
@@ -94,7 +94,7 @@ def _build_impact(
     ]
     impact.warnings = _warning_documents(edited, edited_queues)
     if not impact.changes_nothing:
-        compare_plans(impact, actor, view, edited, cache)
+        add_plan_differences(impact, actor, view, edited, cache)
     return impact
 
 

@@ -99,7 +99,7 @@ def test_card_states_that_the_next_cycle_starts_the_workload(opened: Open, scene
         assert faults == []
 
 
-def test_age_of_a_new_workload_counts_each_second(opened: Open, scene: Scene) -> None:
+def test_age_of_a_new_workload_is_updated_every_second(opened: Open, scene: Scene) -> None:
     submitted = timezone.now() - timedelta(seconds=4)
     workload = make.workload(scene.workloads["policy-sweep"].project, "fresh", submitted_at=submitted)
     # A context with other options is not reused, so the clock of later tests is not paused.

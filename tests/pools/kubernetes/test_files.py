@@ -185,9 +185,9 @@ def berth(tmp_path: Path) -> Path:
     return tmp_path / "berth"
 
 
-def unpack(target: Path, content: bytes, part: int = 1000) -> Unpacker:
+def unpack(target: Path, content: bytes, part: int = 1000, files: int = 20) -> Unpacker:
     target.mkdir()
-    unpacker = Unpacker(target, ("pod", "workspace"), MIB, 20)
+    unpacker = Unpacker(target, ("pod", "workspace"), MIB, files)
     try:
         for first in range(0, len(content), part):
             unpacker.feed(content[first : first + part])
@@ -255,3 +255,12 @@ def test_hostile_archives_are_rejected(tmp_path: Path) -> None:
     ):
         with pytest.raises(rejection):
             unpack(tmp_path / f"out-{number}", content)
+
+
+def test_archives_with_too_many_long_paths_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pools.kubernetes.files.archive.PATH_BYTES_MAX", MIB)
+    names = [f"pod/{number:0250}" for number in range(5000)]
+    with pytest.raises(FilesTooLarge, match="exceed 1 MiB in total"):
+        unpack(tmp_path / "out", archive(*[(name, b"") for name in names]), part=MIB, files=5000)

@@ -28,7 +28,7 @@ def test_row_explains_why_it_is_ahead_of_a_workload_with_a_higher_priority(
         make.workload(
             project, f"w{position}", priority=priority, reason="ProjectLimit", explanation=explanation
         )
-    words = "ahead of priority 50: within quota, unlike vision"
+    words = "ahead of a workload with priority 50: within quota, unlike vision"
     client = sign_in("alice")
     page = client.get(ADDRESS).content.decode()
     rows = {name: page[page.index(f">{name}</a>") :].split("</tr>")[0] for name in ("w1", "w2", "w3")}
@@ -116,7 +116,7 @@ def test_queue_says_that_other_workloads_have_no_maximum_runtime(cast: Cast, sig
     make.workload(cast.vision, "waits", pools=["local"], explanation=explanation)
     page = sign_in("erin").get(ADDRESS).content.decode()
     start = page.partition('data-label="Expected start"')[2].partition("</td>")[0]
-    assert "unknown</button>" in start and "others have no max runtime" in start
+    assert "unknown</button>" in start and "some workloads have no max runtime" in start
 
 
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:

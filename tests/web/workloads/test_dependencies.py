@@ -48,7 +48,7 @@ def test_array_page_lists_an_array_that_waits_for_its_tasks(cast: Cast, sign_in:
     evaluation = arrays.submit(actor=cast.dave, document={**document, "name": "eval", "after": after}).array
     shown = page(sign_in("dave"), "arrays", sweep.pk)
     assert f'/arrays/{evaluation.pk}"' in shown
-    assert "same task" in shown
+    assert "task with the same index" in shown
 
 
 @pytest.mark.heavy

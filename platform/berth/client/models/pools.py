@@ -271,7 +271,8 @@ class PoolPreview(Model):
 
 
 class DrainingNode(Model):
-    """Node that would be drained, chosen by its work. The choice may change before the drain starts."""
+    """Node that would be drained. Nodes that would lose the least work come first, so the choice may
+    change."""
 
     node: str = ""
     pods: int = 0

@@ -116,7 +116,7 @@ class Client:
         self._sleep = sleep
         self._transport = Transport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
 
-    if not TYPE_CHECKING:  # type checkers report misspelt attributes
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt attributes
 
         def __getattr__(self, name: str) -> object:
             """Import the class of a resource on first use."""

@@ -69,7 +69,7 @@ class ShownField:
 
     @property
     def anchor(self) -> str:
-        """Element ID that links to the field use as their target."""
+        """ID of the element to which links to the field lead."""
         return f"w-{self.id}" if self.form_field.many else self.id
 
     @property
@@ -138,7 +138,10 @@ class ShownPart:
 
     @property
     def expanded(self) -> bool:
-        """Whether the section is expanded, because a field in it has a value or an error."""
+        """Whether the additional fields are shown.
+
+        They are if one of them has an error, can only be edited as text, or has a value and is set to unfold.
+        """
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
             for field in self.more

@@ -206,8 +206,8 @@ def delete(workloads: Targets) -> None:
         for target in [find_target(client, reference) for reference in workloads]:
             if target.indexes is not None:
                 raise InvalidInput(
-                    "Array tasks are deleted with their array. To delete a single task, delete its workload "
-                    "by name."
+                    "`berth delete` does not accept task indexes. Name the array to delete all of its "
+                    "tasks, or the workload of a single task."
                 )
             if target.array is not None:
                 client.arrays.delete(target.array.id)

@@ -324,7 +324,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
 
 def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the words, except prepositions, that do not start any word of the title."""
+    """Return the words, in lower case and without STOP_WORDS, that do not start any word of the title."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(
