@@ -94,7 +94,7 @@ def record_scheduler(recorder: Recorder) -> None:
     recorder.around(tick, "record_reports", "", "reported", lambda *_: "")
     recorder.around(LocalRuntime, "start", "order", "ordered", lambda runtime, order: order.pod_id)
     recorder.slow_calls(tick.Loop, "_run_safely", lambda loop, name, step: name)
-    recorder.slow_calls(Scheduler, "leads", lambda scheduler: "lease")
+    recorder.slow_calls(Scheduler, "keep_lease", lambda scheduler: "lease")
 
 
 RECORDED = {"web": record_web, "scheduler": record_scheduler}
