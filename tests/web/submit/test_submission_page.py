@@ -66,6 +66,8 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
         ("name: fine", "name: fine\npriority: hgih", "priority", "priority. Did you mean high? Use high"),
         ("name: fine", "name: fine\nmax_runtime: 8 hurs", "max_runtime", "duration. Did you mean 8h? Use 8h"),
         ("name: fine", "name: fine\nmax_runtime: soon", "max_runtime", "for example 30m, 8h or 7d."),
+        ("name: fine", "name: fine\nmax_runtime: 1 month", "max_runtime", "for example 30m, 8h or 7d."),
+        ("name: fine", "name: fine\nmax_runtime: 1h30m", "max_runtime", "for example 30m, 8h or 7d."),
         ("gpu: 1", "memory_mib: 4 Gigs", "roles[0].memory_mib", "Did you mean 4 GiB? Use 4 GiB"),
         ("command: sleep 1", "", "command", "Enter a command."),
         ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Outside the pod's directory. Allowed: a"),

@@ -14,8 +14,9 @@ from scheduler.web.submit.form.field_kinds import (
 )
 from scheduler.web.submit.form.fields import FormField
 
-DURATION_START = re.compile(r"([0-9]{1,12})\s*([smhd])", re.ASCII)
-MEMORY_START = re.compile(r"([0-9]{1,12})\s*([MGT])", re.ASCII)
+# A number with a unit whose first letter is right, but no months, milliseconds or second amounts.
+MISSPELLED_DURATION = re.compile(r"([0-9]{1,12})\s*([shd]|m(?!o|s|il|ic))[a-z]*", re.ASCII)
+MISSPELLED_MEMORY = re.compile(r"([0-9]{1,12})\s*([MGT])[A-Z]*", re.ASCII)
 
 
 def find_nearest_value(form_field: FormField, text: str) -> str:
@@ -28,10 +29,10 @@ def find_nearest_value(form_field: FormField, text: str) -> str:
         values = [value for value, _ in form_field.choices if value]
         return "" if written in values else closest_match(written.lower(), values)
     if form_field.kind is SECONDS_KIND and is_no_duration(form_field, text):
-        match = DURATION_START.match(written.lower())
+        match = MISSPELLED_DURATION.fullmatch(written.lower())
         return f"{match[1]}{match[2]}" if match else ""
     if form_field.kind is MEMORY:
-        match = MEMORY_START.match(written.upper())
+        match = MISSPELLED_MEMORY.fullmatch(written.upper())
         return f"{match[1]} {match[2]}iB" if match and not MEMORY_TEXT.fullmatch(written) else ""
     return ""
 
