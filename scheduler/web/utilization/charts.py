@@ -175,19 +175,19 @@ def _build_chart(
     if all(series.used(point) is None for point in points):
         return None
     unit, scaled = _unit_and_scale(series, points)
-    times, values, line = list[float](), list[int](), list[int | None]()
+    times, values, line = list[float](), list[int | None](), list[int | None]()
     end = axis.end.timestamp()
     for place, point in enumerate(points):
         at = point.at.timestamp()
         times.append(at)
-        values.append(scaled(series.used(point)) or 0)
+        values.append(scaled(series.used(point)))
         line.append(scaled(series.allocated(point)) or None)
         following = points[place + 1].at.timestamp() if place + 1 < len(points) else end
         if following > at + 2 * axis.step:
             times.append(at + axis.step)
-            values.append(0)
+            values.append(None)
             line.append(None)
-    highest, allocated = max(values), max(number or 0 for number in line)
+    highest, allocated = max(value or 0 for value in values), max(number or 0 for number in line)
     capacity = scaled(series.capacity) or None
     is_drawn = capacity is not None and capacity <= MAX_CAPACITY_RATIO * max(highest, allocated)
     steps = step_chart(

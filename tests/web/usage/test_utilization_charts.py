@@ -1,8 +1,11 @@
 """Tests of the utilization charts of nodes and workloads."""
 
+import html
 import json
 import re
 from datetime import timedelta
+
+import pytest
 
 from pools.models import Node
 from projects.models import Pod
@@ -56,6 +59,25 @@ def test_chart_shows_the_whole_allocation_in_the_first_minute_of_a_workload(
     Allocation.objects.filter(pod=pod).update(bound_at=at + timedelta(seconds=50))
     text = page(sign_in("erin"), f"/workloads/{pod.workload_id}/utilization")
     assert 'aria-label="GPU utilization: up to 0.50 of 1.00 GPUs used"' in text
+
+
+@pytest.mark.parametrize("path", ["utilization", "utilization?part=strip"])
+def test_charts_have_a_gap_where_nothing_was_measured(
+    path: str, cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
+    make.used(pod, 50, at=make.ago(minutes=20))
+    at = make.ago(minutes=50).replace(second=0, microsecond=0)
+    for minutes in (0, 1, 20, 21):
+        make.past_utilization(pod, at + timedelta(minutes=minutes), gpus=1, busy=50)
+    text = page(sign_in("erin"), f"/workloads/{pod.workload_id}/{path}")
+    chart = re.search(r'aria-label="GPU utilization: [^"]*" data-points="([^"]*)".*?</svg>', text, re.DOTALL)
+    assert chart is not None
+    used = [value for _, value, *_ in json.loads(html.unescape(chart[1]))]
+    assert used == [500, 500, None, 500, 500, None], "the chart ends at the last measurement"
+    for path_data in re.findall(r'<path class="(?:used|edge)" d="([^"]*)"', chart[0]):
+        ends = [int(x) for x in re.findall(r"[ML](\d+) ", path_data)]
+        assert path_data.count("M") == 2, "one part for each series of measurements"
+        assert max(ends) < 600 and not any(200 < x < 480 for x in ends)
 
 
 def test_page_states_that_a_run_ended_before_its_first_measurement(cast: Cast, sign_in: SignIn) -> None:

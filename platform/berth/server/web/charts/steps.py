@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 
 WIDTH, HEIGHT = 1000, 200
 TICKS = 4
@@ -36,7 +36,7 @@ class StepChart:
 
 def step_chart(
     times: Sequence[float],
-    stacked: Sequence[tuple[str, Sequence[int]]],
+    stacked: Sequence[tuple[str, Sequence[int | None]]],
     line: Sequence[int | None],
     *,
     begin: float,
@@ -47,20 +47,27 @@ def step_chart(
     """Return a step chart from `begin` to `end`, with a scale that reaches at least `least`.
 
     The chart is empty before the first time. Each number is drawn from its own time until the next one, and
-    the last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value
-    is None. `limit` is drawn across the whole chart.
+    the last number until `end`. A time before `begin` is drawn at `begin`. The areas and the line have a gap
+    where their value is None. `limit` is drawn across the whole chart.
     """
-    sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
+    sums = [
+        sum(value or 0 for value in values)
+        for values in zip(*(numbers for _, numbers in stacked), strict=True)
+    ]
     maximum = max([*sums, *(number for number in line if number is not None), least, limit or 0])
     step = _tick_step(maximum)
     top = step * -(-maximum // step)
     x_positions = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]
-    below, areas = [0] * len(times), []
+    below, areas = [0] * len(times), list[Area]()
     for kind, numbers in stacked:
-        above = [low + number for low, number in zip(below, numbers, strict=True)]
+        above = [low + (number or 0) for low, number in zip(below, numbers, strict=True)]
         if any(numbers):
-            outline = _outline(x_positions, above, below, top)
-            areas.append(Area(kind, outline, _line(x_positions, above, top)))
+            outlines = [
+                _outline(x_positions[first : after + 1], above[first:after], below[first:after], top)
+                for first, after in _runs_without_gaps(numbers)
+            ]
+            edge = [None if number is None else height for number, height in zip(numbers, above, strict=True)]
+            areas.append(Area(kind, " ".join(outlines), _line(x_positions, edge, top)))
         below = above
     marks = tuple((_y(mark, top), mark) for mark in range(top, -1, -step))
     numbers_by_time = zip(times, *(numbers for _, numbers in stacked), line, strict=True)
@@ -70,6 +77,17 @@ def step_chart(
     )
     limit_y = None if limit is None else _y(limit, top)
     return StepChart(tuple(areas), _line(x_positions, line, top), marks, readouts, limit_y)
+
+
+def _runs_without_gaps(values: Sequence[int | None]) -> list[tuple[int, int]]:
+    """Return the begin and end of each run of values that are not None."""
+    runs, begin = list[tuple[int, int]](), 0
+    for is_gap, group in groupby(value is None for value in values):
+        end = begin + len(list(group))
+        if not is_gap:
+            runs.append((begin, end))
+        begin = end
+    return runs
 
 
 def _line(x_positions: Sequence[int], values: Sequence[int | None], top: int) -> str:

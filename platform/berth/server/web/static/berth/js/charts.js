@@ -40,6 +40,7 @@
     const factor = svg.dataset.thousandths === undefined ? 1 : 1000, bySteps = svg.dataset.steps !== undefined;
     const lines = svg.dataset.names.split("|").map((name, place) => {
       const value = point[place + 1];
+      if (name && !place && value === null && !columns && !bySteps) return "not measured";
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
     readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : window.berthTimes.short.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
