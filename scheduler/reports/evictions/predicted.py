@@ -49,7 +49,7 @@ def build_prediction_table(
         if line.startswith(ALTERNATIVE_PREFIX)
     )
     return PredictedEvictions(
-        _summary(rows), rows, list(dict.fromkeys(alternatives)), len({row.preemptor for row in rows}) > 1
+        _summary(documents), rows, list(dict.fromkeys(alternatives)), len({row.preemptor for row in rows}) > 1
     )
 
 
@@ -77,23 +77,37 @@ def _predicted_eviction(document: Mapping[str, Any], condition: str) -> Predicte
     )
 
 
-def _summary(rows: Iterable[PredictedEviction]) -> str:
+def count_victims(documents: Iterable[Mapping[str, Any]]) -> int:
+    """Return the number of workloads in predicted evictions given as JSON objects.
+
+    Each eviction of a hidden workload counts, because several hidden workloads may have the same description.
+    """
+    hidden, names = 0, set()
+    for document in documents:
+        if document["workload"]:
+            names.add(document["victim"])
+        else:
+            hidden += 1
+    return len(names) + hidden
+
+
+def _summary(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return text such as "Evicts 2 workloads (2 GPUs, 3.0 GPU-h of work lost), moves ads/nightly (1 GPU)".
 
     A workload is named if it is the only one with its action.
     """
-    by_kind: dict[str, list[PredictedEviction]] = {"evicts": [], "scales down": [], "moves": []}
-    for row in rows:
-        verb = {MOVED: "moves", SCALED_DOWN: "scales down"}.get(row.kind, "evicts")
-        by_kind[verb].append(row)
+    by_kind: dict[str, list[Mapping[str, Any]]] = {"evicts": [], "scales down": [], "moves": []}
+    for document in documents:
+        verb = {MOVED: "moves", SCALED_DOWN: "scales down"}.get(document["kind"], "evicts")
+        by_kind[verb].append(document)
     parts = []
     for verb, group in by_kind.items():
         if not group:
             continue
-        victims = {row.victim for row in group}
-        subject = group[0].victim if len(victims) == 1 else format_count(len(victims), "workload")
-        work_seconds = sum(row.lost_gpu_seconds for row in group)
-        notes = [format_count(sum(row.gpus for row in group), "GPU")]
+        count = count_victims(group)
+        subject = group[0]["victim"] if count == 1 else format_count(count, "workload")
+        work_seconds = sum(document["lost_gpu_seconds"] for document in group)
+        notes = [format_count(sum(document["gpus"] for document in group), "GPU")]
         notes += [f"{format_gpu_time(work_seconds)} of work lost"] if work_seconds else []
         parts.append(f"{verb} {subject} ({', '.join(notes)})")
     text = ", ".join(parts)

@@ -7,7 +7,12 @@ from typing import Any
 from berth.core.wording.words import format_count, to_words
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
-from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN, build_prediction_table
+from scheduler.reports.evictions.predicted import (
+    MOVED,
+    SCALED_DOWN,
+    build_prediction_table,
+    count_victims,
+)
 from scheduler.web.workloads.details import Obstacle, build_obstacles, split_obstacles
 
 QUEUED = "Would be queued"
@@ -91,11 +96,12 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
 
 def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
     """Describe effects on other workloads, such as "evict 2 other workloads, scale down 1 other workload"."""
-    victims: dict[str, set[str]] = {"evict": set(), "scale down": set(), "move": set()}
+    by_verb: dict[str, list[Mapping[str, Any]]] = {"evict": [], "scale down": [], "move": []}
     for each in evictions:
-        verb = {MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")
-        victims[verb].add(each["victim"])
-    counts = {verb: format_count(len(names), "other workload") for verb, names in victims.items() if names}
+        by_verb[{MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")].append(each)
+    counts = {
+        verb: format_count(count_victims(group), "other workload") for verb, group in by_verb.items() if group
+    }
     return ", ".join(f"{verb} {count}" for verb, count in counts.items()) or "evict other workloads"
 
 

@@ -179,13 +179,18 @@ def test_status_states_the_label_and_the_message_of_a_verdict() -> None:
 def test_verdict_title_describes_the_effects_on_other_workloads() -> None:
     kinds = {"a": "shrink", "b": "reclaim", "c": "consolidate", "d": "preempt"}
     effect = {"preemptor": "e", "gpus": 1, "lost_gpu_seconds": 0, "rule": "", "explanation": []}
-    evictions = [{"victim": victim, "kind": kind, **effect} for victim, kind in kinds.items()]
+    evictions = [
+        {"victim": victim, "workload": victim, "kind": kind, **effect} for victim, kind in kinds.items()
+    ]
     verdict = build_verdict(Prediction("would_evict", {}, evictions=evictions[:1]))
     assert verdict.title == "Would start and scale down 1 other workload"
     assert verdict.reason == "Scales down a (1 GPU)."
     verdict = build_verdict(Prediction("would_evict", {}, evictions=evictions))
     words = "evict 2 other workloads, scale down 1 other workload, move 1 other workload"
     assert verdict.title == f"Would start and {words}"
+    hidden = {"victim": "a workload in project speech", "workload": "", "kind": "reclaim", **effect}
+    verdict = build_verdict(Prediction("would_evict", {}, evictions=[hidden, hidden]))
+    assert verdict.title == "Would start and evict 2 other workloads"
 
 
 def test_secret_and_array_sections_are_expanded_if_they_have_values(dave: Client) -> None:

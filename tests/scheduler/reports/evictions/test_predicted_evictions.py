@@ -11,7 +11,8 @@ def document(victim: str, kind: str, gpus: float, work: float, *alternatives: st
     lost_text = ["10.0 GPU-h of work lost."] if work else []
     considered = [f"Alternative considered: {text}" for text in alternatives]
     return {
-        "victim": victim, "preemptor": "ads/nightly", "kind": kind, "gpus": gpus, "lost_gpu_seconds": work,
+        "victim": victim, "workload": victim.partition("/")[2], "preemptor": "ads/nightly", "kind": kind,
+        "gpus": gpus, "lost_gpu_seconds": work,
         "rule": "ads stays within its quota",
         "explanation": ["Rule: ads stays within its quota.", "ads: 2 GPUs before", *lost_text, *considered],
     }  # fmt: skip
@@ -31,6 +32,14 @@ def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
         "moves speech/c (2 GPUs)"
     )
     assert not table.has_several_preemptors
+
+
+def test_summary_counts_each_hidden_workload_and_names_a_single_one_by_its_description() -> None:
+    hidden = document("a 4-GPU workload in project speech", "reclaim", 4, 0)
+    assert build_prediction_table([hidden]).summary == f"Evicts {hidden['victim']} (4 GPUs)"
+    assert build_prediction_table([hidden, hidden]).summary == "Evicts 2 workloads (8 GPUs)"
+    visible = document("speech/c", "reclaim", 4, 0)
+    assert build_prediction_table([visible, visible]).summary == "Evicts speech/c (8 GPUs)"
 
 
 def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_eviction() -> None:
