@@ -18,6 +18,7 @@ from projects.services.workloads.editing import (
     managed_workloads,
 )
 from projects.services.workloads.resubmission import (
+    free_name,
     next_free_name,
     resubmission_obstacle,
     resubmit,
@@ -44,6 +45,7 @@ __all__ = [
     "current_quota_warnings",
     "delete",
     "edit",
+    "free_name",
     "is_editable",
     "managed_workloads",
     "name_taken_error",

@@ -67,6 +67,11 @@ def next_free_name(project: Project, name: str) -> str:
         number += NAMES_PER_QUERY
 
 
+def free_name(project: Project, name: str) -> str:
+    """Return `name`, or the next free name if the project has already used it."""
+    return next_free_name(project, name) if _used_names(project, [name]) else name
+
+
 def _submit_copy(actor: Actor, workload: Workload) -> Submission:
     name = next_free_name(workload.project, workload.name)
     document = {**workload.spec, "name": name}

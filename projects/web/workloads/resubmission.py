@@ -41,7 +41,7 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
     try:
         stored = resubmit(actor=request.actor, workload=workload)
     except Invalid:
-        query = urlencode({"like": str(workload.pk), "check": "yes"})
+        query = urlencode({"like": str(workload.pk)})
         return open_url(request, f"{reverse('submit')}?{query}")
     kind = "service" if "service" in stored.workload.spec else "workload"
     name, warnings = stored.workload.name, " ".join(stored.warnings)

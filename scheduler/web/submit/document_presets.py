@@ -9,14 +9,15 @@ from berth.documents import CannotEdit, edit_text
 from berth.documents.ordered import dump_workload
 from projects.access import visible_pools
 from projects.actor import Actor
-from projects.models import Membership, Template, Workload, WorkloadArray
+from projects.models import Membership, Project, Template, Workload, WorkloadArray
 from projects.selectors import arrays, templates, workloads
-from projects.services.workloads import next_free_name
+from projects.services.workloads import free_name, next_free_name
 from projects.services.workloads.templates import template_document
 from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
 
 MAX_TEMPLATES = 50
+ARRAY_NAME_MAX = 50  # leaves room for the endings of a copy's name and of its tasks
 DEFAULT_EXAMPLE = "single"  # this example succeeds on any pool, without files
 HEADER = """\
 name: {name}
@@ -119,13 +120,17 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, an example, or a copy of an existing workload or array."""
+    """Return the text of a template, an example, or a copy of an existing workload or array.
+
+    Its name is one that the project has not used.
+    """
     if (template := _find_template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
-        is_workload = isinstance(like, Workload)
-        name = next_free_name(like.project, like.name) if is_workload else f"{like.name[:60]}-2"
-        return document_text(like, name=name)
+        if isinstance(like, Workload):
+            return document_text(like, name=next_free_name(like.project, like.name))
+        # A number would make the name one of the array's own tasks.
+        return document_text(like, name=free_name(like.project, f"{like.name[:ARRAY_NAME_MAX]}-copy"))
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else _usual_project(actor, mine)
@@ -133,6 +138,8 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     _, name, rest = EXAMPLES.get(kind, EXAMPLES[DEFAULT_EXAMPLE])
     if kind not in EXAMPLES and not visible_pools(actor).filter(gpus_per_node__gt=0).exists():
         rest = rest.replace(EXAMPLE_GPU, EXAMPLE_WITHOUT_GPU)
+    if (stored := Project.objects.filter(name=project).first()) is not None:
+        name = free_name(stored, name)
     return HEADER.format(name=name, project=project) + rest
 
 
@@ -182,12 +189,14 @@ def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
 
 def _template_document(template: Template) -> str:
     """Return a template's text, including comments, with its name and project filled in."""
-    text = template.text
+    text, document = template.text, template_document(template)
+    if isinstance(document["name"], str):
+        document["name"] = free_name(template.project, document["name"])
     try:
-        for key, value in (("name", template_document(template)["name"]), ("project", template.project.name)):
-            text = edit_text(text, (key,), value, order=ORDER)
+        for key in ("name", "project"):
+            text = edit_text(text, (key,), document[key], order=ORDER)
     except CannotEdit:
-        return dump_workload(template_document(template))
+        return dump_workload(document)
     return text
 
 

@@ -1,7 +1,7 @@
 """Submission page with form, document and preview."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import HttpResponse
@@ -10,18 +10,20 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Forbidden, Invalid
-from berth.core.problems import Problem
+from berth.core.problems import SUGGESTION, Problem
 from berth.core.spec import parse_workload
 from berth.documents import read_document
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import may_submit_anywhere
 from projects.actor import Actor
+from projects.models import Project
 from projects.services import arrays
-from projects.services.workloads import submit_with_warnings
+from projects.services.workloads import next_free_name, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.error_sentences import NAME_IN_USE
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import find_missing_step
@@ -55,8 +57,7 @@ def index(request: Request) -> HttpResponse:
         if (missing := find_missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})
         draft, answer = open_draft(initial_text(request.actor, request.GET)), CheckResult()
-        if request.GET.get("check"):
-            _run_step(request, draft, CHECK, answer)
+        _run_step(request, draft, CHECK, answer)
         return _render_page(request, draft, answer)
     step = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
@@ -94,13 +95,11 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict the outcome of submitting the document. The open page already shows the document's errors."""
-    answer = CheckResult()
-    try:
-        document = read_document(request.POST.get("document", ""))
-        _predict(request.actor, document, answer)
-    except BerthError as error:
-        _add_error(answer, error)
+    """Predict the outcome of submitting the document, or show its errors in the form."""
+    answer, draft = CheckResult(), open_draft(request.POST.get("document", ""))
+    _run_step(request, draft, PREDICT, answer)
+    if answer.problems:
+        return _render_page(request, draft, answer)
     return page(request, "scheduler/submit/prediction.html", {"answer": answer})
 
 
@@ -144,9 +143,21 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
         answer.rejected = error.detail
 
 
+def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str]) -> Problem:
+    """Return the problem with a name that is free if the document's name is in use."""
+    name, project = ((draft.form_data or {}).get(key) for key in ("name", "project"))
+    if problem.path != "name" or not problem.message.startswith(NAME_IN_USE) or project not in projects:
+        return problem
+    stored = Project.objects.filter(name=project).first()
+    if stored is None or not isinstance(name, str):
+        return problem
+    return replace(problem, allowed=f"{SUGGESTION}`{next_free_name(stored, name)}`?")
+
+
 def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
     offer = choices_for(request.actor)
-    shown = prepare_form(draft, offer, answer.problems)
+    problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
+    shown = prepare_form(draft, offer, problems)
     is_service = (draft.form_data or {}).get("kind") == "service"
     context = {
         "submit_label": "Create service" if is_service else "Submit workload",

@@ -59,7 +59,7 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
             "name",
             "digits and hyphens, for example not-fine. Use not-fine",
         ),
-        ("name: fine", "name: taken", "name", "Already in use. Allowed: a name that"),
+        ("name: fine", "name: taken", "name", "Already in use. taken-2 is free. Use taken-2"),
         ("project: vision", "project: ads", "project", "Does not exist. Allowed: the name"),
         ("pools: [local]", "pools: [moon]", "pools", "Does not exist. Allowed: local"),
         ("name: fine", "name: fine\nkind: elastc", "kind", "value. Did you mean elastic? Use elastic"),

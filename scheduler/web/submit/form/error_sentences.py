@@ -7,6 +7,7 @@ from berth.core.problems import SUGGESTION, Problem
 from berth.core.spec.values.texts import NAME_ALLOWED
 
 REQUIRED = ("is empty", "missing", "is required")
+NAME_IN_USE = "is already in use"
 NAME_MAX = 63
 
 
@@ -39,6 +40,9 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
         return ErrorSentence("Select this directory under Code to send its files.")
     if message == "above max" and label:
         return ErrorSentence(f"Must be at most Max replicas ({allowed.removeprefix('at most ')}).")
+    if message.startswith(NAME_IN_USE) and allowed.startswith(SUGGESTION):
+        name = allowed.split("`")[1]
+        return ErrorSentence(f"{_capitalize(message.removeprefix('is '))}. {name} is free.", name)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")

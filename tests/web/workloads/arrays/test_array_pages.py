@@ -36,7 +36,7 @@ def test_copy_of_an_array_opens_the_form_with_its_document(
 ) -> None:
     assert f'href="/submit?like={sweep.pk}"' in text(sign_in("dave"), f"/arrays/{sweep.pk}")
     form = text(sign_in("dave"), "/submit", like=str(sweep.pk))
-    assert "name: sweep-2" in form and "tasks: 120" in form
+    assert "name: sweep-copy" in form and "tasks: 120" in form
     assert "/submit?like=" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
 
 

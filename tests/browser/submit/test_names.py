@@ -1,0 +1,36 @@
+"""Browser tests of the names that the submission form offers."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+
+# Whether the button begins below the error's text.
+BELOW_TEXT = """(button) => {
+  const range = document.createRange();
+  range.setStart(button.parentElement, 0);
+  range.setEndBefore(button);
+  return button.getBoundingClientRect().top >= range.getBoundingClientRect().bottom;
+}"""
+
+
+@pytest.mark.heavy
+def test_form_offers_a_free_name_after_a_submission(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        name = page.get_by_label("Name", exact=True)
+        offered = name.input_value()
+        page.get_by_role("button", name="Submit workload", exact=True).click()
+        expect(page.locator("h1")).to_contain_text(offered)
+        page.goto("/submit")
+        expect(page.locator("#prediction-title")).to_be_visible()
+        expect(name).to_have_value(f"{offered}-2")
+        name.fill(offered)
+        use = page.get_by_role("button", name=f"Use {offered}-2")
+        expect(use).to_be_visible()
+        assert use.evaluate(BELOW_TEXT)
+        expect(name).to_have_attribute("aria-invalid", "true")
+        use.click()
+        expect(page.locator("#prediction-title")).to_be_visible()
+        expect(page.locator("#faults-title")).to_have_count(0)
+        assert faults == []

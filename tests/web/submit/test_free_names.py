@@ -1,0 +1,49 @@
+"""Tests of the names that the submission form offers, and of errors when it opens."""
+
+import pytest
+from django.test import Client
+
+from projects.services.workloads.templates import set_template
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.submit.test_submission_page import HTMX, field_error, refresh_form
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: SignIn) -> Client:
+    return sign_in("dave")
+
+
+@pytest.mark.parametrize("query", ["", "?kind=gang", "?template=vision/nightly"])
+def test_form_offers_a_name_that_is_free(cast: Cast, dave: Client, query: str) -> None:
+    text = "command: sleep 1\nroles: [{replicas: 1}]\n"
+    set_template(actor=cast.dave, project=cast.vision, name="nightly", text=text)
+    make.workload(cast.vision, "my-training")
+    make.workload(cast.vision, "my-training-2", phase="succeeded")
+    make.workload(cast.vision, "nightly")
+    answer = dave.get(f"/submit{query}")
+    name = "nightly-2" if "nightly" in query else "my-training-3"
+    assert f'name="f:name" value="{name}"' in answer.content.decode()
+    assert answer.context["answer"].problems == []
+
+
+def test_form_that_opens_with_an_error_marks_its_field_and_line(cast: Cast, dave: Client) -> None:
+    like = make.workload(cast.vision, "old", spec={"name": "old", "priority": "urgent", "roles": [{}]})
+    answer = dave.get(f"/submit?like={like.pk}")
+    page = answer.content.decode()
+    assert field_error(answer, "priority") and 'id="faults-title"' in page
+    assert 'id="prediction"' not in page
+
+
+def test_error_found_by_the_prediction_is_shown_like_that_of_a_check(cast: Cast, dave: Client) -> None:
+    make.workload(cast.vision, "taken")
+    document = "name: taken\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    answer = dave.post("/submit/prediction", {"document": document}, headers=HTMX)
+    checked = refresh_form(dave, document)
+    assert (
+        field_error(answer, "name")
+        == field_error(checked, "name")
+        == ("Already in use. taken-2 is free. Use taken-2")
+    )
+    assert answer.content == checked.content
