@@ -142,6 +142,11 @@ def test_missing_page_keeps_the_navigation_of_a_signed_in_user(sign_in: SignIn) 
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, True)
     missing = sign_in("dave").get("/workloads/00000000-0000-4000-8000-000000000000").content.decode()
     assert 'href="/workloads">Go to workloads</a>' in missing
+    assert (
+        '<p class="wrap">There is no workload with the ID 00000000-0000-4000-8000-000000000000.</p>'
+        in missing
+    )
+    assert "`" not in sign_in("dave").get("/nodes/local-9").content.decode().partition("<main")[2]
     answer = Client().get("/no-such-page")
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, False)
 

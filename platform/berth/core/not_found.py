@@ -1,11 +1,14 @@
 """Errors for missing or hidden objects, with a suggestion or a command that lists the visible objects."""
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from uuid import UUID
 
 from berth.core.errors import NotFound
 from berth.core.problems import SUGGESTION, closest_match, format_value
+
+COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
@@ -83,3 +86,8 @@ def missing_object(
     if match := closest_match(name, visible):
         advice = f"{SUGGESTION}`{match}`?"
     return NotFound(f"{beginning} named {format_value(name)}. {advice}")
+
+
+def without_commands(detail: str) -> str:
+    """Return the text without sentences that suggest a command of the CLI, for pages in the browser."""
+    return COMMAND_SENTENCE.sub("", detail)

@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from berth.core.not_found import without_commands
 from berth.core.values.amounts import MILLI
 from berth.core.wording.retry_counts import format_retries
 from berth.core.wording.words import format_gpu_time, to_words
@@ -46,6 +47,7 @@ register.filter("cores", numbers.thousandths)
 register.filter("memory", numbers.memory)
 register.filter("used_memory", numbers.used_memory)
 register.filter("duration", numbers.duration)
+register.filter("without_commands", without_commands)
 register.filter("gpu_hours", format_gpu_time)
 register.filter("elapsed", numbers.elapsed)
 register.filter("hours", numbers.hours)
