@@ -107,7 +107,13 @@ def test_project_bars_use_at_most_four_colours_and_marks(
     encodings = {"used": "within quota", "over": "over quota", "quota": "quota"}
     assert dict(re.findall(r'<i class="([\w-]+)"></i>([\w ]+)', card)) == encodings
     bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
-    assert set(re.findall(r'<(?:rect|line) class="([\w-]+)"', bar)) == {"track", "used", "over", "quota"}
+    assert set(re.findall(r'<(?:rect|line) class="([\w-]+)"', bar)) == {
+        "track",
+        "used",
+        "over",
+        "edge",
+        "quota",
+    }
     assert "100 GPUs pending" in card
 
 

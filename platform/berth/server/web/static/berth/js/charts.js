@@ -25,6 +25,13 @@
     return points[low - 1];
   }
 
+  /** Return the time under the pointer, or the period of a point that is an average. */
+  function moment(svg, point, time) {
+    const { short, clock } = window.berthTimes, period = Number(svg.dataset.periodS);
+    if (!period) return short.format(new Date(time * 1000));
+    return `${short.format(new Date(point[0] * 1000))}–${clock.format(new Date((point[0] + period) * 1000))}`;
+  }
+
   document.addEventListener("pointermove", (event) => {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
     for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps")) other.classList.remove("on");
@@ -43,7 +50,7 @@
       if (name && !place && value === null && !columns && !bySteps) return "not measured";
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
-    readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : window.berthTimes.short.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
+    readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : moment(svg, point, time), ...lines.filter(Boolean)].join("\n");
     const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;

@@ -1,0 +1,45 @@
+"""Browser tests for the charts and bars of the overview."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.driver.chromium import open_settled
+
+
+def test_readout_of_hourly_averages_names_the_hour_of_the_bar(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/")
+        chart, readout = (
+            page.get_by_role("img", name="Used, allocated and free GPUs"),
+            page.locator(".readout.on"),
+        )
+        column = chart.locator("rect.free").nth(5).bounding_box()
+        frame = chart.bounding_box()
+        assert column is not None and frame is not None
+        texts = set()
+        for share in (0.1, 0.5, 0.9):
+            at = column["x"] - frame["x"] + share * column["width"]
+            chart.hover(position={"x": at, "y": frame["height"] / 2}, force=True)
+            expect(readout).to_have_text(re.compile(r"^\d+ \w{3}, (\d\d):00\u2013(\d\d):00\s+used [\d.]+"))
+            texts.add(readout.inner_text())
+        assert len(texts) == 1, "all points of a bar have the same hour and numbers"
+        assert faults == []
+
+
+def test_marks_of_quota_and_fair_share_differ_in_shape(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/")
+        bar = page.locator(".queues-card .queue").filter(has_text="speech").locator("svg.bar")
+        shapes = bar.locator("line").evaluate_all(
+            "all => Object.fromEntries(all.map(each => [each.getAttribute('class'), "
+            "[getComputedStyle(each).strokeLinecap, each.y1.baseVal.value === each.y2.baseVal.value]]))"
+        )
+        assert shapes == {
+            "edge": ["butt", False],
+            "quota": ["butt", False],
+            "edge round": ["round", True],
+            "share": ["round", True],
+        }
+        assert faults == []
