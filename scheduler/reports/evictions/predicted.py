@@ -106,9 +106,10 @@ def _summary(documents: Iterable[Mapping[str, Any]]) -> str:
             continue
         count = count_victims(group)
         subject = group[0]["victim"] if count == 1 else format_count(count, "workload")
+        gpus = sum(document["gpus"] for document in group)
         work_seconds = sum(document["lost_gpu_seconds"] for document in group)
-        notes = [format_count(sum(document["gpus"] for document in group), "GPU")]
+        notes = [format_count(gpus, "GPU")] if gpus else []
         notes += [f"{format_gpu_time(work_seconds)} of work lost"] if work_seconds else []
-        parts.append(f"{verb} {subject} ({', '.join(notes)})")
+        parts.append(f"{verb} {subject} ({', '.join(notes)})" if notes else f"{verb} {subject}")
     text = ", ".join(parts)
     return text[:1].upper() + text[1:]

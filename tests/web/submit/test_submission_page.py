@@ -352,6 +352,8 @@ def test_verdict_of_an_array_covers_all_tasks(cast: Cast, dave: Client) -> None:
     assert "Queued tasks 28 tasks: waiting for scale up." in page
     assert "Also Waiting for capacity Needs 1 GPU, none is free" in page
     assert "All 2 tasks would start immediately" in text_of(dave, ARRAY)
+    on_cpus = text_of(dave, ARRAY.replace("gpu: 1", "cpu: 1"))
+    assert "All 2 tasks would start immediately" in on_cpus and "Request 2 tasks About" in on_cpus
     one_at_a_time = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 4, max_running: 1"))
     assert "1 of 4 tasks would start immediately, 3 would be queued" in one_at_a_time
     make.place(make.workload(cast.vision, "holder", gpus=2, phase="running"), node, [0, 1])

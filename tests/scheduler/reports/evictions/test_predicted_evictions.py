@@ -42,6 +42,15 @@ def test_summary_counts_each_hidden_workload_and_names_a_single_one_by_its_descr
     assert build_prediction_table([visible, visible]).summary == "Evicts speech/c (8 GPUs)"
 
 
+def test_evictions_of_workloads_without_gpus_state_no_amounts() -> None:
+    on_cpus = document("vision/a", "preempt", 0, 0)
+    table = build_prediction_table([on_cpus])
+    assert table.summary == "Evicts vision/a"
+    answer = {"eviction_table": table, "linked_evictions": [(table.rows[0], "/workloads/1")]}
+    text = render_to_string("scheduler/submit/predicted_evictions.html", {"answer": answer})
+    assert '<a href="/workloads/1">vision/a</a> would be <strong>preempted</strong></p>' in text
+
+
 def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_eviction() -> None:
     table = build_prediction_table(
         [
