@@ -153,8 +153,9 @@ def _explain_next_rows(rows: Sequence[Any]) -> None:
             row.before_next_because = f"{names[0]} {order_difference_clause(*keys)}"
         elif row.priority > following.priority:
             row.before_next_because = f"priority {row.priority} is higher than {following.priority}"
-        elif row.project_id == following.project_id and row.pending_since < following.pending_since:
-            row.before_next_because = "pending for longer"
+        elif (row.project_id, row.priority) == (following.project_id, following.priority):
+            is_older = row.pending_since < following.pending_since
+            row.before_next_because = "pending for longer" if is_older else ""
         row.next_row = following
 
 

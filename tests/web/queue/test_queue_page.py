@@ -293,6 +293,7 @@ def test_queue_position_is_explained_by_the_difference_from_the_next_row(cast: C
     queued(cast.vision, "second", 2, 0.7, 50, 5)
     queued(cast.vision, "third", 3, 0.7, 40, 9)
     queued(cast.vision, "fourth", 4, 0.7, 40, 3)
+    queued(cast.vision, "raised", 5, 0.7, 60, 1)
     page = sign_in("alice").get(ADDRESS).content.decode()
     assert re.findall(r"<p>Before (.*?)</p>", page) == [
         "second: speech uses less of its fair share than vision",
