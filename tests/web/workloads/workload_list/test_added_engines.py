@@ -69,6 +69,12 @@ def test_tabs_count_added_engines_and_add_up(cast: Cast, sign_in: SignIn) -> Non
     assert "including 2 added engines" in figures and "including 1 added engine<" in figures
 
 
+def test_failed_tab_is_red_if_only_added_engines_have_failed(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 1, "failed")
+    page = sign_in("dave").get("/workloads").content.decode()
+    assert '>Failed <span class="bad">1<' in page
+
+
 def test_engine_is_listed_if_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
     _added_engines(cast, 2, "running", "pending")
     client = sign_in("dave")
