@@ -107,7 +107,10 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the first lines after `cursor` that contain the text or, on request, name an error."""
+    """Return the first lines after `cursor` that contain the text or, on request, name an error.
+
+    The lines are added to those of the earlier responses, unless `none_yet` says that there are none.
+    """
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"
     workload = find_workload(request.actor, workload_id)
@@ -134,7 +137,7 @@ def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             "pod_count": workload.pods.filter(run=log.pod.run).count(),
             "result": matches,
             "hits": build_hits(log, matches, "" if finds_errors else text, fold),
-            "more": start.offset > 0,
+            "more": start.offset > 0 and not request.GET.get("none_yet"),
             "next": format_cursor(matches.resume_at),
         }
     return render(request, "scheduler/workloads/log_matches.html", context)
@@ -159,7 +162,7 @@ def _search_all_pods(
         "hits": [hit for each in matches.by_pod for hit in build_hits(*each, text, ignore_case)],
         "all_pods": True,
         "pod_count": pod_count,
-        "more": bool(starts),
+        "more": bool(starts) and not request.GET.get("none_yet"),
         "next": ",".join(f"{pod.pk}.{format_cursor(place)}" for pod, place in matches.resume_at),
     }
 

@@ -172,6 +172,26 @@ def test_search_of_all_pods_continues_until_every_line_is_listed(
     assert client.get(path(pod, "/search", text="nan", all_pods="on", cursor="x.1-1,y")).status_code == 200
 
 
+@pytest.mark.parametrize("all_pods", [{}, {"all_pods": "on"}])
+def test_first_matches_after_a_search_without_any_are_shown_like_those_of_a_first_search(
+    cast: Cast,
+    sign_in: SignIn,
+    runtime: FakeRuntime,
+    monkeypatch: pytest.MonkeyPatch,
+    all_pods: dict[str, str],
+) -> None:
+    pod, client = write_lines(cast, runtime, 3), sign_in("dave")
+    none_yet = LogMatches(matches=0, lines=(), size=12, searched_bytes=4, resume_at=LinePosition(4, 2))
+    with monkeypatch.context() as slow:
+        for module in ("log", "all_pods_search"):
+            slow.setattr(f"scheduler.web.workloads.{module}.search_log", lambda *_, **__: none_yet)
+        answer = client.get(path(pod, "/search", text="nan", **all_pods)).content.decode()
+    link = re.search(r'hx-get="([^"]+)" hx-target="#log-matches" hx-swap="innerHTML"', answer)
+    assert link and "Continue search" in answer
+    answer = client.get(html.unescape(link[1])).content.decode()
+    assert 'id="log-place"' in answer and 'class="log-all"' in answer and 'data-count="2"' in answer
+
+
 def test_listed_lines_have_the_times_when_they_were_written(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:
