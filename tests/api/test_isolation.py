@@ -77,7 +77,7 @@ Case = tuple[str, str, Any, Any, str]
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0]} {case[1]}")
-def test_endpoint_returns_the_expected_status_for_the_roles_next_to_each_permission_boundary(
+def test_endpoint_returns_the_expected_status_on_both_sides_of_each_permission_boundary(
     scene: Scene, db: None, case: Case
 ) -> None:
     # `make test-heavy` also calls the endpoint as the users between two users with the same status.

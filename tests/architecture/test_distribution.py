@@ -124,7 +124,7 @@ def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_pa
         assert Path(directory).parent.name in {"gw0", "gw1"}
 
 
-def test_failed_tests_and_ended_processes_fail_the_run(tmp_path: Path) -> None:
+def test_failed_tests_and_crashed_processes_fail_the_run(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "2", one=FAILS, two=PASSES)
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
     assert "2 failed, 2 passed" in result.stdout

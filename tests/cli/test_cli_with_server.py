@@ -112,7 +112,7 @@ def test_code_without_a_project_prints_a_one_line_error(berth: Berth, cast: Cast
     assert rejected.stderr == "berth: Specify the project whose pods use the code.\n"
 
 
-def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
+def test_quota_set_keeps_omitted_values(berth: Berth, cast: Cast) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
     assert made.returncode == 0, made.stderr

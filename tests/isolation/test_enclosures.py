@@ -358,7 +358,9 @@ def test_node_that_cannot_provide_required_isolation_rejects_every_pod(
     )
 
 
-def test_isolation_is_off_only_if_set_explicitly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_isolation_is_off_only_if_disabled_explicitly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = LocalStage(tmp_path / "run")
     monkeypatch.setenv("BERTH_ISOLATION", "none")
     with pytest.raises(ValueError, match="Use require, auto or off"):

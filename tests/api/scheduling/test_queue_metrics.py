@@ -66,7 +66,7 @@ def test_queue_metrics_cover_quota_fair_share_and_demand(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_service_metrics_cover_engines_scaling_requests_and_missing_metrics(cast: Cast) -> None:
+def test_service_metrics_cover_engines_running_requests_and_missing_autoscaler_metrics(cast: Cast) -> None:
     workload = make.workload(cast.ads, "llm", phase=Phase.RUNNING, kind="service")
     service = Service.objects.create(workload=workload, role="engine", initial_engines=2, next_number=3)
     at = timezone.now()

@@ -51,7 +51,7 @@ async def page_app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-async def test_excessive_content_length_is_rejected_without_reading_the_body(secret: str) -> None:
+async def test_excessive_content_length_is_rejected_before_the_body_is_read(secret: str) -> None:
     wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(CHUNK,) * 200)
     await run_app(wire)
     assert wire.status == 413

@@ -177,7 +177,9 @@ def test_broadcast_rejected_without_a_ready_node_can_be_retried(dave: Caller, ru
 
 
 @pytest.mark.heavy
-def test_acknowledgement_of_future_results_is_rejected(dave: Caller, running_session: str) -> None:
+def test_acknowledgement_of_results_that_do_not_exist_yet_is_rejected(
+    dave: Caller, running_session: str
+) -> None:
     assert dave.get(f"sessions/{running_session}/results", after=1).status_code == 422
 
 

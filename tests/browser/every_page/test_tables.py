@@ -85,7 +85,7 @@ def test_live_updates_set_no_inline_styles(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_units_in_number_columns_have_no_wide_hyphen(opened: Open) -> None:
+def test_hyphen_in_a_unit_has_its_normal_width_in_number_columns(opened: Open) -> None:
     width = """text => {
       const range = document.createRange(), node = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
       let found = node.nextNode();

@@ -298,7 +298,7 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
 
 
 @pytest.mark.parametrize("width", [1024, 1440])
-def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays(
+def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays_visible(
     opened: Open, scene: Scene, width: int
 ) -> None:
     with opened("ada", viewport={"width": width, "height": 900}) as (page, faults):
@@ -326,7 +326,7 @@ def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("height", [600, 900])
-def test_verdict_and_document_of_an_edit_can_be_reached_at_the_end_of_the_page(
+def test_verdict_and_document_of_an_edit_are_visible_at_the_end_of_the_page(
     opened: Open, scene: Scene, height: int
 ) -> None:
     with opened("ada", viewport={"width": 1440, "height": height}) as (page, faults):
@@ -343,7 +343,7 @@ def test_verdict_and_document_of_an_edit_can_be_reached_at_the_end_of_the_page(
 
 
 @pytest.mark.heavy
-def test_on_phones_the_form_begins_in_the_first_screen_and_the_bar_states_the_verdict(
+def test_on_phones_the_form_begins_on_the_first_screen_and_a_bar_states_the_verdict(
     opened: Open, scene: Scene
 ) -> None:
     with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
@@ -362,7 +362,7 @@ def test_on_phones_the_form_begins_in_the_first_screen_and_the_bar_states_the_ve
         assert faults == []
 
 
-def test_lines_of_the_document_fade_where_they_continue(opened: Open) -> None:
+def test_long_lines_of_the_document_fade_until_they_are_scrolled_to_their_end(opened: Open) -> None:
     with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/submit?kind=single")
         colors = page.locator(".editor-colors")

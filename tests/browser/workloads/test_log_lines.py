@@ -151,7 +151,7 @@ def test_lines_of_a_traceback_that_arrive_later_are_marked(opened: Open, pods: l
         assert faults == []
 
 
-def test_head_of_a_running_workload_links_to_the_errors_in_its_log(
+def test_header_of_a_running_workload_links_to_the_errors_in_its_log(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write(home, pods[0], "step 1\n")
@@ -254,7 +254,7 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900), (390, 844)])
-def test_tab_logs_ends_with_the_window_and_only_the_log_scrolls(
+def test_logs_tab_fills_the_window_and_only_the_log_scrolls(
     opened: Open, pods: list[Pod], home: Path, width: int, height: int
 ) -> None:
     write(home, pods[0], "".join(f"line {number}\n" for number in range(200)))

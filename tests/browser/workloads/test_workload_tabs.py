@@ -115,7 +115,7 @@ def test_age_of_a_new_workload_is_updated_every_second(opened: Open, scene: Scen
         assert faults == []
 
 
-def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened: Open) -> None:
+def test_times_in_inserted_elements_are_converted_before_the_browser_paints_them(opened: Open) -> None:
     insert = """async (moment) => {
         document.body.insertAdjacentHTML("beforeend", `<p><time datetime="${moment}">raw</time></p>`);
         await Promise.resolve();
@@ -176,7 +176,7 @@ MISPLACED_LABELS = """(axis) => {
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_timeline_names_its_first_time_and_links_the_expected_start_to_the_bar(
+def test_timeline_labels_its_start_and_a_line_joins_the_expected_start_to_the_bar(
     opened: Open, scene: Scene, width: int
 ) -> None:
     begin = timezone.now() - timedelta(minutes=30)

@@ -164,7 +164,7 @@ def test_dry_run_without_a_smallest_change_shows_only_the_prediction(terminal: T
 
 
 @pytest.mark.parametrize(("nodes", "words"), [(1, "1 node has"), (3, "3 nodes have")])
-def test_dry_run_names_the_nodes_that_must_boot(terminal: Terminal, nodes: int, words: str) -> None:
+def test_dry_run_states_how_many_nodes_must_boot(terminal: Terminal, nodes: int, words: str) -> None:
     answer = {"outcome": "would_stay_pending", "workload": {"name": "train"}, "nodes_to_boot": nodes}
     server = StubServer(httpx.Response(200, json=answer))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)

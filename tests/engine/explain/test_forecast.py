@@ -32,7 +32,7 @@ def test_first_queued_workload_is_expected_to_start_once_enough_workloads_end() 
     }
 
 
-def test_estimate_names_only_the_workloads_without_whose_end_the_request_would_not_fit() -> None:
+def test_estimate_names_only_the_workloads_that_must_end_before_the_request_fits() -> None:
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/one", "p", "n0", since=100, max_runtime=400)
     world.running("p/four", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
@@ -44,7 +44,7 @@ def test_estimate_names_only_the_workloads_without_whose_end_the_request_would_n
     )
 
 
-def test_estimate_that_waits_for_a_pending_workload_ahead_names_it() -> None:
+def test_estimate_names_the_pending_workload_that_starts_first() -> None:
     world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert expected_start(world)["p/b"].after == (("p/a", NOON + 650),)
 
@@ -55,7 +55,7 @@ def test_estimate_that_waits_only_for_the_backoff_names_no_workload() -> None:
     assert (estimates["p/a"].at, estimates["p/a"].after) == (NOON + 90, ())
 
 
-def test_estimate_at_the_end_of_a_gang_with_pods_to_spare_names_the_gang() -> None:
+def test_estimate_names_an_ending_gang_that_frees_more_than_the_request_needs() -> None:
     world = World(n0=8).department("d", None).project("p", "d", None).running("p/rest", "p", "n0 n0 n0 n0")
     world.running("p/four", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
     estimate = expected_start(world.queued("p/a", "p", 2, backoff_until=NOON + 600))["p/a"]

@@ -71,7 +71,7 @@ def test_router_lists_only_the_initial_engine_after_scale_in(story: Story) -> No
 
 
 @pytest.mark.shows("RLX-93", "RLX-95", "RLX-100")
-def test_berth_top_shows_the_autoscalers_engines_conditions_and_history(story: Story) -> None:
+def test_berth_top_shows_engines_autoscaler_conditions_and_scale_history(story: Story) -> None:
     settings = story.client.settings
     env = {**os.environ, "BERTH_URL": settings.address, "BERTH_TOKEN": settings.token}
     command = [sys.executable, "-m", "berth.cli.main", "top", "--service", SERVICE, "--once"]

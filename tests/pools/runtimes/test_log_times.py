@@ -33,7 +33,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
     return Writer(tmp_path / "log", monkeypatch)
 
 
-def test_time_of_output_is_when_its_last_byte_was_written(writer: Writer) -> None:
+def test_output_has_the_time_at_which_its_last_byte_was_written(writer: Writer) -> None:
     writer.write(b"one\n", at=1001.5, checked_at=1002)
     writer.write(b"", at=1001.5, checked_at=1004)
     writer.write(b"two\nthree\n", at=1060.25, checked_at=1062)
@@ -42,7 +42,7 @@ def test_time_of_output_is_when_its_last_byte_was_written(writer: Writer) -> Non
     assert read_times(writer.path, 4, 14) == [(14, 1060250)]
 
 
-def test_modification_time_set_by_a_pod_is_limited_to_the_last_check(writer: Writer) -> None:
+def test_modification_time_set_by_a_pod_is_clamped_to_the_interval_between_checks(writer: Writer) -> None:
     writer.write(b"one\n", at=5, checked_at=1002)
     writer.write(b"two\n", at=9999, checked_at=1004)
     assert read_times(writer.path, 0, 8) == [(4, 1000000), (8, 1004000)]

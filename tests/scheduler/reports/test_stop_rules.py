@@ -125,7 +125,7 @@ def test_crash_does_not_lose_or_repeat_the_cancellation_of_a_task(sweep: Sweep, 
 
 
 @pytest.mark.heavy
-def test_worst_tasks_of_an_array_without_a_rule_are_known_but_not_cancelled(stage: Stage) -> None:
+def test_worst_tasks_of_an_array_without_a_stop_rule_are_identified_but_not_cancelled(stage: Stage) -> None:
     sweep = Sweep(stage, array={"stop": None})
     sweep.report_all()
     sweep.collect()

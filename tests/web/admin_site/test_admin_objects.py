@@ -69,7 +69,7 @@ def test_project_with_workloads_is_not_deleted_and_the_page_states_why(
     assert Project.objects.filter(pk=project.pk).exists()
 
 
-def test_changes_of_an_object_are_its_audit_entries(admin_client: Client, cast: Cast) -> None:
+def test_object_form_links_to_the_audit_entries_of_the_object(admin_client: Client, cast: Cast) -> None:
     for project, title in ((cast.vision, "Vision"), (cast.speech, "Speech")):
         tenants.edit_project(actor=cast.alice, project=project, changes={"title": title})
     page = admin_client.get(reverse("admin:projects_project_change", args=[cast.vision.pk])).content.decode()
@@ -79,7 +79,7 @@ def test_changes_of_an_object_are_its_audit_entries(admin_client: Client, cast: 
 
 
 @pytest.mark.parametrize("model", [Cycle, Eviction])
-def test_records_that_berth_writes_have_no_changes(
+def test_records_written_by_berth_do_not_link_to_audit_entries(
     model: type[Model], admin_client: Client, running_workload: Workload
 ) -> None:
     make.cycle()
@@ -135,7 +135,7 @@ def test_choices_are_in_sentence_case(admin_client: Client, cast: Cast) -> None:
     assert ">Point in time</option>" in page
 
 
-def test_lists_count_rows_of_models_without_a_plural(admin_client: Client, cast: Cast) -> None:
+def test_list_of_a_model_without_a_plural_name_counts_rows(admin_client: Client, cast: Cast) -> None:
     for minutes in (1, 2):
         make.scaling(cast.pool, "ready", "ready after 20 s", at=make.ago(minutes=minutes))
     page = text_of(admin_client.get(reverse("admin:pools_scalingevent_changelist")).content.decode())

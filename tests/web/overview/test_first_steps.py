@@ -81,7 +81,9 @@ def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> N
     assert all(alice.get(path).status_code == 200 for path in paths())
 
 
-def test_completed_form_on_its_own_page_opens_the_next_page(empty: Cast, sign_in: SignIn) -> None:
+def test_form_on_its_own_page_redirects_when_completed_but_a_dialog_does_not(
+    empty: Cast, sign_in: SignIn
+) -> None:
     alice, form = sign_in("alice"), {"username": "new", "email": "", "password": "a correct horse"}
     htmx = {"HX-Request": "true"}
     own_page = {**htmx, "HX-Current-URL": "http://testserver/access/users/new"}

@@ -12,7 +12,7 @@ from tests.cast import Cast
 from tests.web.conftest import SignIn, submit_array
 
 
-def test_users_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -> None:
+def test_list_of_own_workloads_shows_each_array_as_one_row(cast: Cast, sign_in: SignIn) -> None:
     queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
     for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
         explanation = {

@@ -135,7 +135,9 @@ def test_placeholders_continue_on_later_pages(cast: Cast, sign_in: SignIn) -> No
 
 
 @pytest.mark.heavy
-def test_placeholders_appear_once_if_pages_begin_without_positions(cast: Cast, sign_in: SignIn) -> None:
+def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_position(
+    cast: Cast, sign_in: SignIn
+) -> None:
     make.workload(cast.ads, "holds", phase=Phase.RESERVED, pools=["local"])
     queue(cast.ads, "theirs", 1)
     queue(cast.ads, "fresh", None)

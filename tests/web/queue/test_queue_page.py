@@ -103,7 +103,7 @@ def test_reason_has_a_label_and_a_detail(cast: Cast) -> None:
     assert str(pending_reason(row)) == "Not evaluated yet"
 
 
-def test_detail_of_a_restart_delay_is_its_end_and_the_cause_of_a_refusal(cast: Cast) -> None:
+def test_restart_delay_detail_states_its_end_and_the_reason_for_a_failed_start(cast: Cast) -> None:
     row = make.workload(
         cast.vision, "w", reason="Backoff", backoff_until=datetime(2100, 11, 28, 12, 31, tzinfo=UTC)
     )

@@ -221,7 +221,9 @@ def test_prediction_states_the_cost_and_what_is_left_of_the_budget(
     assert ("USD" in shown) == bool(cost)
 
 
-def test_budget_of_the_department_follows_that_of_the_project(cast: Cast, sign_in: SignIn) -> None:
+def test_prediction_states_the_project_budget_before_the_department_budget(
+    cast: Cast, sign_in: SignIn
+) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 5000})
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     text = "name: wide\nproject: vision\npools: [local]\ncommand: run\nroles:\n- gpu: 4\n"

@@ -164,7 +164,7 @@ def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
 
-def test_status_states_the_label_and_the_message_of_a_verdict() -> None:
+def test_verdict_begins_with_the_label_of_the_reason_and_contains_every_message() -> None:
     numbers = {"resource": "gpu", "requested": 6000, "free": 4000}
     shortage = {"reason": "WaitingForCapacity", "message": "Needs 6 GPUs, 4 are free.", "numbers": numbers}
     reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}

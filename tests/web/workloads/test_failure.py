@@ -108,7 +108,7 @@ def test_pod_that_failed_first_has_its_own_row_above_the_others(cast: Cast, sign
     assert "node since terminated</span>" in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_page_states_the_cause_of_a_failure_by_a_signal_or_before_the_start(
+def test_page_states_the_cause_if_a_pod_could_not_start_or_was_killed_by_a_signal(
     cast: Cast, sign_in: SignIn
 ) -> None:
     workload = failed(cast, "Pod worker-0 could not be started: the image was not found.")
@@ -232,7 +232,7 @@ def test_tasks_of_an_array_count_as_one_failure_on_the_node(cast: Cast, sign_in:
     )
 
 
-def test_head_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: SignIn) -> None:
+def test_header_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: SignIn) -> None:
     workload, client = failed(cast, "Pod worker-0 ended with exit code 1."), sign_in("dave")
     make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=1)
     Workload.objects.filter(pk=workload.pk).update(exit_code=1)
@@ -246,7 +246,7 @@ def test_head_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: 
 
 
 @pytest.mark.parametrize("tab", ["", "/logs", "/metrics", "/resources"])
-def test_head_of_a_workload_that_ran_out_of_memory_has_its_message_on_every_tab(
+def test_header_of_a_workload_that_ran_out_of_memory_has_its_message_on_every_tab(
     tab: str, cast: Cast, sign_in: SignIn
 ) -> None:
     message = "Pod worker-0 ended by signal 9: killed at its memory limit: limit 64 MiB, peak 64 MiB."

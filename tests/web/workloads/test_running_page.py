@@ -18,7 +18,9 @@ def _about(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", card).split())
 
 
-def test_running_page_shows_the_work_that_an_eviction_now_would_lose(cast: Cast, sign_in: SignIn) -> None:
+def test_page_of_a_running_workload_shows_the_work_that_an_eviction_now_would_lose(
+    cast: Cast, sign_in: SignIn
+) -> None:
     node = make.node(cast.pool, gpus=4)
     started = timezone.now() - timedelta(hours=3)
     facts: dict[str, str] = {}
@@ -51,7 +53,7 @@ def test_replicas_added_during_a_run_lose_only_their_own_work(cast: Cast, sign_i
     assert "If evicted now 3.5 GPU-h of work lost" in facts
 
 
-def test_card_without_a_change_leads_to_the_edit_page(
+def test_smallest_change_card_without_a_change_links_to_the_edit_page(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("no_change", "No single change would start the workload now.")
@@ -69,7 +71,7 @@ def test_card_without_a_change_leads_to_the_edit_page(
     assert link in card and "<h2" not in card, "the reason above says that it starts by itself"
 
 
-def test_running_page_names_the_least_used_pod_and_shows_a_bar_for_each_pod(
+def test_page_of_a_running_workload_names_the_least_used_pod_and_shows_a_bar_for_each_pod(
     cast: Cast, sign_in: SignIn
 ) -> None:
     node = make.node(cast.pool, gpus=8)
@@ -89,7 +91,9 @@ def test_running_page_names_the_least_used_pod_and_shows_a_bar_for_each_pod(
     assert 'id="use-worker-1"' in client.get(f"/workloads/{row.pk}/resources").content.decode()
 
 
-def test_running_page_counts_the_other_pods_that_are_used_as_little(cast: Cast, sign_in: SignIn) -> None:
+def test_page_of_a_running_workload_counts_the_other_pods_with_the_lowest_utilization(
+    cast: Cast, sign_in: SignIn
+) -> None:
     node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
     pages: list[str] = []
     for name, uses in (("tied", (60, 60, 90)), ("equal", (60, 60))):

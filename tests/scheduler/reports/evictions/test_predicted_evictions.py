@@ -51,7 +51,7 @@ def test_evictions_of_workloads_without_gpus_state_no_amounts() -> None:
     assert '<a href="/workloads/1">vision/a</a> would be <strong>preempted</strong></p>' in text
 
 
-def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_eviction() -> None:
+def test_common_alternatives_are_listed_once_but_queues_are_listed_for_each_eviction() -> None:
     table = build_prediction_table(
         [
             document("vision/a", "reclaim", 8, 36_000, "evicting b alone"),
@@ -62,7 +62,7 @@ def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_evic
     assert [row.queues for row in table.rows] == [["ads: 2 GPUs before"]] * 2
 
 
-def test_rule_is_stated_for_the_present_and_for_the_fair_share_after_the_change() -> None:
+def test_rule_is_in_the_present_tense_and_states_when_its_fair_share_applies() -> None:
     above = "vision had 12 GPUs allocated or reserved, more than its quota and fair share of 9.25 GPUs"
     within = "ads stays within its quota of 4 GPUs, and vision was over its own"
     documents = [document("vision/a", "reclaim", 8, 0) | {"rule": rule} for rule in (above, within)]

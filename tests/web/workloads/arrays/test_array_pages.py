@@ -258,7 +258,7 @@ def test_ended_array_is_deleted_after_confirmation(sweep: WorkloadArray, sign_in
     assert not WorkloadArray.objects.exists() and not Workload.objects.exists()
 
 
-def test_array_head_states_pool_priority_and_max_runtime(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_header_states_pool_priority_and_max_runtime(sweep: WorkloadArray, sign_in: SignIn) -> None:
     Workload.objects.filter(array=sweep).update(pools=["local", "spare"], max_runtime=3600)
     WorkloadArray.objects.filter(pk=sweep.pk).update(priority=40)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")

@@ -112,7 +112,7 @@ def test_banner_mentions_no_checkpoint_if_none_was_recorded(cast: Cast, sign_in:
     assert "checkpoint" not in notice(sign_in("dave").get(address).content.decode())
 
 
-def test_banner_states_other_causes_of_evictions(cast: Cast, sign_in: SignIn) -> None:
+def test_banner_states_that_a_drain_caused_the_eviction(cast: Cast, sign_in: SignIn) -> None:
     address, _ = evicted(cast, kind="drain")
     cause = "victim was evicted because its node is drained"
     assert cause in notice(sign_in("dave").get(address).content.decode())

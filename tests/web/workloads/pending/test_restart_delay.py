@@ -41,7 +41,7 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
         (4, 2, ""),
     ],
 )
-def test_restart_delay_names_what_the_workload_then_waits_for(
+def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
     requested: int, minutes: int, expected: str, cast: Cast, sign_in: SignIn
 ) -> None:
     until = timezone.now() + timedelta(minutes=2)

@@ -80,7 +80,7 @@ def test_workload_that_runs_without_a_start_event_shows_how_long_it_was_pending(
     assert round(running.lasted / timedelta(minutes=1)) == 60
 
 
-def test_timeline_words_a_restart_delay_like_the_header(cast: Cast, sign_in: SignIn) -> None:
+def test_timeline_and_header_describe_a_restart_delay_identically(cast: Cast, sign_in: SignIn) -> None:
     message = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
     ours = make.workload(
         cast.vision, "ours", reason="Backoff", message=message, explained_at=make.ago(seconds=5),

@@ -206,7 +206,7 @@ def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> 
     assert text.count("Position 2<") == 2
 
 
-def test_last_measurement_is_common_if_workloads_were_last_measured_at_about_the_same_time() -> None:
+def test_common_last_measurement_requires_workloads_measured_at_about_the_same_time() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
     assert common_last_measurement(rows) == rows[0].measured_at
