@@ -294,3 +294,29 @@ def test_closing_the_menu_returns_the_focus_to_its_button(opened: Open, way: str
         expect(menu).to_be_focused()
         expect(menu).to_have_attribute("aria-expanded", "false")
         assert faults == []
+
+
+def test_filters_and_columns_of_the_workload_list_are_aligned_on_a_phone(opened: Open) -> None:
+    boxes = """all => all.map(each => each.getBoundingClientRect())
+      .map(box => [box.left, box.width, box.top])"""
+    with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto("/workloads")
+        page.get_by_role("button", name="Filters").click()
+        fields = page.locator("#filters .field:not(.search) > select").evaluate_all(boxes)
+        assert len(fields) == 4
+        assert len({width for _, width, _ in fields}) == 1, "the fields have equal widths"
+        assert len({left for left, *_ in fields}) == len({top for *_, top in fields}) == 2
+        search, download = (
+            page.locator("#search").bounding_box(),
+            page.locator("#filters .csv").bounding_box(),
+        )
+        assert search and download and download["y"] == search["y"], "the download stays beside the search"
+        page.locator("#columns > summary").click()
+        menu, title = (
+            page.locator("#columns > .menu").bounding_box(),
+            page.get_by_role("heading", level=1).bounding_box(),
+        )
+        assert menu and title and menu["x"] >= title["x"]
+        heights = page.locator("#columns .check").evaluate_all("all => all.map(each => each.offsetHeight)")
+        assert min(heights) >= 40
+        assert faults == []

@@ -1,5 +1,7 @@
 """Browser tests for the queue page: columns fit, and explanations open next to their buttons."""
 
+import re
+
 import pytest
 from playwright.sync_api import ViewportSize, expect
 
@@ -54,7 +56,7 @@ def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
         for button, words in (
             (
                 row.get_by_role("button", name="Queue position"),
-                "Research would exceed fair share, vision would exceed quota",
+                "because research would exceed its fair share and vision would exceed its quota",
             ),
             (row.get_by_role("button", name="Expected start unknown"), "No declared runtime says when"),
         ):
@@ -65,4 +67,36 @@ def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
             # A live update replaces the row and opens the popover again.
             page.wait_for_function(IS_NEXT_TO_BUTTON, arg=viewport["width"])
             page.keyboard.press("Escape")
+        assert faults == []
+
+
+def test_filters_of_the_queue_unfold_on_a_phone_and_stay_open(opened: Open) -> None:
+    with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        open_settled(page, "/queue")
+        pool, button = page.locator("#f-pool"), page.get_by_role("button", name="Filters")
+        expect(pool).to_be_hidden()
+        button.click()
+        widths = page.locator(".queue-filters select").evaluate_all(
+            "all => all.map(each => each.offsetWidth)"
+        )
+        assert len(widths) >= 3 and len(set(widths)) == 1
+        pool.select_option("train")
+        expect(page).to_have_url(re.compile(r"pool=train"))
+        expect(page.get_by_role("button", name="Filters (1)")).to_have_attribute("aria-expanded", "true")
+        expect(page.locator("#f-pool")).to_be_visible()
+        page.set_viewport_size({"width": 1440, "height": 900})
+        expect(button).to_be_hidden()
+        assert faults == []
+
+
+def test_expected_start_has_its_distance_on_a_line_of_its_own(opened: Open) -> None:
+    with opened("ada", viewport={"width": 1024, "height": 900}) as (page, faults):
+        open_settled(page, "/queue")
+        starts = page.locator("td.start:has(> time)")
+        assert starts.count() >= 3
+        for text in starts.all_inner_texts():
+            assert re.fullmatch(r"\d\d:\d\d\nin [\d a-z\u00a0]+(\nlast start .*)?", text), text
+        page.get_by_role("searchbox").fill("no such workload")
+        page.get_by_role("link", name="Show all pending workloads").click()
+        expect(starts.first).to_be_visible()
         assert faults == []

@@ -22,13 +22,14 @@ class Column:
     sort: str = ""
     number: bool = False
     is_default: bool = True
+    note: str = ""  # which workloads have values, for the menu of columns
 
 
 COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
     "gpus": Column("GPUs", "gpus", number=True),
     "utilization": Column("GPU utilization"),
-    "runtime": Column("Runtime", number=True),
+    "runtime": Column("Runtime", number=True, note="after the end"),
     "status": Column("Status"),
     "priority": Column("Priority", "priority", number=True, is_default=False),
     "submitted": Column("Submitted", "submitted"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import takewhile
 
+from berth.core.wording.words import join_words
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
@@ -38,6 +39,32 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
     `ordering` contains the sentences of the stored queue key, from the department to the project. A queue is
     named only if the states of the queues differ. The result is empty if the sentences name no queue.
     """
+    standings = _queue_states(ordering)
+    if len(set(standings.values())) <= 1:
+        return next(iter(standings.values()), "")
+    return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")
+
+
+def explain_queue_states(ordering: Sequence[str]) -> str:
+    """Explain where the states of the workload's queues put it in the queue, as a sentence.
+
+    The result is empty if the sentences name no queue.
+    """
+    if is_not_ready(ordering):
+        return "Sorted last: workloads that cannot start yet follow those that can."
+    states = _queue_states(ordering)
+    exceeding = [
+        (name, text.removeprefix("would exceed ")) for name, text in states.items() if text != "within quota"
+    ]
+    if not exceeding:
+        return "Sorted before workloads that would exceed a quota or fair share." if states else ""
+    bounds = join_words(list(dict.fromkeys(bound for _, bound in exceeding)))
+    causes = join_words([f"{name} would exceed its {bound}" for name, bound in exceeding])
+    return f"Sorted after workloads within {bounds}, because {causes}."
+
+
+def _queue_states(ordering: Sequence[str]) -> dict[str, str]:
+    """Return the state of each queue, the department first, such as "would exceed quota"."""
     standings: dict[str, str] = {}
     name = ""
     for sentence in ordering:
@@ -47,9 +74,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
             standings[name] = "would exceed quota" if standing == OVER_QUOTA else "within quota"
         elif sentence == OVER_SHARE and standings.get(name) == "within quota":
             standings[name] = "would exceed fair share"  # the sort key compares quotas before fair shares
-    if len(set(standings.values())) <= 1:
-        return next(iter(standings.values()), "")
-    return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")
+    return standings
 
 
 def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:

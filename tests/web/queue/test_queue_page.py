@@ -295,13 +295,13 @@ def test_queue_position_is_explained_by_the_difference_from_the_next_row(cast: C
     queued(cast.vision, "fourth", 4, 0.7, 40, 3)
     queued(cast.vision, "raised", 5, 0.7, 60, 1)
     page = sign_in("alice").get(ADDRESS).content.decode()
-    assert re.findall(r"<p>Before (.*?)</p>", page) == [
+    assert re.findall(r"<li>Before (.*?)\.</li>", page) == [
         "second: speech uses less of its fair share than vision",
         "third: priority 50 is higher than 40",
         "fourth: pending for longer",
     ]
     by_name = sign_in("alice").get(f"{ADDRESS}&sort=name").content.decode()
-    assert "<p>Before " not in by_name, "rows are not compared in another order"
+    assert "<li>Before " not in by_name, "rows are not compared in another order"
 
 
 def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_in: SignIn) -> None:
@@ -361,25 +361,34 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("ordering", "words"),
+    ("ordering", "words", "sentence"),
     [
-        (key(WITHIN, WITHIN), "within quota"),
-        (key(OVER, OVER), "would exceed quota"),
-        (key(WITHIN, OVER), "vision would exceed quota"),
+        (key(WITHIN, WITHIN), "within quota",
+         "Sorted before workloads that would exceed a quota or fair share."),
+        (key(OVER, OVER), "would exceed quota",
+         ("Sorted after workloads within quota, because research would exceed its quota "
+         "and vision would exceed its quota.")),
+        (key(WITHIN, OVER), "vision would exceed quota",
+         "Sorted after workloads within quota, because vision would exceed its quota."),
         (key((WITHIN[0], OVER[1]), (OVER[0], WITHIN[1])),
-         "research would exceed fair share, vision would exceed quota"),
-        ([], ""),
+         "research would exceed fair share, vision would exceed quota",
+         ("Sorted after workloads within fair share and quota, because research would exceed its fair share "
+         "and vision would exceed its quota.")),
+        ([], "", ""),
     ],
 )  # fmt: skip
 def test_queue_page_and_its_export_explain_the_order_of_the_queue(
-    ordering: list[str], words: str, cast: Cast, sign_in: SignIn
+    ordering: list[str], words: str, sentence: str, cast: Cast, sign_in: SignIn
 ) -> None:
     explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}
     make.workload(cast.vision, "train", phase="pending", reason="ProjectLimit", explanation=explanation)
     client = sign_in("dave")
     page = client.get(ADDRESS).content.decode()
-    explained = re.search(r"<h3>Queue order of train</h3><p>(.*?), priority", page)
-    assert (explained[1] if explained else "") == (words[:1].upper() + words[1:])
+    popover = page.partition("<h3>Queue order of train</h3>")[2].partition("<details")[0]
+    steps = re.findall(r"<li>(.*?)</li>", popover)
+    assert "The pending reason is checked afterwards." in popover or not ordering
+    assert steps[:-1] == ([sentence] if sentence else [])
+    assert not ordering or steps[-1].startswith("In vision: priority ")
     project = re.search(r'data-label="Project">(.*?)</td>', page)
     assert project and project[1] == "vision", "the order does not compete with the reason"
     [line] = csv.DictReader(io.StringIO(streamed(client.get(f"{ADDRESS}&format=csv")).decode()))

@@ -35,7 +35,7 @@ from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
-from scheduler.reports.queues.queue_ordering import describe_queue_states
+from scheduler.reports.queues.queue_ordering import describe_queue_states, explain_queue_states
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark
 
@@ -59,6 +59,7 @@ register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", build_prediction_table)
 register.filter("pending_reason", pending_reason)
 register.filter("describe_queue_states", describe_queue_states)
+register.filter("explain_queue_states", explain_queue_states)
 register.filter("short_start_reason", short_start_reason)
 register.filter("full_stop", lambda sentence: f"{str(sentence).removesuffix('.')}.")
 register.filter("without_stop", lambda text: text if ". " in text else text.removesuffix("."))
@@ -89,7 +90,8 @@ def when(moment: datetime | None, style: str = "ago") -> SafeString:
     """Render a UTC time, which scripts convert to the reader's zone.
 
     Styles are ago, clock (time of day), moment (with the date unless it is today), event (moment with
-    seconds), hour (day and time), forecast (moment and distance), lasting (for how long) and full.
+    seconds), hour (day and time), forecast (moment and distance), remaining
+    (distance), lasting (for how long) and full.
     """
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)

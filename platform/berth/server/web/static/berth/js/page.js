@@ -37,6 +37,9 @@
   /** Return a future time with its distance, such as 10:21, in 53 min. */
   const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date).replaceAll(" ", "\u00a0")}`;
 
+  /** Return the distance alone, for a line below the time. */
+  const remaining = (date) => isDistant(date) ? "" : ago(date);
+
   function times(scope) {
     if (!(scope instanceof Element || scope === document)) return;
     const elements = [...scope.querySelectorAll("time[datetime]")];
@@ -45,7 +48,7 @@
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = element.dataset.style === "event" ? `${full.format(date)}, ${ago(date)}` : full.format(date);
-      const format = { full: full.format, clock: clock.format, hour: short.format, moment, event, lasting, forecast }[element.dataset.style] ?? ago;
+      const format = { full: full.format, clock: clock.format, hour: short.format, moment, event, lasting, forecast, remaining }[element.dataset.style] ?? ago;
       const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }
@@ -100,32 +103,34 @@
     else if (isInside) button?.focus();
   }
 
+  let areFiltersOpen = false; // kept when a list with its filters is fetched again
+
   /** Fold the fields of a filter form behind a button, which narrow screens show. */
-  function foldFilters() {
-    for (const form of document.querySelectorAll("form.filters")) {
-      const fields = [...form.querySelectorAll(":scope > .field:not(.search)")];
-      if (fields.length < 2) continue;
+  function foldFilters(scope) {
+    for (const form of scope.querySelectorAll("form.filters, .queue-filters")) {
+      const fields = [...form.querySelectorAll(":scope > .field:not(.search), :scope > .selects > select")];
+      if (fields.length < 2 || form.querySelector(".filters-button")) continue;
       const button = document.createElement("button");
       button.type = "button";
       button.className = "button filters-button";
       const label = () => {
-        const active = fields.filter((field) => [...field.querySelectorAll("select, input")].some((input) => input.type === "checkbox" ? input.checked : input.value)).length;
+        const active = fields.filter((field) => (field.matches("select") ? [field] : [...field.querySelectorAll("select, input")]).some((input) => input.type === "checkbox" ? input.checked : input.value)).length;
         button.textContent = active ? `Filters (${active})` : "Filters";
       };
       button.addEventListener("click", () => {
-        form.classList.toggle("folded");
-        button.setAttribute("aria-expanded", String(!form.classList.contains("folded")));
+        areFiltersOpen = !form.classList.toggle("folded");
+        button.setAttribute("aria-expanded", String(areFiltersOpen));
       });
       form.addEventListener("change", label);
-      button.setAttribute("aria-expanded", "false");
-      const search = form.querySelector(":scope > .search");
+      button.setAttribute("aria-expanded", String(areFiltersOpen));
+      const search = form.querySelector(".search");
       if (search) search.after(button);
       else form.prepend(button);
-      form.classList.add("folded");
+      form.classList.toggle("folded", !areFiltersOpen);
       label();
     }
   }
-  foldFilters();
+  foldFilters(document);
   showMessages();
 
   document.addEventListener("click", (event) => {
@@ -293,6 +298,7 @@
   }).observe(document.body, { childList: true, subtree: true });
   document.addEventListener("htmx:load", (event) => {
     showOpenTabs();
+    foldFilters(event.target);
     numberLines(event.target);
   });
   document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && toast(event.detail.xhr.getResponseHeader("Content-Type")
