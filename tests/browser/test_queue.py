@@ -89,7 +89,7 @@ def test_filters_of_the_queue_unfold_on_a_phone_and_stay_open(opened: Open) -> N
         assert faults == []
 
 
-def test_expected_start_has_its_distance_on_a_line_of_its_own(opened: Open) -> None:
+def test_time_until_the_expected_start_is_on_a_separate_line(opened: Open) -> None:
     with opened("ada", viewport={"width": 1024, "height": 900}) as (page, faults):
         open_settled(page, "/queue")
         starts = page.locator("td.start:has(> time)")

@@ -36,7 +36,7 @@ def test_form_that_opens_with_an_error_marks_its_field_and_line(cast: Cast, dave
     assert 'id="prediction"' not in page
 
 
-def test_error_found_by_the_prediction_is_shown_like_that_of_a_check(cast: Cast, dave: Client) -> None:
+def test_prediction_and_check_show_the_same_error_for_a_name_in_use(cast: Cast, dave: Client) -> None:
     make.workload(cast.vision, "taken")
     document = "name: taken\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     answer = dave.post("/submit/prediction", {"document": document}, headers=HTMX)

@@ -173,7 +173,7 @@ def test_search_of_all_pods_continues_until_every_line_is_listed(
 
 
 @pytest.mark.parametrize("all_pods", [{}, {"all_pods": "on"}])
-def test_first_matches_after_a_search_without_any_are_shown_like_those_of_a_first_search(
+def test_continued_search_that_finds_the_first_matches_shows_the_list_of_matches(
     cast: Cast,
     sign_in: SignIn,
     runtime: FakeRuntime,
