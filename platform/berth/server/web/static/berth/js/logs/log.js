@@ -253,7 +253,8 @@
   });
   document.addEventListener("click", (event) => {
     const at = event.target.closest?.(".log-hits li")?.querySelector("[data-log-at]"), step = event.target.closest?.("[data-log-step]");
-    if (at && getSelection().isCollapsed) choose(hits().indexOf(at));
+    // A click that ends a selection of text in the list chooses no match.
+    if (at && (at.contains(event.target) || getSelection().isCollapsed)) choose(hits().indexOf(at));
     if (step) choose(chosen + Number(step.dataset.logStep));
     if (event.target.closest?.("[data-log-scope]")) {
       search.elements.all_pods.checked = !search.elements.all_pods.checked;
