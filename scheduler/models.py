@@ -35,7 +35,9 @@ class Cycle(models.Model):
         null=True, help_text="Compressed snapshot and plan, deleted after the retention time."
     )
     plan = models.JSONField(null=True)
-    notes = models.JSONField(default=list, help_text="Inconsistent rows that the cycle skipped.")
+    notes = models.JSONField(
+        default=list, help_text="Descriptions of inconsistent rows that the cycle skipped."
+    )
 
     class Meta:
         ordering = ["-id"]

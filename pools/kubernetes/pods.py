@@ -188,7 +188,8 @@ class PodCalls:
         """
         now = datetime.now(UTC)
         if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
-            has_run = planned.started_at is not None  # the planned report is complete
+            # Only the planned report of a pod that has run is complete.
+            has_run = planned.started_at is not None
             report = planned if has_run else replace(report, cause=planned.cause, message=planned.message)
         self._created.discard(pod_id)
         self.code.forget(pod_id)

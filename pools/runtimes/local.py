@@ -314,7 +314,7 @@ class LocalRuntime(LocalFiles):
         )
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        return dict.fromkeys(instance_ids, self._enclosures.images.describe(self.isolation))
+        return dict.fromkeys(instance_ids, self._enclosures.images.with_image_support(self.isolation))
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
         """Return no quotas, because only Berth's own quotas apply."""

@@ -124,7 +124,7 @@ class PoolForm(Form):
         label="Placement",
         choices=NodePool.Placement.choices,
         initial=NodePool.Placement.AUTO,
-        help_text="Auto uses fragmentation for mixed requests and binpack otherwise.",
+        help_text="Auto uses fragmentation if nodes or requests are mixed, and binpack otherwise.",
     )
     autoscale_cooldown = DurationField(label="Scaling cooldown", initial=30)
     autoscale_idle_timeout = DurationField(label="Idle timeout", initial=60)
@@ -191,7 +191,7 @@ class PoolForm(Form):
         "are stopped. Leave empty for unlimited.",
     )
     memory_from_request = forms.BooleanField(
-        label="Memory from request",
+        label="Enforce memory requests",
         required=False,
         initial=True,
         help_text="A pod that uses more memory than it requests is killed, unless its document sets a limit.",

@@ -71,7 +71,7 @@ class ApiToken(FastRows):
         blank=True,
         default="",
         editable=False,
-        help_text="Set for tokens created by sign-in. The hash changes with the user's password.",
+        help_text="Hash that changes with the user's password. Set for tokens created by sign-in.",
     )
 
     class Meta:

@@ -271,7 +271,10 @@ class Workload(FastRows):
 
 
 class WorkloadDeletion(models.Model):
-    """Record of a transaction that deleted live workloads or pods, written by a database trigger."""
+    """Record of a transaction that deleted workloads or pods that were live or ended within the last day.
+
+    Written by database triggers.
+    """
 
     deleted_in = models.BigIntegerField(editable=False)
     deleted_at = models.DateTimeField(db_default=Now(), editable=False)

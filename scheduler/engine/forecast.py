@@ -83,7 +83,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If a group needs only some of its children, the smallest children count.
+    If a group needs only some of its children, only the smallest ones are included.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts

@@ -1,1 +1,1 @@
-"""Read-only reports on scheduling decisions, their effects, and usage."""
+"""Reports on scheduling decisions, their effects, and usage, and the storage of their measurements."""

@@ -15,7 +15,7 @@ from scheduler.reports.log_search import (
 )
 from scheduler.reports.log_text import as_shown_in_terminal
 
-# The page marks lines with the same pattern, which must therefore mean the same in JavaScript.
+# The page marks lines with this pattern, so it must have the same meaning in Python and in JavaScript.
 ERROR_PATTERN = (
     r"\bTraceback \(most recent|\b(?:[A-Z]\w*)?(?:Error|Exception)\b(?::|$)|^\w*KeyboardInterrupt$"
     r"|\b(?:ERROR|FATAL|CRITICAL|PANIC)\b|\b(?:error|fatal|panic): |\b[Oo]ut of memory\b|\bCUDA error\b"

@@ -118,7 +118,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         pool = pools[0]
     state = table_state(request.GET, "")
     is_in_order = state["sort"] in ("", "position") and not state["search"]
-    # In queue order, each pool has a heading, and the pool column appears only in files.
+    # In queue order, the page has a heading for each pool, and only exported files have a pool column.
     is_grouped = pool is None and state["sort"].removeprefix("-") not in OTHER_SORTS
     columns = [
         replace(column, in_file=column.in_file or (column.key == "pool" and is_grouped))

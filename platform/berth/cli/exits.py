@@ -91,7 +91,7 @@ def print_rejection(handle: str, error: Exception) -> ExitCode | None:
 def _explain_missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
     """Return the exit code and a message that names the missing extra.
 
-    Return None if the missing module is part of the client.
+    Return None if the missing module belongs to Berth itself or is unknown.
     """
     package = (error.name or "").partition(".")[0]
     if error.name == "berth.server":

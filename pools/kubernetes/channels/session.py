@@ -103,7 +103,9 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
     except InvalidStatus as error:
         raise _to_rejection(api, error, resource) from None
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
-        raise RuntimeFailure(f"{api.server} is not responding: {error or type(error).__name__}") from None
+        raise RuntimeFailure(
+            f"the connection to {api.server} failed: {error or type(error).__name__}"
+        ) from None
     return socket
 
 

@@ -1,4 +1,4 @@
-"""JAX plugin, which installs JAX for the pool's GPUs and starts jax.distributed on all workers."""
+"""JAX plugin, which installs JAX and starts jax.distributed if there are several workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

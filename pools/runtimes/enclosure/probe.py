@@ -80,9 +80,9 @@ class Shim:
 
 
 def probe(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResult:
-    """Test the isolation levels from strongest to weakest in pods below `root`, then the resource limits.
+    """Return the strongest isolation level that works on this machine, and the enforceable resource limits.
 
-    Raises ProbeInterrupted.
+    Probe pods run in directories below `root`. Raises ProbeInterrupted.
     """
     probed = _probe_levels(root, policy, shim)
     return replace(probed, isolation=with_limits(probed.isolation))

@@ -57,7 +57,7 @@ class NodeImages:
         """Test the support for images in the background, so that reading `support` later does not wait."""
         threading.Thread(target=lambda: self.support, name="images", daemon=True).start()
 
-    def describe(self, isolation: Isolation) -> Isolation:
+    def with_image_support(self, isolation: Isolation) -> Isolation:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
     def rejection_reason(self, spec: PodSpec) -> str:

@@ -209,7 +209,7 @@ def _require_permission(actor: Actor, scope: SubscriptionScope) -> None:
         require(actor, Action.ADMINISTER)
     elif isinstance(scope, User):
         if actor.user is None or scope.pk != actor.user.pk:
-            raise Forbidden("You can only subscribe to your own workloads.")
+            raise Forbidden("You cannot manage another user's subscriptions.")
     else:
         require(actor, Action.GRANT, scope)
 

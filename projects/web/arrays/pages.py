@@ -63,8 +63,8 @@ class TaskSquare:
 
     pk: uuid.UUID
     index: int
-    # Phase of the task, or "held" if it waits for earlier tasks. Running phases are one kind, and reserved
-    # tasks count as pending.
+    # "held" if the task waits for earlier tasks, else its phase. All phases of running tasks count as
+    # "running", and "reserved" counts as "pending".
     kind: str
     title: str
 

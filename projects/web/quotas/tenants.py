@@ -36,8 +36,8 @@ class ChangeForm(Form):
     rank = forms.IntegerField(
         label="Rank", help_text=f"From -1000 to 1000. Higher ranks are served first. {OVERRIDDEN_RANK}"
     )
-    reclaim_min_runtime = DurationField(label="Minimum runtime before reclaim", required=False)
-    preempt_min_runtime = DurationField(label="Minimum runtime before preemption", required=False)
+    reclaim_min_runtime = DurationField(label="Reclaim minimum runtime", required=False)
+    preempt_min_runtime = DurationField(label="Preemption minimum runtime", required=False)
 
 
 class ProjectForm(ChangeForm):

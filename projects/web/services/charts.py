@@ -211,7 +211,7 @@ def _build_chart(
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),
     )
-    last = pick(points[-1])  # the conditions use the same measurement
+    last = pick(points[-1])  # the conditions also show the latest measurement
 
     def with_unit(value: float) -> str:
         if not unit:

@@ -63,7 +63,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the inference engines that a dry run would remove, then request the scale-in."""
+    """Show the inference engines that the scale-in would remove. Request it once it is confirmed."""
     row = _find_service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")

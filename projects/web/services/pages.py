@@ -185,7 +185,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     engines = _engine_rows(service)
     measured = measured_at(window, now)
     is_fresh = measured is not None and (now - measured).total_seconds() <= config.max_sample_age
-    # Conditions and charts show the latest measurement. If it is old, the states are unknown.
+    # Conditions and charts show the latest measurement. If it is old, their states are unknown.
     evaluated = conditions(window, config, now.timestamp() if measured is None else measured.timestamp())
     condition_rows = [condition_row(row, config, is_fresh=is_fresh) for row in evaluated]
     tab = request.GET.get("tab", "")

@@ -194,7 +194,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "states": states,
         "failed": _recent_failures(request.actor, filters) if filters.state == "live" else [],
         "failed_period": FAILED_PERIOD,
-        # Narrow windows show the time of submission only to those who ask for it.
+        # Narrow windows show the time of submission only if the user has chosen columns or a sort order.
         "has_submission_times": columns != DEFAULT_COLUMNS or "sort" in request.GET,
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount
 
-# Maximum number of replicas tried per workload and cycle, summed over all attempts.
+# Maximum numbers of replicas tried per cycle, summed over all attempts.
 MAX_REPLICAS_PER_WORKLOAD = 50_000
 MAX_REPLICAS_PER_PROJECT = 200_000
 MIN_ATTEMPTS = 3  # minimum number of attempts per workload, however large the workload is

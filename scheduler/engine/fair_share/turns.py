@@ -121,7 +121,8 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            # After a longer wait, too little of the window would be left for the preemptor's queue.
+            # Transfer now. After a longer wait, too little of the window would be left for the preemptor's
+            # queue.
             return True
         if used - less <= MIN_DIFFERENCE:
             return False

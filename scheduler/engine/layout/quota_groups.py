@@ -36,7 +36,7 @@ class QuotaGroups:
     def __init__(self, boards: Mapping[str, Board]) -> None:
         self._boards = boards
         self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
-        # accepted trials on each other board at the last refresh, by pool
+        # for each pool, the number of accepted trials on every other board at the last refresh
         self._seen: dict[str, tuple[int, ...]] = {}
         self._changed: set[str] = set()  # pools whose amounts changed after the last `changed_pools`
         for group in _account_groups(boards.values()):

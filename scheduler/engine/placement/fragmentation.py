@@ -21,7 +21,7 @@ from scheduler.engine.model import Request
 
 Ints = NDArray[np.int64]
 
-MAX_KINDS = 512  # maximum number of request kinds in the mix; kinds with fewer GPUs are omitted
+MAX_KINDS = 512  # maximum number of request kinds in the mix; those with the fewest GPUs are omitted
 LOSS_STEP = MILLI // 5  # losses are rounded to a fifth of a device; node names break ties
 BATCH_SIZE = 1024  # number of node states evaluated together
 NO_FIT = np.iinfo(np.int64).max

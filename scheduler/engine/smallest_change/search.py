@@ -163,7 +163,7 @@ class _TrialRuns:
         self._layout: Layout | None = None
         self._results: dict[tuple[Change, bool], tuple[Effects | None, bool]] = {}
         self.count = 0
-        self.rejected = False  # True if a run was rejected because of the limit
+        self.rejected = False  # True if a run was rejected because `max_runs` had been reached
 
     def layout(self) -> Layout:
         """Return the unchanged snapshot's layout (the boards). It is valid until the next run."""

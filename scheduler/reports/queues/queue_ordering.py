@@ -11,7 +11,8 @@ OWNER_END = ": "
 WORKLOAD_START, SUBMITTED_START = "priority ", "submitted "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
-VERBS = {"uses": "", "higher": "has a ", "lower": "has "}  # verb for an order difference by its first word
+# Text to insert before an order difference, by its first word.
+VERBS = {"uses": "", "higher": "has a ", "lower": "has "}
 
 
 def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:

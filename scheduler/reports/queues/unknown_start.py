@@ -28,11 +28,11 @@ BY_REASON: Mapping[Reason, str] = {
 SHORT: Mapping[str, str] = {
     **{UNKNOWN_START[reason]: text for reason, text in BY_REASON.items()},
     NEVER_STARTS: "never",
-    EXCEEDS_WHOLE_LIMIT: "exceeds the limit",
-    EXCEEDS_WHOLE_QUOTA: "exceeds the quota",
+    EXCEEDS_WHOLE_LIMIT: "when the limit allows it",
+    EXCEEDS_WHOLE_QUOTA: "when the quota allows it",
     TOO_FAR_BACK: "too far back to estimate",
     CAPACITY_FREE: "soon",
-    PARTLY_PLACED: "partly placed",
+    PARTLY_PLACED: "when all replicas are placed",
 }
 UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even if no workload ran, "
 LATE_NODES, UNKNOWN_BOOT = (" is late", " are late"), "the boot time of "
@@ -44,7 +44,7 @@ def short_start_reason(reason: str) -> str:
     `reason` is the stored sentence that explains why the start time is unknown.
     """
     if reason.startswith(UNDECLARED):
-        return "when others end"
+        return "when other workloads end"
     if reason.startswith(MISSING_NODES):
         return "after nodes are added"
     if reason.endswith(LATE_NODES):

@@ -123,7 +123,7 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
         "preemptible": workload.preemptible,
         "submitted": format_time(workload.submitted),
         "started": _format_optional_time(workload.started),
-        **_child_documents(workload.tree),
+        **_group_fields(workload.tree),
     }
     if any(IMAGES in role.requires for role in leaf_roles(workload.tree)):
         document["image"] = ANY_IMAGE
@@ -157,7 +157,7 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
     )
 
 
-def _child_documents(group: Group) -> Document:
+def _group_fields(group: Group) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # a workload without roles never starts
     document = drop_empty(topology=_topology_document(group.topology))
@@ -177,7 +177,7 @@ def _group_document(child: Group | Role) -> Document:
     """
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role_document(child)]}
-    return {"name": child.name, **_child_documents(child)}
+    return {"name": child.name, **_group_fields(child)}
 
 
 def _role_document(role: Role) -> Document:

@@ -54,7 +54,7 @@ class Cell:
     over_quota: bool = False
 
     @property
-    def held(self) -> str:
+    def allocation_text(self) -> str:
         """Describe allocated and reserved GPUs, such as "4 + 8 reserved". Return "" if there are none."""
         if self.reserved:
             return f"{thousandths(self.allocated)} + {thousandths(self.reserved)} reserved"
@@ -125,17 +125,19 @@ class Table:
                 field_ = FIELDS[name]
                 value = quota.values[field_.column] if quota else field_.default
                 text = format_cell_value(field_, value) if quota else NO_QUOTA
-                held = self.allocated.get((row.key, pool.name), (0, 0)) if name == "gpu" else (0, 0)
-                over = value is not None and name == "gpu" and sum(held) > value
+                amounts = self.allocated.get((row.key, pool.name), (0, 0)) if name == "gpu" else (0, 0)
+                over = value is not None and name == "gpu" and sum(amounts) > value
                 if not (row.is_department and field_.adds_up and row.numbers_visible):
                     yield Cell(
                         text, pool, name, quota is not None,
-                        allocated=held[0], reserved=held[1], over_quota=over,
+                        allocated=amounts[0], reserved=amounts[1], over_quota=over,
                     )  # fmt: skip
                     continue
                 finite, unlimited = self.sums.get((row.key, pool.name, name), (0, 0))
                 beyond = value is not None and (unlimited > 0 or finite > value)
-                yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond, *held, over)
+                yield Cell(
+                    text, pool, name, quota is not None, True, finite, unlimited, beyond, *amounts, over
+                )
 
 
 def build_table(

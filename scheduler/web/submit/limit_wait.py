@@ -16,7 +16,7 @@ from scheduler.reports.explanations.awaited_ends import MAX_AWAITED, AwaitedEnd
 from scheduler.web.workloads.change_link import link_workloads
 from scheduler.web.workloads.details import link_ends
 
-ENDS_MAX = 100  # maximum number of workloads whose ends are added up
+ENDS_MAX = 100  # maximum number of ending workloads whose GPUs are added up
 RUNTIME_END = ExpressionWrapper(
     F("started_at")
     + ExpressionWrapper(F("max_runtime") * Value(timedelta(seconds=1)), output_field=DurationField()),

@@ -51,7 +51,7 @@ class PredictedOutcome:
     prediction: Prediction | None
     array: TasksPrediction | None = None
     gpus_max: float = 0  # GPUs of all replicas of an elastic workload, else 0
-    condition = "with this request"  # on what the predicted fair shares depend
+    condition = "with this request"  # condition for the predicted fair shares, as a phrase
     cost: PredictedCost = PredictedCost()
     start_after: Sequence[
         tuple[str, str]

@@ -22,7 +22,7 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
 DEFAULT_SPAN = "1h"
 LAST_RUN = "run"  # span key for a workload's last run
 MIB_PER_GIB = 1024
-MAX_CAPACITY_RATIO = 3  # a higher ratio of capacity to the highest value would flatten the chart
+MAX_CAPACITY_RATIO = 3  # of the capacity to the highest value; larger capacities are not drawn
 # Smallest scales in thousandths, so that idle processes do not fill a chart.
 LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60

@@ -36,7 +36,7 @@ from scheduler.web.workloads.change_link import link_names, named_workloads
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE = "Only free capacity can be used."
 SHORTAGES = frozenset(map(str, (Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED)))
-# Deciding column of the quota table by reason, and the queue if the reason does not name one.
+# For each reason, the deciding column of the quota table, and the kind of queue ("" for either kind).
 DECIDING_COLUMNS: Mapping[str, tuple[str, str]] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: ("share", ""),
     Reason.PROJECT_LIMIT: ("limit", "project"),

@@ -48,8 +48,11 @@ def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     text = sign_in("dave").get("/").content.decode()
     card = text.partition('aria-labelledby="mine-title"')[2].partition("</section>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", card).split())
-    assert "alone vision Pending position 2 starts when others end 1 GPU requested" in words
-    assert "grid vision · 2 tasks Pending 2 pending position 3 starts when others end 1 GPU per task" in words
+    assert "alone vision Pending position 2 starts when other workloads end 1 GPU requested" in words
+    assert (
+        "grid vision · 2 tasks Pending 2 pending position 3 starts when other workloads end 1 GPU per task"
+        in words
+    )
     assert "too-large vision Unschedulable Can never start 1 GPU requested" in words
     assert re.search(r"broken vision Failed \S.* 2 GPUs requested", words)
 

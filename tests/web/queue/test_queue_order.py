@@ -98,7 +98,7 @@ def sections(client: Client, query: str = "") -> list[str]:
         (UNKNOWN_START[Reason.DEPENDENCY_NOT_MET], "after its dependencies"),
         (UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP], "when its nodes have booted"),
         ("workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU of that",
-         "when others end"),
+         "when other workloads end"),
         ("even if no workload ran, the pool's ready nodes would lack 6 GPUs", "after nodes are added"),
         ("node boots is late", "when late nodes have booted"),
         ("nodes a and b are late", "when late nodes have booted"),

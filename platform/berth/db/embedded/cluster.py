@@ -225,7 +225,8 @@ class EmbeddedCluster:
         )
         if completed.returncode != 0:
             raise DatabaseSetupError(
-                f"PostgreSQL could not restrict logins to {self.data}: {completed.stderr.strip()[-500:]}"
+                f"The logins of the database in {self.data} could not be restricted: "
+                f"{completed.stderr.strip()[-500:]}"
             )
         return completed.stdout
 

@@ -160,7 +160,7 @@ class SlurmRest:
         try:
             return parse()
         except UnreadableAnswer as missing:
-            raise unreadable_error(connection.server, f"{subject} has no {missing}") from None
+            raise unreadable_error(connection.server, f"{subject} without {missing}") from None
         except (ValueError, OverflowError):
             raise unreadable_error(connection.server, subject) from None
 

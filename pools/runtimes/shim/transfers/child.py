@@ -83,7 +83,10 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's messages until it ends. Return the last error's kind and text."""
+        """Read the child's messages until it reports success or an error, or is killed.
+
+        Return the error's kind and text, or two empty strings after a success.
+        """
         os.set_blocking(output, False)
         data = b""
         while True:

@@ -57,7 +57,7 @@ def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPRespons
         raise TransferFailure(kind, f"the server responded with {error.code}: {text[:300]}") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise TransferFailure(RETRY, f"{url.split('/')[2]} is not responding: {reason}") from error
+        raise TransferFailure(RETRY, f"{url.split('/')[2]} cannot be reached: {reason}") from error
     return response
 
 

@@ -33,7 +33,8 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 class Reclaim(PreemptionPolicy):
     """Reclaim resources from other queues.
 
-    Queues are compared by the requested resources, at the first level where their paths differ.
+    The queues of the preemptor and the victim are compared at the first level where their paths differ, only
+    for the resources that the preemptor requests.
     """
 
     kind = Kind.RECLAIM
@@ -350,7 +351,10 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """Return the longer of the two minimum runtimes, because a move also interrupts workloads."""
+        """Return the longer of the preemption and reclaim minimum runtimes, in seconds.
+
+        A move interrupts a workload, whichever queue it belongs to.
+        """
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
         return max(inside, super()._min_runtime(account))

@@ -146,7 +146,8 @@ def apply_gang_verdicts(
         ]
         if not verdicts:
             break
-        if not all(step.to for _, step in verdicts):  # such a verdict writes to the row at once
+        # A verdict without a target phase writes to the row immediately.
+        if not all(step.to for _, step in verdicts):
             _change_locked_rows(transitions, now)
             transitions = []
         transitions += _apply_verdicts(verdicts, now)

@@ -50,7 +50,7 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
 
 
 def suggest_name(received: str) -> str:
-    """Return a valid name that resembles `received`, or "" if none of its characters is valid."""
+    """Return a valid name that resembles `received`, or "" without ASCII letters or digits."""
     words = re.findall(r"[a-z0-9]+", received.lower(), re.ASCII)
     return "-".join(words)[:NAME_MAX].strip("-")
 

@@ -14,7 +14,7 @@ from scheduler.web.submit.form.field_kinds import (
 )
 from scheduler.web.submit.form.fields import FormField
 
-# A number with a unit whose first letter is right, but no months, milliseconds or second amounts.
+# A number and a unit that begins with s, m, h or d, except months, milliseconds and microseconds.
 MISSPELLED_DURATION = re.compile(r"([0-9]{1,12})\s*([shd]|m(?!o|s|il|ic))[a-z]*", re.ASCII)
 MISSPELLED_MEMORY = re.compile(r"([0-9]{1,12})\s*([MGT])[A-Z]*", re.ASCII)
 

@@ -35,7 +35,9 @@ from scheduler.web.workloads.timeline.periods import (
 )
 
 MAX_EVENTS = 100
-MAX_LISTED_REASONS = 4  # maximum number of listed reasons; longer pending periods show one total per reason
+MAX_LISTED_REASONS = (
+    4  # maximum number of listed reasons; pending periods with more show one total per reason
+)
 # Maximum time between an eviction and its event in the same transaction.
 SAME_TRANSACTION = timedelta(seconds=30)
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)

@@ -21,7 +21,7 @@ STATES = {
     Phase.SUSPENDED: "suspended",
 }
 ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
-MIN_WIDTH = 6  # of a period, so that short ones remain visible, in units of the bar
+MIN_WIDTH = 6  # minimum width of a period, so that short ones remain visible, in units of the bar
 LEGEND_MIN = 2  # minimum width of a period that the legend explains, in units of the bar
 
 
@@ -61,7 +61,7 @@ class PeriodBar:
     end: datetime
     parts: tuple[PeriodPart, ...]
     now: int | None  # position of the present, or None if the workload has ended
-    evictions: tuple[int, ...]  # positions
+    evictions: tuple[int, ...]  # positions of the evictions
     lost_work: tuple[tuple[int, int], ...]  # positions and widths of the work that evictions lost
     checkpoint: int | None  # position of the last checkpoint
     marks: tuple[PeriodMark, ...]  # labels of the last checkpoint, the last eviction and the present

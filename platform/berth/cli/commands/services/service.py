@@ -56,7 +56,7 @@ FAILED_STATUSES = ("FAILED", "CANCELLED")
 @app.command("list")
 def list_services(
     project: ProjectOption = None,
-    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include services that have ended.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -65,7 +65,7 @@ def _format_column(model: type[Model], name: str) -> Any:
         return name
     title = str(field.verbose_name) if hasattr(field, "verbose_name") else name
     if isinstance(field, DateTimeField) and name in EVENT_TIMES:
-        # Append-only rows are in the same order by ID, and only the ID has an index.
+        # In append-only tables, rows sorted by ID are also sorted by time, and only the ID has an index.
         is_appended = list(model._meta.ordering or ())[:1] == ["-id"]
         return _column(name, title, format_time, order_field="id" if is_appended else name)
     if isinstance(field, DateTimeField):

@@ -69,7 +69,7 @@ def _y(value: float, low: float, high: float) -> float:
 def _axis_marks(low: float, high: float) -> list[float]:
     """Return ascending axis marks at round numbers, from at most `low` to at least `high`."""
     span = high / 2 - low / 2
-    if not span or not _fits_round_marks(low, high):
+    if not span or not _allows_round_marks(low, high):
         margin = min(abs(high) / 2, 1e300) or 0.5
         largest = sys.float_info.max
         return [low, high] if span else [max(high - margin, -largest), min(high + margin, largest)]
@@ -78,7 +78,7 @@ def _axis_marks(low: float, high: float) -> list[float]:
     return [number * step for number in range(first, max(last, first + 1) + 1)]
 
 
-def _fits_round_marks(low: float, high: float) -> bool:
+def _allows_round_marks(low: float, high: float) -> bool:
     """Return whether the axis can have marks at round numbers.
 
     This is impossible if the marks would overflow or would all be the same number.

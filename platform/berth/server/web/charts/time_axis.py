@@ -22,8 +22,8 @@ class TimeLabel:
 
     position: float
     text: str
-    is_first: bool = False  # the time at which the axis begins, to the right of its tick
-    is_near: bool = False  # too near to the first label in a narrow window
+    is_first: bool = False  # True for the beginning of the axis, whose text is to the right of its tick
+    is_near: bool = False  # True if the label is too close to the first label in a narrow window
 
 
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:

@@ -283,10 +283,10 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
     """Return the number of workloads by state, as in the workload list.
 
-    `failed` counts those that have failed in the last day, and `failed_tasks` the failed tasks of active
-    arrays. `partly_pending` is the number of running arrays that have pending tasks. Added inference engines
-    also count as workloads; `running_engines` and `pending_engines` are their numbers. `waiting_since` is the
-    time at which the workload with the longest wait became pending, or None.
+    `failed` counts the workloads that failed in the last day, and `failed_tasks` counts the tasks of active
+    arrays that failed in the last day. `partly_pending` is the number of running arrays that have pending
+    tasks. Added inference engines also count as workloads; `running_engines` and `pending_engines` are their
+    numbers. `waiting_since` is the time at which the workload with the longest wait became pending, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts: dict[str, Any] = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
