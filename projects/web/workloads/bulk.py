@@ -20,6 +20,7 @@ from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
 from projects.web.workloads.resubmission import resubmit_and_open
 from projects.web.workloads.steps import inapplicable_reason
+from projects.web.workloads.stops import stop_cost
 
 MAX_SELECTED = 200
 CONFIRMED = "confirmed"  # name of the field in the confirmation form
@@ -58,7 +59,7 @@ STEPS: Mapping[str, BulkStep] = {
     "suspend": BulkStep(
         "Suspend",
         "suspended",
-        "The pods get the grace period to stop. The workloads stay suspended until you resume them.",
+        "The workloads stay suspended until you resume them.",
         "Keep running",
         array_service.suspend,
         service.suspend,
@@ -89,7 +90,7 @@ STEPS: Mapping[str, BulkStep] = {
     "cancel": BulkStep(
         "Cancel",
         "cancelled",
-        "The pods get the grace period to stop. Cancelled workloads cannot be resumed.",
+        "Cancelled workloads cannot be resumed.",
         "Keep running",
         array_service.cancel,
         service.cancel,
@@ -139,17 +140,22 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
         return resubmit_and_open(request, selected[0])
     if is_post and (step != "resubmit" or CONFIRMED in request.POST):
         return success_response(request, _change(request.actor, action, chosen), to=reverse("workloads"))
+    cost = stop_cost(step, chosen)
+    lost_by_row = cost.lost_by_row if cost else {}
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
         "warning": action.warning if chosen else "" if selected else _no_change_text(step),
+        "cost": cost,
         "label": f"{action.title} {_describe(chosen)}",
         "dismiss": action.dismiss if chosen else "Close",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": action.danger,
-        "workloads": [row for row in chosen if isinstance(row, Workload)],
+        "workloads": [(row, lost_by_row.get(row.pk, 0)) for row in chosen if isinstance(row, Workload)],
         "arrays": [
-            (row, _describe_tasks(step, counts[row.pk])) for row in chosen if isinstance(row, WorkloadArray)
+            (row, _describe_tasks(step, counts[row.pk]), lost_by_row.get(row.pk, 0))
+            for row in chosen
+            if isinstance(row, WorkloadArray)
         ],
         "unchanged": unchanged,
         "unchanged_text": _unchanged_text([row for each in unchanged for row in each.rows]),

@@ -55,6 +55,7 @@ from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, set_request_words
 from projects.web.workloads.reservations import load_reservations
 from projects.web.workloads.steps import BULK_STEPS, bulk_steps
+from projects.web.workloads.stops import stop_cost
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
 CSV_CHUNK = 500
@@ -80,7 +81,7 @@ class WorkloadStep:
 STEPS: Mapping[str, WorkloadStep] = {
     "cancel": WorkloadStep(
         "Cancel",
-        "The pods get the grace period to stop. A cancelled workload cannot be resumed.",
+        "A cancelled workload cannot be resumed.",
         "is being cancelled",
         service.cancel,
         "Keep running",
@@ -88,8 +89,7 @@ STEPS: Mapping[str, WorkloadStep] = {
     ),
     "suspend": WorkloadStep(
         "Suspend",
-        "The pods get the grace period to stop. The workload keeps its submission time and stays "
-        "suspended until you resume it.",
+        "The workload keeps its submission time and stays suspended until you resume it.",
         "is being suspended",
         service.suspend,
         "Keep running",
@@ -267,7 +267,13 @@ def apply_step(request: Request, workload_id: uuid.UUID, step: str) -> HttpRespo
         deleted = step == "delete"
         to = reverse("workloads") if deleted else workload_url
         return success_response(request, f"{workload.name} {action.result_text}.", to=to, leave=deleted)
-    context = {"workload": workload, "step": action, "back": workload_url, "post_to": request.path}
+    context = {
+        "workload": workload,
+        "step": action,
+        "cost": stop_cost(step, [workload]),
+        "back": workload_url,
+        "post_to": request.path,
+    }
     return page(
         request, "projects/workloads/action.html", context, inner="projects/workloads/action_form.html"
     )

@@ -39,9 +39,3 @@ def eviction_row(
         row.preemptor_project_id = preemptor.project_id
         row.preemptor_project_name = preemptor.project.name
     return row
-
-
-def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the lost GPU-seconds since the start or the last checkpoint, whichever is later."""
-    since = max(since, checkpoint_at or since)
-    return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000

@@ -21,11 +21,11 @@ from projects.actor import Actor
 from projects.missing_roles import names_of_department_admins, names_of_platform_admins
 from projects.models import Project, Workload
 from projects.models.workloads import LIVE_PHASES
+from projects.queries.lost_work import lost_gpu_seconds
 from projects.selectors import workloads
 from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.sentences import NAMED_MAX
-from scheduler.reports.evictions.rows import lost_gpu_seconds
 from scheduler.reports.what_if.smallest_change import RenderedChange
 
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)

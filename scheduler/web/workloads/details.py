@@ -18,13 +18,13 @@ from berth.server.web.numbers import elapsed, memory
 from projects.actor import Actor
 from projects.models import Phase, Pod, Workload, WorkloadArray
 from projects.queries.idle_gpus import idle_since
+from projects.queries.lost_work import lost_gpu_seconds
 from projects.selectors import pods
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE
 from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
-from scheduler.reports.evictions.rows import lost_gpu_seconds
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, clause_about_ends
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended

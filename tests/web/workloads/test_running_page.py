@@ -53,6 +53,35 @@ def test_replicas_added_during_a_run_lose_only_their_own_work(cast: Cast, sign_i
     assert "If evicted now 3.5 GPU-h of work lost" in facts
 
 
+@pytest.mark.parametrize("step", ["cancel", "suspend"])
+def test_dialog_states_the_work_that_stopping_a_workload_loses(
+    step: str, cast: Cast, sign_in: SignIn
+) -> None:
+    node, dialogs = make.node(cast.pool, gpus=4), list[str]()
+    for index, (saved, spec) in enumerate((
+        (make.ago(minutes=30), {"grace_period_seconds": 90}),
+        (None, {"preemption": {"signal": "SIGUSR1", "lead": "2m"}}),
+        (make.ago(seconds=-5), {"grace_period_seconds": 0}),
+    )):  # fmt: skip
+        row = make.workload(
+            cast.vision, f"train-{index}", phase="running", run=1, started_at=make.ago(hours=3),
+            last_checkpoint_at=saved, preemptible=False,
+        )  # fmt: skip
+        row.spec |= spec
+        row.save()
+        make.place(row, node, [index])
+        dialog = sign_in("carol").get(f"/workloads/{row.pk}/{step}").content.decode()
+        text = re.sub(r"<[^>]+>", " ", dialog.partition("<form class")[2].partition("</form>")[0])
+        dialogs.append(" ".join(text.split()))
+    saved_text, unsaved_text, fresh = dialogs
+    assert "30 GPU-min of work will be lost , since the checkpoint of" in saved_text
+    assert "The pods have 1 min 30 s to stop." in saved_text
+    assert "3.0 GPU-h of work will be lost . This run has no checkpoint." in unsaved_text
+    seconds = "2 min 30 s" if step == "suspend" else "30 s"
+    assert f"The pods have {seconds} to stop." in unsaved_text, "a suspension sends the notice first"
+    assert "will be lost" not in fresh and "The pods are killed at once." in fresh
+
+
 def test_smallest_change_card_without_a_change_links_to_the_edit_page(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,9 @@ from django.db.models import F, Q
 
 from berth.core.spec.sections.retry import NODE_LOST
 from projects.models import Event, Phase, Pod, PodState, Workload
+from projects.queries.lost_work import lost_gpu_seconds
 from scheduler.models import Eviction
-from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds
+from scheduler.reports.evictions.rows import eviction_row
 
 KIND = "cluster"
 

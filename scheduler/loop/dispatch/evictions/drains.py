@@ -19,11 +19,12 @@ from pools.models import Node
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
+from projects.queries.lost_work import lost_gpu_seconds
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.lifecycle.gangs import change_phases_and_stop_pods
 from scheduler.models import Eviction
-from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds
+from scheduler.reports.evictions.rows import eviction_row
 
 log = logging.getLogger(__name__)
 

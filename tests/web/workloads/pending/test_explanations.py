@@ -244,7 +244,7 @@ def test_queue_order_without_a_quota_comparison_begins_with_the_priority(cast: C
     ("phase", "warning", "dismiss"),
     [
         ("pending", "The workload leaves the queue.", "Keep workload"),
-        ("running", "The pods get the grace period to stop.", "Keep running"),
+        ("running", "The pods have 30 s to stop.", "Keep running"),
     ],
 )
 def test_cancel_dialog_mentions_pods_only_if_there_are_any(

@@ -43,6 +43,33 @@ def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in:
     }  # fmt: skip
 
 
+def test_bulk_dialog_states_the_work_that_each_workload_and_array_loses(cast: Cast, sign_in: SignIn) -> None:
+    node = make.node(cast.pool, gpus=4, cpu_milli=64_000, memory_mib=65_536)
+    values = {"phase": "running", "run": 1, "started_at": make.ago(hours=2)}
+    quick = make.workload(cast.vision, "quick", by=cast.dave.user, **values)
+    slow = make.workload(cast.vision, "slow", by=cast.dave.user, **values)
+    waiting = make.workload(cast.vision, "waiting", by=cast.dave.user)
+    quick.last_checkpoint_at = make.ago(minutes=30)
+    slow.spec["grace_period_seconds"] = 120
+    sweep = array_of_two(cast, "sweep", "running", "pending")
+    task = Workload.objects.get(array=sweep, array_index=0)
+    Workload.objects.filter(pk=task.pk).update(**values)
+    task.refresh_from_db()
+    for index, row in enumerate((quick, slow, task)):
+        make.place(row, node, [index])
+    chosen = {"w": [str(row.pk) for row in (quick, slow, waiting)], "a": [str(sweep.pk)]}
+    for step in ("cancel", "suspend"):
+        dialog = sign_in("dave").get(f"/workloads/{step}", chosen, headers=HTMX).content.decode()
+        assert "<strong>4.5 GPU-h of work will be lost</strong>, since the last checkpoints." in dialog
+        assert "The pods have up to 2 min to stop." in dialog
+        lines = [" ".join(re.sub("<[^>]*>", " ", line).split()) for line in dialog.split("<li>")[1:5]]
+        assert lines[0].endswith("30 GPU-min of work lost") and "vision/quick" in lines[0]
+        assert lines[1].endswith("2.0 GPU-h of work lost") and "lost" not in lines[2]
+        assert "vision/sweep" in lines[3] and "2.0 GPU-h of work lost" in lines[3]
+    dialog = sign_in("dave").get("/workloads/cancel", {"w": [str(waiting.pk)]}, headers=HTMX)
+    assert "to stop" not in dialog.content.decode(), "a pending workload has no pods"
+
+
 def test_bulk_suspend_and_resume_change_only_workloads_in_a_matching_state(
     cast: Cast, sign_in: SignIn
 ) -> None:

@@ -1,0 +1,37 @@
+"""Compute the work that workloads lose when they are stopped."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db.models import F
+
+from projects.models import Phase, Pod
+
+
+def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
+    """Return the lost GPU-seconds since the start or the last checkpoint, whichever is later."""
+    since = max(since, checkpoint_at or since)
+    return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000
+
+
+def work_lost_if_stopped(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, int]:
+    """Return the GPU-seconds of work that each running workload loses if it is stopped now.
+
+    Workloads that lose nothing are omitted. Each pod of a run counts only while it ran.
+    """
+    pods = Pod.objects.filter(
+        workload__in=list(workloads), workload__phase=Phase.RUNNING, workload__started_at__isnull=False,
+        run=F("workload__run"), started_at__isnull=False, allocation__isnull=False,
+    ).select_related("workload", "allocation").defer("workload__spec")  # fmt: skip
+    lost = defaultdict[uuid.UUID, int](int)
+    for pod in pods:
+        workload = pod.workload
+        lost[workload.pk] += lost_gpu_seconds(
+            pod.allocation.gpu_milli_total,
+            max(workload.started_at, pod.started_at),
+            workload.last_checkpoint_at,
+            min(now, pod.ended_at or now),
+        )
+    return {pk: seconds for pk, seconds in lost.items() if seconds}

@@ -1,0 +1,82 @@
+"""Describe what stopping workloads costs: the lost work, and the time that the pods have to stop."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+from django.utils import timezone
+
+from berth.core.spec.parsing.parse import parse_workload
+from berth.core.spec.parsing.rejection import SpecError
+from berth.core.spec.workload import GRACE_DEFAULT
+from berth.server.web.numbers import duration
+from projects.models import Phase, Workload, WorkloadArray
+from projects.queries.lost_work import work_lost_if_stopped
+
+STOPPING_STEPS = ("cancel", "suspend")
+PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+
+
+@dataclass(frozen=True, slots=True)
+class StopCost:
+    """GPU-seconds of work that are lost by stopping workloads, in total and by workload or array, and a
+    sentence about the time to stop.
+
+    `checkpoint_at` is the last checkpoint of the run if a single workload is stopped. The sentence is empty
+    if no workload has pods.
+    """
+
+    lost_gpu_seconds: int
+    lost_by_row: Mapping[uuid.UUID, int]
+    checkpoint_at: datetime | None
+    time_to_stop: str
+
+
+def stop_cost(step: str, rows: Sequence[Workload | WorkloadArray]) -> StopCost | None:
+    """Return the cost of an action on workloads and arrays, or None if the action stops no pods."""
+    if step not in STOPPING_STEPS:
+        return None
+    keys = [row.pk for row in rows]
+    stopped = list(
+        Workload.objects.filter(Q(pk__in=keys) | Q(array__in=keys), phase__in=PHASES_WITH_PODS).only(
+            "pk", "array", "spec", "started_at", "last_checkpoint_at"
+        )
+    )
+    lost = work_lost_if_stopped([workload.pk for workload in stopped], timezone.now())
+    lost_by_row = defaultdict[uuid.UUID, int](int)
+    for workload in stopped:
+        lost_by_row[workload.array_id or workload.pk] += lost.get(workload.pk, 0)
+    # The tasks of an array have the same time to stop.
+    different = {workload.array_id or workload.pk: workload for workload in stopped}.values()
+    return StopCost(
+        sum(lost.values()),
+        {pk: seconds for pk, seconds in lost_by_row.items() if seconds},
+        _checkpoint_of_run(stopped[0]) if len(stopped) == 1 else None,
+        _describe_time_to_stop(_seconds_to_stop(workload, step) for workload in different),
+    )
+
+
+def _checkpoint_of_run(workload: Workload) -> datetime | None:
+    started_at, checkpoint_at = workload.started_at, workload.last_checkpoint_at
+    return checkpoint_at if started_at and checkpoint_at and checkpoint_at > started_at else None
+
+
+def _seconds_to_stop(workload: Workload, step: str) -> int:
+    """Return the time until SIGKILL. Suspended pods also get the time of the preemption notice, if any."""
+    try:
+        spec = parse_workload(workload.spec)
+    except SpecError:  # the document was stored by an earlier version
+        return GRACE_DEFAULT
+    return spec.stop_seconds if step == "suspend" else spec.grace_period_seconds
+
+
+def _describe_time_to_stop(seconds: Iterable[int]) -> str:
+    times = set(seconds)
+    if not times:
+        return ""
+    if times == {0}:
+        return "The pods are killed at once."
+    return f"The pods have {'up to ' if len(times) > 1 else ''}{duration(max(times))} to stop."
