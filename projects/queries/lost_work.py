@@ -22,16 +22,18 @@ def work_lost_if_stopped(workloads: Iterable[uuid.UUID], now: datetime) -> dict[
     Workloads that lose nothing are omitted. Each pod of a run counts only while it ran.
     """
     pods = Pod.objects.filter(
-        workload__in=list(workloads), workload__phase=Phase.RUNNING, workload__started_at__isnull=False,
-        run=F("workload__run"), started_at__isnull=False, allocation__isnull=False,
+        workload__in=list(workloads), workload__phase=Phase.RUNNING, run=F("workload__run"),
+        allocation__isnull=False,
     ).select_related("workload", "allocation").defer("workload__spec")  # fmt: skip
-    lost = defaultdict[uuid.UUID, int](int)
+    seconds_by_workload = defaultdict[uuid.UUID, int](int)
     for pod in pods:
         workload = pod.workload
-        lost[workload.pk] += lost_gpu_seconds(
+        if workload.started_at is None or pod.started_at is None:
+            continue
+        seconds_by_workload[workload.pk] += lost_gpu_seconds(
             pod.allocation.gpu_milli_total,
             max(workload.started_at, pod.started_at),
             workload.last_checkpoint_at,
             min(now, pod.ended_at or now),
         )
-    return {pk: seconds for pk, seconds in lost.items() if seconds}
+    return {pk: seconds for pk, seconds in seconds_by_workload.items() if seconds}

@@ -45,14 +45,14 @@ def stop_cost(step: str, rows: Sequence[Workload | WorkloadArray]) -> StopCost |
             "pk", "array", "spec", "started_at", "last_checkpoint_at"
         )
     )
-    lost = work_lost_if_stopped([workload.pk for workload in stopped], timezone.now())
+    seconds_by_workload = work_lost_if_stopped([workload.pk for workload in stopped], timezone.now())
     lost_by_row = defaultdict[uuid.UUID, int](int)
     for workload in stopped:
-        lost_by_row[workload.array_id or workload.pk] += lost.get(workload.pk, 0)
+        lost_by_row[workload.array_id or workload.pk] += seconds_by_workload.get(workload.pk, 0)
     # The tasks of an array have the same time to stop.
     different = {workload.array_id or workload.pk: workload for workload in stopped}.values()
     return StopCost(
-        sum(lost.values()),
+        sum(seconds_by_workload.values()),
         {pk: seconds for pk, seconds in lost_by_row.items() if seconds},
         _checkpoint_of_run(stopped[0]) if len(stopped) == 1 else None,
         _describe_time_to_stop(_seconds_to_stop(workload, step) for workload in different),

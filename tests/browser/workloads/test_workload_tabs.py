@@ -35,7 +35,8 @@ def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
         page.get_by_role("button", name="Full screen").click()
         full = page.locator("#log-card").bounding_box()
         assert full is not None and full["height"] == 900
-        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Exit full screen").click()
+        expect(page.get_by_role("button", name="Full screen", exact=True)).to_be_focused()
         page.get_by_role("navigation", name="Workload", exact=True).get_by_role("link", name="Logs").click()
         expect(page).to_have_url(f"/workloads/{workload.pk}/logs")
         expect(log).to_contain_text("checkpoint of step 900")
@@ -200,4 +201,33 @@ def test_timeline_labels_its_start_and_a_line_joins_the_expected_start_to_the_ba
         assert abs(end["x"] + end["width"] - mark["x"]) <= 2 and abs(leader["x"] - mark["x"]) <= 2
         assert leader["y"] <= end["y"] + end["height"] + 1
         assert mark["y"] <= leader["y"] + leader["height"] + 1
+        assert faults == []
+
+
+def test_bars_of_the_pods_stand_on_one_line_and_the_id_fits_its_row(opened: Open, scene: Scene) -> None:
+    tops = "all => all.map(each => Math.round(10 * each.getBoundingClientRect().top) / 10)"
+    with opened("dave", viewport={"width": 1024, "height": 768}) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
+        bars = page.locator("#pod-bars li")
+        expect(bars).to_have_count(8)
+        rows = set(bars.evaluate_all(tops))
+        assert len(set(bars.locator(".bar").evaluate_all(tops))) == len(rows)
+        lines = "code => code.getClientRects().length"
+        assert page.locator("#workload-id").evaluate(lines) == 1
+        assert faults == []
+
+
+def test_wrapped_lines_of_a_disclosure_start_below_its_text(opened: Open, scene: Scene) -> None:
+    lefts = """summary => {
+        const range = document.createRange();
+        range.selectNodeContents(summary);
+        const left = box => Math.round(box.left - summary.getBoundingClientRect().left);
+        const boxes = [...range.getClientRects()].map(box => [Math.round(box.top / 8), left(box)]);
+        return [...new Map(boxes.reverse()).values()];
+    }"""
+    with opened("ada", viewport={"width": 390, "height": 844}) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}")
+        starts = page.locator("#ordering-key > summary").evaluate(lefts)
+        assert len(starts) > 1 and max(starts) - min(starts) <= 1, starts
+        assert min(starts) > 5, "the marker stands before the text"
         assert faults == []

@@ -1,6 +1,7 @@
 """Tests for actions on several workloads and arrays in the workload list."""
 
 import re
+from typing import Any
 
 from projects.models import Workload, WorkloadArray
 from projects.services import arrays
@@ -45,7 +46,7 @@ def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in:
 
 def test_bulk_dialog_states_the_work_that_each_workload_and_array_loses(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, gpus=4, cpu_milli=64_000, memory_mib=65_536)
-    values = {"phase": "running", "run": 1, "started_at": make.ago(hours=2)}
+    values: dict[str, Any] = {"phase": "running", "run": 1, "started_at": make.ago(hours=2)}
     quick = make.workload(cast.vision, "quick", by=cast.dave.user, **values)
     slow = make.workload(cast.vision, "slow", by=cast.dave.user, **values)
     waiting = make.workload(cast.vision, "waiting", by=cast.dave.user)
@@ -66,8 +67,8 @@ def test_bulk_dialog_states_the_work_that_each_workload_and_array_loses(cast: Ca
         assert lines[0].endswith("30 GPU-min of work lost") and "vision/quick" in lines[0]
         assert lines[1].endswith("2.0 GPU-h of work lost") and "lost" not in lines[2]
         assert "vision/sweep" in lines[3] and "2.0 GPU-h of work lost" in lines[3]
-    dialog = sign_in("dave").get("/workloads/cancel", {"w": [str(waiting.pk)]}, headers=HTMX)
-    assert "to stop" not in dialog.content.decode(), "a pending workload has no pods"
+    answer = sign_in("dave").get("/workloads/cancel", {"w": [str(waiting.pk)]}, headers=HTMX)
+    assert "to stop" not in answer.content.decode(), "a pending workload has no pods"
 
 
 def test_bulk_suspend_and_resume_change_only_workloads_in_a_matching_state(

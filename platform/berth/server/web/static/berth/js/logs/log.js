@@ -260,7 +260,7 @@
       search.elements.all_pods.checked = !search.elements.all_pods.checked;
       search.requestSubmit();
     }
-    if (event.target.closest?.("#log-full")) fullScreen(!card.classList.contains("full"));
+    if (event.target.closest?.("#log-full, #log-exit")) fullScreen(!card.classList.contains("full"));
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && card.classList.contains("full")) fullScreen(false);
@@ -281,8 +281,9 @@
 
   function fullScreen(on) {
     card.classList.toggle("full", on);
-    document.getElementById("log-full").setAttribute("aria-pressed", String(on));
-    document.getElementById("log-view")?.removeAttribute("open");
+    const view = document.getElementById("log-view");
+    view?.removeAttribute("open");
+    (on ? document.getElementById("log-exit") : view?.querySelector("summary") ?? document.getElementById("log-full")).focus();
   }
 
   function show(element) {

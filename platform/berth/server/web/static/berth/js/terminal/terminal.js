@@ -227,7 +227,6 @@
 
   function fullScreen(on) {
     card.classList.toggle("full", on);
-    element("full").setAttribute("aria-pressed", String(on));
     active?.view.focus();
   }
 
@@ -239,12 +238,12 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("button");
     if (button?.id === "terminal-open") open();
+    if (button?.id === "terminal-full" || button?.id === "terminal-exit") fullScreen(!card.classList.contains("full"));
     if (!active || !card.contains(button)) return;
     if (button.role === "tab") terminals.find((each) => each.tab === button)?.show();
     if (button.id === "terminal-restart") active.restart();
     if (button.id === "terminal-close") active.close();
     if (button.id === "terminal-copy") copy();
-    if (button.id === "terminal-full") fullScreen(!card.classList.contains("full"));
     if (button.dataset.key) {
       active.type(new TextEncoder().encode(KEYS[button.dataset.key]));
       active.view.focus();
