@@ -284,5 +284,6 @@ def _check_fixed_settings(pool: NodePool) -> None:
         return
     if pool.provisioning or Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).exists():
         raise Conflict(
-            f"Pool {pool.name} has nodes. Change the provider or runtime after all nodes have been removed."
+            f"Pool {pool.name} has nodes or is launching nodes. Change the provider or runtime after all "
+            "nodes have been removed."
         )

@@ -179,7 +179,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
         raise OutputsRejected(
             f"Pool {pool.name} no longer allows project {project} to write to the volume {outputs.volume}. "
-            "Ask an admin to allow it again."
+            "Ask an admin to restore the permission."
         )
     return volume
 

@@ -78,7 +78,7 @@ def test_running_workload_stops_before_cancellation_completes(cast: Cast) -> Non
 
 def test_only_ended_workloads_can_be_deleted_and_their_events_remain(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
-    with pytest.raises(Conflict, match="Cancel it before you delete it"):
+    with pytest.raises(Conflict, match="Cancel the workload before you delete it"):
         workloads.delete(actor=cast.dave, workload=workload)
     workload = workloads.cancel(actor=cast.dave, workload=workload)
     workloads.delete(actor=cast.dave, workload=workload)

@@ -298,11 +298,11 @@ def _reactivate(array: WorkloadArray) -> None:
         live = Workload.objects.filter(project=array.project, name=array.name)
         if live.exclude(phase__in=lifecycle.ENDED).exists():
             raise Conflict(
-                f"{array.project.name} has a live workload named {array.name}. Cancel it, or wait until it "
-                "ends."
+                f"{array.project.name} has a live workload named {array.name}. Cancel the workload, or wait "
+                "until it ends."
             )
     except IntegrityError:
         raise Conflict(
-            f"{array.project.name} already has an active array named {array.name}. Cancel it, or wait until "
-            "it ends."
+            f"{array.project.name} already has an active array named {array.name}. Cancel the array, or "
+            "wait until it ends."
         ) from None

@@ -20,7 +20,7 @@ from projects.services.arrays.counts import count_tasks_by_array
 from projects.services.notifications import deliveries
 
 LIVE = "('pending', 'reserved', 'starting', 'running', 'stopping', 'suspended')"
-# Counts for each array: all live tasks, pending tasks, and tasks that count towards max_running.
+# Counts of each array's live tasks that are not held: all, pending, and those that count towards max_running.
 RELEASED = f"""
     CROSS JOIN LATERAL (
         SELECT count(*) AS live, count(*) FILTER (WHERE task.phase = 'pending') AS pending,

@@ -58,7 +58,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
             events.record("resumed", locked, f"Resumed by {actor.name} while stopping.", actor=actor.name)
             announce.workload_changed(locked)
         elif locked.phase in lifecycle.ENDED:
-            raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")
+            raise Conflict(f"This workload has ended ({locked.phase}). Submit the workload again.")
         else:
             return locked
         _audit(actor, "resume", locked, after=(fresh := reload_workload(workload)))
@@ -75,7 +75,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
     with transaction.atomic():
         locked = lock_workload(workload)
         if locked.phase not in lifecycle.ENDED:
-            raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
+            raise Conflict(f"This workload is {locked.phase}. Cancel the workload before you delete it.")
         services.require_no_live_engines(locked)
         reject_if_awaited(locked)
         require_stored_changes([locked])

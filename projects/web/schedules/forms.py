@@ -128,7 +128,7 @@ class ScheduleForm(Form):
         choices=OVERLAPS,
         help_text="How to handle a run that is due before the previous run has ended.",
     )
-    source = forms.ChoiceField(label="Workload from", choices=SOURCES, required=False)
+    source = forms.ChoiceField(label="Workload source", choices=SOURCES, required=False)
     template = forms.ChoiceField(
         label="Template", required=False, help_text="Later changes to the template apply to later runs."
     )

@@ -60,7 +60,8 @@ PERIODS: Mapping[str, tuple[str, timedelta]] = {
 WAIT_SECONDS = Coalesce(
     Cast(Extract(F("first_started_at") - F("submitted_at"), "epoch"), IntegerField()), Value(0)
 )
-# Failed workloads and those with failing pods come first, then pending ones, then the rest.
+# Failed workloads come first, then running ones whose pods are not all running, then pending ones, then
+# the rest.
 ATTENTION = Case(
     When(phase=Phase.FAILED, then=0),
     When(Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING), then=1),

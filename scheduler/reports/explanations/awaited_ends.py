@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from berth.core.wording.awaited import describe_ends
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
 
-MAX_AWAITED = 5  # maximum number of workloads that are stored and shown, those that end last
+MAX_AWAITED = 5  # maximum number of workloads that are stored and shown; those that end last are kept
 
 
 @dataclass(frozen=True, slots=True)

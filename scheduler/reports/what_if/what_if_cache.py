@@ -14,7 +14,9 @@ from scheduler.loop.observe.view import ObservationCache
 
 MAX_WAIT_SECONDS = 1.0  # maximum time in seconds that a dry run waits for the shared cache
 
-SPEC_CACHE = SpecCache()  # parsed documents, shared by all of this process's dry runs
+SPEC_CACHE = (
+    SpecCache()
+)  # parsed documents, shared by all dry runs, previews and share traces of this process
 
 
 @dataclass(slots=True)

@@ -290,7 +290,7 @@ def test_changes_of_a_project_that_may_no_longer_write_are_rejected(
     assert row.state == "failed"
     assert row.message == (
         "Pool local no longer allows project vision to write to the volume results. "
-        "Ask an admin to allow it again."
+        "Ask an admin to restore the permission."
     )
     assert writer.objects() == {"results/old": b"old"}
 

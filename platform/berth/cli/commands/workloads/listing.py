@@ -300,7 +300,8 @@ def _first_port(spec: dict[str, object], handle: str) -> str:
     ports = spec.get("ports")
     if not isinstance(ports, list) or not ports:
         raise typer.BadParameter(
-            f"{handle} declares no ports. Add `ports` to its document and submit it again.",
+            f"{handle} declares no ports. Add `ports` to the workload's document, and submit the workload "
+            "again.",
             param_hint="workload",
         )
     return str(ports[0]["name"])
