@@ -300,7 +300,7 @@ def _translate_transport_errors(server: str) -> Iterator[None]:
     try:
         yield
     except (*ERRORS, httpx.TransportError, httpx.InvalidURL) as error:
-        raise Unreachable(f"{server} is not responding: {error or type(error).__name__}") from error
+        raise Unreachable(f"{server} cannot be reached: {error or type(error).__name__}") from error
     except OSError as error:  # the token file cannot be read
         raise Unreachable(f"the credentials for {server} cannot be read: {error}") from error
 

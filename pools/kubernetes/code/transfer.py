@@ -92,7 +92,7 @@ async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[http
             yield response
     except httpx.HTTPError as error:
         server = httpx.URL(source.url).netloc.decode()
-        raise TransferInterrupted(f"{server} is not responding: {error or type(error).__name__}") from error
+        raise TransferInterrupted(f"{server} cannot be reached: {error or type(error).__name__}") from error
 
 
 def _to_error(status: int, body: bytes) -> Exception:

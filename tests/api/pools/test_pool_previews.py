@@ -62,7 +62,7 @@ def test_dry_run_reports_an_unresponsive_cluster_as_an_error(
     preview = alice.post(PATH, values).json()
     (finding,) = preview["findings"]
     assert finding["severity"] == "error"
-    assert "is not responding" in finding["message"]
+    assert "cannot be reached" in finding["message"]
     assert preview["nodes"] == []
 
 

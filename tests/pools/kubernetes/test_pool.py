@@ -199,7 +199,7 @@ def test_pool_with_an_unreachable_cluster_reports_the_problem_and_keeps_its_node
         pool.refresh_from_db()
         return pool.last_error
 
-    poll_until(last_error, lambda error: "is not responding" in error)
+    poll_until(last_error, lambda error: "cannot be reached" in error)
     assert set(pool.nodes.values_list("state", flat=True)) == {"ready"}
     fleet.cluster.is_down = False
     poll_until(last_error, lambda error: error == "")

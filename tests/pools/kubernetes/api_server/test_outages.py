@@ -47,7 +47,7 @@ def test_pods_that_end_during_an_outage_are_reported_afterwards(stage: FakeKuber
     stage.cluster.end_pod("done", 3)
     stage.cluster.store.remove("pods", stage.namespace, "deleted")
     poll_until(lambda: report(stage, "goes-on") is None)
-    with pytest.raises(RuntimeFailure, match="is not responding"):
+    with pytest.raises(RuntimeFailure, match="cannot be reached"):
         stage.runtime.start(stage.long("later"))
     stage.cluster.is_down = False
     # The server responds again before the watch has delivered the changes of the outage.
@@ -87,7 +87,7 @@ def test_lost_connections_do_not_revert_reports_to_an_earlier_state(stage: FakeK
 
 def test_pod_whose_creation_was_not_confirmed_is_created_once(stage: FakeKubernetesStage) -> None:
     stage.cluster.lost_responses.add(("create", "pods"))
-    with pytest.raises(RuntimeFailure, match="is not responding"):
+    with pytest.raises(RuntimeFailure, match="cannot be reached"):
         stage.runtime.start(stage.long("p-1"))
     uid = stage.cluster.pod("p-1")["metadata"]["uid"]
     stage.cluster.lost_responses.clear()
