@@ -124,9 +124,10 @@ def test_predicted_evictions_fit_beside_the_submission_form(opened: Open, viewpo
         page.locator("#document").fill(document)
         expect(page.get_by_label("Name", exact=True)).to_have_value("urgent")
         evictions = page.get_by_role("list", name="Predicted evictions")
-        expect(evictions).to_contain_text("vision/segment-eval would be preempted: 4 GPUs")
-        expect(evictions).to_contain_text("of work lost")
+        expect(evictions).to_contain_text("vision/segment-eval would be preempted")
         area = page.locator("#answer")
+        expect(area).to_contain_text("Evicts vision/segment-eval (4 GPUs")
+        expect(area).to_contain_text("of work lost")
         assert area.evaluate("area => area.scrollWidth <= area.clientWidth")
         assert accessibility_faults(page) == []
         assert faults == []

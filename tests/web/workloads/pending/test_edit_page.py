@@ -137,7 +137,13 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
-    assert "Queue time unchanged" in previewed
+    assert "Queue time unchanged" in previewed and "Keeps its queue time.</p>" in previewed
+    grown = form["document"].replace("replicas: 2", "replicas: 3")
+    grown_page = dave.post(address(train), {**form, "document": grown, "step": "look"}, headers=HTMX)
+    assert (
+        "Training in vision. Loses its queue time: requests 3 GPUs instead of 2"
+        in grown_page.content.decode()
+    )
     order = "changes keep the order of the cards"
     assert previewed.index('id="prediction"') < previewed.index('id="changes-title"'), order
     train.refresh_from_db()

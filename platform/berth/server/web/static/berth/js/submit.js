@@ -136,8 +136,15 @@
       event.detail.shouldSwap = false;
     } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
   });
+  let verdict = "";
+  function showVerdict() { // scroll a long prediction back to its title if the verdict changes
+    const title = document.getElementById("prediction-title")?.textContent ?? verdict;
+    if (title !== verdict) document.getElementById("answer").scrollTop = 0;
+    verdict = title;
+  }
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id === "answer") enableSave(isUnchanged());
+    showVerdict();
     if (!sending || event.detail.elt.id !== "answer") return;
     sending = false;
     const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
