@@ -245,7 +245,7 @@ def test_allocation_over_the_group_quota_is_reclaimed_once() -> None:
     assert outcome(plan) == [("reclaim", "n1", "cloud")]
     (eviction,) = plan.bundles[0].evictions
     assert eviction.rule == (
-        "vision had 8 GPUs allocated or reserved, more than its quota and fair share of 4 GPUs; "
+        "vision had 8 GPUs allocated or reserved, more than its fair share of 4 GPUs; "
         "its quota in h100 is 12 GPUs, and it has 8 GPUs allocated in the group's other pools"
     )
     assert decide(apply_plan(snapshot, plan)).bundles == ()

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from berth.core.wording.words import format_gpus
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_count, format_gpus
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import GPU, NO_BOUND, QueueAccount, QueueGroup, to_amounts
@@ -15,9 +16,7 @@ from scheduler.engine.preemption.victims.units import Victim
 AllocatedByQueue = dict[QueueAccount, tuple[int, ...]]
 
 RULES = {
-    "above_share": (
-        "{victim} had {allocated} allocated or reserved, more than its quota and fair share of {share}"
-    ),
+    "above_share": ("{victim} had {allocated} allocated or reserved, more than its {bounds}"),
     "within_quota": "{preemptor} stays within its quota of {quota}, and {victim} was over its own",
     "priority": "in {victim}, priority {higher} preempts priority {lower}",
     "fulfilment": "{victim} is scaled down so that a pending gang can start with its minimum",
@@ -117,7 +116,7 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
         victim=victim_queue.name,
         preemptor=preemptor_queue.name,
         allocated=format_gpus(before[victim_queue][0]),
-        share=format_gpus(victim_queue.deserved[0]),
+        bounds=_format_bounds(victim_queue),
         quota=format_gpus(None if preemptor_queue.quota[0] >= NO_BOUND else preemptor_queue.quota[0]),
         higher=selection.policy.gang.workload.priority,
         lower=victim.gang.workload.priority,
@@ -127,6 +126,14 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
         if victim_queue.group is None
         else f"{text}{_quota_group_clause(victim_queue, victim_queue.group)}"
     )
+
+
+def _format_bounds(account: QueueAccount) -> str:
+    """Return the GPUs up to which the queue is protected. The clause about a quota group states its quota."""
+    share = f"fair share of {format_count(account.deserved[GPU] / MILLI, 'GPU')}"
+    if account.group is not None or account.quota[GPU] >= NO_BOUND:
+        return share
+    return f"quota of {format_count(account.quota[GPU] / MILLI, 'GPU')} and its {share}"
 
 
 def _quota_group_clause(account: QueueAccount, group: QueueGroup) -> str:

@@ -10,7 +10,9 @@ from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFI
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"
 # Beginning of the rule about a queue above its fair share, as recorded after an eviction.
-ABOVE_SHARE = re.compile(r"^(\S+) had (.+, more than its quota and fair share of (?:[\d.,]+|no) GPUs?)")
+ABOVE_SHARE = re.compile(
+    r"^(\S+) had (.+, more than its (?:quota of [\d.,]+ GPUs? and its )?fair share of [\d.,]+ GPUs?)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,22 @@ def explain_share(
     queue: str,
     display_name: DisplayName = str,
     request_parts: Mapping[str, int] | None = None,
+    *,
+    name: str = "",
+    kind: str = "queue",
 ) -> list[str]:
     """Return sentences that explain a queue's share step by step, from the request to the granted amounts,
     which add up to the share.
 
-    `request_parts` are the parts of the request in engine units, by description.
+    `request_parts` are the parts of the request in engine units, by description. The sentences name the queue
+    as `name`, and call its siblings by their `kind`, such as "project".
     """
     mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
-    return list(_ShareExplanation(division, mine, display_name, request_parts or {}).explanation_lines())
+    explanation = _ShareExplanation(
+        division, mine, display_name, request_parts or {}, name=name or display_name(queue), kind=kind
+    )
+    return list(explanation.explanation_lines())
 
 
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
@@ -51,9 +58,12 @@ class _ShareExplanation:
         mine: QueueInput,
         display_name: DisplayName,
         request_parts: Mapping[str, int],
+        *,
+        name: str,
+        kind: str,
     ) -> None:
         self.division, self.mine, self.display_name = division, mine, display_name
-        self.request_parts = request_parts
+        self.request_parts, self.name, self.kind = request_parts, name, kind
 
     def explanation_lines(self) -> Iterator[str]:
         mine = self.mine
@@ -77,10 +87,10 @@ class _ShareExplanation:
             return f"{request}."
         allowed = self._format_amount(mine.wanted)
         if mine.limit is not None and mine.limit == mine.wanted:
-            return f"{request}. The queue's limit allows {allowed}."
+            return f"{request}. {self.name}'s limit allows {allowed}."
         if not mine.over_quota and mine.quota == mine.wanted:
-            return f"{request}. The queue may not borrow, so its quota of {allowed} applies."
-        return f"{request}. The limits of the queue and its projects allow {allowed}."
+            return f"{request}. {self.name} may not borrow, so its quota of {allowed} applies."
+        return f"{request}. The limits of {self.name} and its projects allow {allowed}."
 
     def _describe_request(self, total: str) -> str:
         """Return text such as "Total request: 25 GPUs (12 allocated + 13 pending)"."""
@@ -100,9 +110,9 @@ class _ShareExplanation:
     def _explain_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds_in_phase("quota")
         if mine.quota == 0:
-            yield (f"No quota is left in group {mine.group}." if mine.group else "The queue has no quota.")
+            yield (f"No quota is left in group {mine.group}." if mine.group else f"{self.name} has no quota.")
             return
-        name = f"The queue's remaining quota in group {mine.group}" if mine.group else "The queue's quota"
+        name = f"{self.name}'s {f'remaining quota in group {mine.group}' if mine.group else 'quota'}"
         quota = "unlimited" if mine.quota is None else self._format_amount(mine.quota)
         goal = mine.wanted if mine.quota is None else min(mine.quota, mine.wanted)
         granted = sum(self._own_offer_in_round(round_).granted for round_ in rounds)
@@ -130,9 +140,9 @@ class _ShareExplanation:
         if rounds:
             yield from self._explain_rounds(rounds, "quota" if self.division.by_quota else "weight")
         elif mine.weight == 0 and self.division.by_quota:
-            yield "Weights are disabled, so a queue without a quota cannot borrow."
+            yield f"Weights are disabled, so a {self.kind} without a quota cannot borrow."
         elif mine.weight == 0:
-            yield "The queue's weight is 0, so it gets nothing above its quota."
+            yield f"{self.name}'s weight is 0, so it gets nothing above its quota."
         else:
             has_higher_ranks = any(queue.rank > mine.rank for queue in self.division.inputs)
             yield f"Quotas{' and higher ranks' if has_higher_ranks else ''} leave nothing to borrow."
@@ -150,13 +160,13 @@ class _ShareExplanation:
         line = f"{left}: {self._format_amount(round_.left)}."
         if len(round_.offers) == 1:
             granted = self._format_amount(mine.granted)
-            return f"{line} No other queue requests more, so the queue gets {granted}."
+            return f"{line} No other {self.kind} requests more, so {self.name} gets {granted}."
         portion = f"{self._format_percentage_with_adjustment(mine)} is {self._format_amount(mine.offered)}"
-        line = f"{line} The queue's portion of {portion}"
+        line = f"{line} {self.name}'s portion of {portion}"
         if mine.granted == mine.needed:
-            return f"{line}, but the queue needs only {self._format_amount(mine.granted)}."
+            return f"{line}, but {self.name} needs only {self._format_amount(mine.granted)}."
         if any(offer.granted == offer.needed for offer in round_.offers):
-            return f"{line}. Queues that need less than their portion are served first."
+            return f"{line}. {self.kind.capitalize()}s that need less than their portion are served first."
         whole = mine.granted == mine.offered
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
@@ -179,8 +189,8 @@ class _ShareExplanation:
         remainder = self._format_amount(mine.offered) if mine.offered else "0"
         return (
             f"Left after rounding: {self._format_amount(round_.left)}. "
-            f"The queue's remainder is {remainder}{self._compare_remainder(round_, mine)}, "
-            f"so the queue gets {result}."
+            f"{self.name}'s remainder is {remainder}{self._compare_remainder(round_, mine)}, "
+            f"so {self.name} gets {result}."
         )
 
     def _compare_remainder(self, round_: Round, mine: Offer) -> str:
@@ -205,7 +215,7 @@ class _ShareExplanation:
             queue.created for offer in (first, second) if (queue := self.division.queue_input(offer.queue))
         ]
         why = "is older" if ages[0] != ages[1] else "comes first by name"
-        return f", but {'the queue' if first is mine else self.display_name(first.queue)} {why}"
+        return f", but {self.name if first is mine else self.display_name(first.queue)} {why}"
 
     def _rounds_in_phase(self, phase: str) -> list[Round]:
         name = self.mine.queue

@@ -197,7 +197,14 @@ def _build_trace(
         resource=division.resource,
         total=_to_api_units(division, division.total),
         share=_to_api_units(division, mine.share),
-        explanation=explain_share(division, queue, display_name, parts.get(queue, {}).get(division.resource)),
+        explanation=explain_share(
+            division,
+            queue,
+            display_name,
+            parts.get(queue, {}).get(division.resource),
+            name=owner.name,
+            kind=kind,
+        ),
         rounds=[
             _document_for_round(division, round_, offer)
             for round_ in division.rounds

@@ -32,6 +32,11 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
     return queues
 
 
+def without_sort_values(sentences: Sequence[str]) -> list[str]:
+    """Return the sentences of a queue that need no knowledge of the sort key."""
+    return [each for each in sentences if not each.startswith((RANK_START, USAGE_START, SHARE_START))]
+
+
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "would exceed quota".
 

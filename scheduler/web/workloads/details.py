@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
-from berth.core.wording.words import format_count
+from berth.core.wording.words import format_count, to_words
 from berth.documents.ordered import dump_workload
 from berth.documents.units import with_units
 from berth.server.web.numbers import elapsed, memory
@@ -28,7 +28,7 @@ from scheduler.reports.evictions.rendering import RenderedEviction, render_with_
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, clause_about_ends
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
-from scheduler.reports.queues.queue_ordering import group_sentences_by_queue
+from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, without_sort_values
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import link_names, named_workloads
@@ -69,6 +69,7 @@ class PendingDetail:
     start_after: list[tuple[str, str]]  # workloads whose ends the expected start depends on, with links
     pool: str
     queues: list[dict[str, Any]]
+    title: str  # what the workload waits for
     queue_order: list[tuple[str, list[str]]]  # name and states of each queue, the department first
 
 
@@ -103,6 +104,10 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     decisive, others = split_obstacles(build_obstacles(explanation.blockers))
     if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
         decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
+    awaited = awaited_after_delay(workload)
+    if decisive and awaited:
+        message = f"{RESTART_DELAY}{decisive.message[:1].lower()}{decisive.message[1:]}"
+        decisive = replace(decisive, message=message)
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _describe_wait_after_delay(workload, queues[0])
     _mark_deciding_amount(queues, explanation.blockers)
@@ -111,6 +116,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         others=others,
         after_delay=wait,
         above_share=_reserved_above_share(workload, queues[0]),
+        title=f"Waiting {awaited}" if awaited else to_words(decisive.reason) if decisive else "",
         explanation=explanation,
         start_after=link_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),
@@ -130,7 +136,7 @@ def _queue_order(
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
     return [
-        (name, _states_with_workload(states, by_name.get(name, {}), requested))
+        (name, _states_with_workload(without_sort_values(states), by_name.get(name, {}), requested))
         for name, states in group_sentences_by_queue(ordering)
     ]
 

@@ -196,8 +196,13 @@ def test_search_without_matches_removes_earlier_highlights(opened: Open, pods: l
         expect(page.locator("#log mark")).to_have_count(2)
         search.fill("missing")
         search.press("Enter")
-        expect(page.locator("#log-count")).to_contain_text("0 matching lines")
-        expect(page.locator("#log :is(mark, .hit)")).to_have_count(0)
+        expect(page.locator("#log-count")).to_contain_text("No matches")
+        expect(page.locator("#log :is(mark, .hit), #log-matches mark")).to_have_count(0)
+        count, scope = (
+            page.locator("#log-count").bounding_box(),
+            page.locator("[data-log-scope]").bounding_box(),
+        )
+        assert count and scope and count["x"] + count["width"] <= scope["x"], "the offer follows the result"
         expect(page.locator("#log .l.error")).to_have_text("ERROR in step 2\n")
         assert faults == []
 
@@ -319,4 +324,31 @@ def test_page_limits_the_lines_that_it_scans_for_tracebacks(opened: Open, pods: 
         assert page.evaluate(COUNT_ERRORS, pair)[0] == 1
         errors, scanned = page.evaluate(COUNT_ERRORS, lines)
         assert errors == 1000 and 0 < scanned <= 20_000 + 2 * len(lines)
+        assert faults == []
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_list_of_matches_opens_without_moving_its_button(
+    opened: Open, pods: list[Pod], home: Path, width: int
+) -> None:
+    write(home, pods[0], "loss is nan\n" * 3)
+    with opened("dave", viewport={"width": width, "height": 844}) as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        icon = page.locator(".log-search .button svg").bounding_box()
+        assert icon and 15 <= icon["width"] <= 16, "the icon keeps its size"
+        page.get_by_label("Search the log").fill("nan")
+        page.keyboard.press("Enter")
+        button, listed = page.locator(".log-all > summary"), page.locator(".log-list")
+        expect(button).to_be_visible()
+        expect(listed).to_be_hidden()
+        expect(page.locator("#log-errors")).to_be_disabled()  # its text has its final length
+        before = button.bounding_box()
+        button.click()
+        expect(listed).to_be_visible()
+        after = button.bounding_box()
+        assert before and after
+        x, y = before["x"] + before["width"] / 2, before["y"] + before["height"] / 2
+        assert after["x"] < x < after["x"] + after["width"], "the button is still under the pointer"
+        assert after["y"] < y < after["y"] + after["height"]
+        assert accessibility_faults(page) == []
         assert faults == []

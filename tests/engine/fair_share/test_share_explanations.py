@@ -54,8 +54,8 @@ def test_remainder_after_quotas_is_divided_by_weight() -> None:
     division = gpu_division(100, [queue(A, 10, 100, weight=3), queue(B, 10, 100, weight=1)])
     assert explain_share(division, A) == [
         "Total request (allocated and pending): 100 GPUs.",
-        "The queue's quota is 10 GPUs and fully available.",
-        "Left to divide by weight: 80 GPUs. The queue's portion of 75% is 60 GPUs.",
+        "a's quota is 10 GPUs and fully available.",
+        "Left to divide by weight: 80 GPUs. a's portion of 75% is 60 GPUs.",
         "Fair share: 70 GPUs.",
     ]
 
@@ -63,37 +63,31 @@ def test_remainder_after_quotas_is_divided_by_weight() -> None:
 def test_leftover_unit_goes_to_the_largest_remainder() -> None:
     division = gpu_division(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     assert explain_share(division, A)[2:] == [
-        "Left to divide by weight: 7 GPUs. The queue's portion of 20% is 1.4 GPUs, rounded down to 1 GPU.",
-        (
-            "Left after rounding: 1 GPU. "
-            "The queue's remainder is 0.4 GPUs, less than b's (0.6 GPUs), so the queue gets none."
-        ),
+        "Left to divide by weight: 7 GPUs. a's portion of 20% is 1.4 GPUs, rounded down to 1 GPU.",
+        ("Left after rounding: 1 GPU. a's remainder is 0.4 GPUs, less than b's (0.6 GPUs), so a gets none."),
         "Fair share: 3 GPUs.",
     ]
-    assert "more than a's (0.4 GPUs), so the queue gets 1 GPU." in explain_share(division, B)[3]
+    assert "more than a's (0.4 GPUs), so b gets 1 GPU." in explain_share(division, B)[3]
 
 
 def test_indivisible_unit_goes_to_the_older_queue() -> None:
     division = gpu_division(11, [queue(A, 2, 6, weight=2, created=2), queue(B, 2, 6, weight=2, created=1)])
-    assert explain_share(division, A)[3].endswith("as much as b's, but b is older, so the queue gets none.")
-    assert explain_share(division, B)[3].endswith(
-        "as much as a's, but the queue is older, so the queue gets 1 GPU."
-    )
+    assert explain_share(division, A)[3].endswith("as much as b's, but b is older, so a gets none.")
+    assert explain_share(division, B)[3].endswith("as much as a's, but b is older, so b gets 1 GPU.")
 
 
 def test_unused_share_goes_to_queues_with_demand() -> None:
     division = gpu_division(20, [queue(A, 0, 20), queue(B, 0, 5)])
     assert explain_share(division, A)[2:] == [
         (
-            "Left to divide by weight: 20 GPUs. The queue's portion of 50% is 10 GPUs. "
+            "Left to divide by weight: 20 GPUs. a's portion of 50% is 10 GPUs. "
             "Queues that need less than their portion are served first."
         ),
-        "Then left to divide by weight: 15 GPUs. No other queue requests more, so the queue gets 15 GPUs.",
+        "Then left to divide by weight: 15 GPUs. No other queue requests more, so a gets 15 GPUs.",
         "Fair share: 15 GPUs.",
     ]
     assert explain_share(division, B)[2] == (
-        "Left to divide by weight: 20 GPUs. "
-        "The queue's portion of 50% is 10 GPUs, but the queue needs only 5 GPUs."
+        "Left to divide by weight: 20 GPUs. b's portion of 50% is 10 GPUs, but b needs only 5 GPUs."
     )
 
 
@@ -101,7 +95,7 @@ def test_lower_ranks_divide_what_higher_ranks_leave() -> None:
     queues = [queue(A, 0, 5, rank=2, created=2), queue(B, 0, 5, rank=2, created=1), queue("c", 0, 5, rank=1)]
     division = gpu_division(1, queues)
     assert explain_share(division, "c")[1:] == [
-        "The queue has no quota.",
+        "c has no quota.",
         "Quotas and higher ranks leave nothing to borrow.",
         "Fair share: no GPU.",
     ]
@@ -111,19 +105,16 @@ def test_lower_ranks_divide_what_higher_ranks_leave() -> None:
 def test_explanation_mentions_oversubscribed_quotas() -> None:
     lines = explain_share(gpu_division(10, [queue(A, 8, 8), queue(B, 8, 8)]), A)
     assert lines[1] == (
-        "The queue's quota is 8 GPUs, but quotas of rank 0 are oversold: "
+        "a's quota is 8 GPUs, but quotas of rank 0 are oversold: "
         "16 GPUs requested within quota, 10 GPUs available."
     )
-    assert lines[2] == "Left to divide by quota: 10 GPUs. The queue's portion of 50% is 5 GPUs."
+    assert lines[2] == "Left to divide by quota: 10 GPUs. a's portion of 50% is 5 GPUs."
 
 
 def test_explanation_mentions_decayed_usage() -> None:
     mode = {"fairshare": {"mode": "time_based", "k": 0.5}}
     lines = explain_share(gpu_division(10, [queue(A, 0, 10, usage=1.0), queue(B, 0, 10)], **mode), A)
-    assert (
-        "The queue's portion of 50%, adjusted to 25% for its decayed usage of 1 (K 0.5), is 2.5 GPUs"
-        in lines[2]
-    )
+    assert "a's portion of 50%, adjusted to 25% for its decayed usage of 1 (K 0.5), is 2.5 GPUs" in lines[2]
 
 
 def test_explanation_hides_names_from_users_without_access() -> None:

@@ -54,14 +54,11 @@ def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
     )
     assert project["explanation"] == [
         "Total request (allocated and pending): 2 GPUs.",
-        "The queue has no quota.",
-        (
-            "Left to divide by weight: 2 GPUs. "
-            "The queue's portion of 66.7% is 1.333 GPUs, rounded down to 1 GPU."
-        ),
+        "vision has no quota.",
+        ("Left to divide by weight: 2 GPUs. vision's portion of 66.7% is 1.333 GPUs, rounded down to 1 GPU."),
         (
             "Left after rounding: 1 GPU. "
-            "The queue's remainder is 0.333 GPUs, less than speech's (0.666 GPUs), so the queue gets none."
+            "vision's remainder is 0.333 GPUs, less than speech's (0.666 GPUs), so vision gets none."
         ),
         "Fair share: 1 GPU.",
     ]

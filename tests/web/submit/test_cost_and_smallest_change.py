@@ -108,8 +108,10 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
     card = sign_in("alice").post("/submit/smallest-change", {"document": text}).content.decode()
     assert "2 GPUs are free, and the eviction would free 2." in card
     assert "2.0 GPU-h of work lost." in card.replace("\N{NO-BREAK SPACE}", " ")
-    rule = "product has 2 GPUs allocated or reserved, more than its quota and fair share of no GPU after this"
-    assert f"{rule} change." in card
+    rule = (
+        "product has 2 GPUs allocated or reserved, more than its quota of 0 GPUs and its fair share of 0 GPUs"
+    )
+    assert f"{rule} after this change." in card
 
 
 def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:

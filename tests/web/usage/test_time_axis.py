@@ -60,13 +60,13 @@ def test_column_labels_are_below_their_columns() -> None:
     assert [label.text for label in column_labels(month, UTC)][:3] == ["1 Oct", "5 Oct", "9 Oct"]
 
 
-def test_axis_with_a_label_at_its_beginning_keeps_ticks_without_space_for_a_label() -> None:
+def test_axis_with_a_label_at_its_beginning_omits_ticks_without_space_for_a_label() -> None:
     labels = time_labels_with_begin(NOON, NOON + timedelta(hours=1), BERLIN)
     assert [(label.text, label.is_first) for label in labels] == [
-        ("13:07", True), ("", False), ("13:20", False), ("13:30", False), ("13:40", False), ("13:50", False),
+        ("13:07", True), ("13:20", False), ("13:30", False), ("13:40", False), ("13:50", False),
         ("14:00", False),
     ]  # fmt: skip
-    assert [label.position for label in labels][:3] == [0, 5, 21.67]
+    assert [label.position for label in labels][:3] == [0, 21.67, 38.33]
     days = time_labels_with_begin(NOON, NOON + timedelta(days=5), BERLIN)
-    assert [label.text for label in days] == ["26 Nov 13:07", "", "28 Nov", "29 Nov", "30 Nov", "1 Dec"]
-    assert [label.is_near for label in days] == [False, True, True, False, False, False]
+    assert [label.text for label in days] == ["26 Nov 13:07", "28 Nov", "29 Nov", "30 Nov", "1 Dec"]
+    assert [label.is_near for label in days] == [False, True, False, False, False]

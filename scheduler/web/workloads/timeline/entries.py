@@ -93,6 +93,7 @@ class TimelineEntry:
     lasted: timedelta | None = None
     lasted_verb: str = ""
     evictions: tuple[RenderedEviction, ...] = ()
+    eviction: RenderedEviction | None = None  # eviction that the entry describes instead of a message
     reasons: PendingReasons | None = None
     is_estimate: bool = False
     links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""
@@ -264,7 +265,21 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
     if row.kind == "edited":
         message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
     state = EVICTION if eviction or evictions else STATES.get(row.kind, "")
-    return TimelineEntry(row.at, title, message, tone, evictions=evictions, state=state)
+    described = _only_eviction_for_another(evictions)
+    return TimelineEntry(
+        row.at,
+        title,
+        "" if described else message,
+        tone,
+        evictions=evictions,
+        eviction=described,
+        state=state,
+    )
+
+
+def _only_eviction_for_another(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
+    """Return the only eviction if another workload caused it."""
+    return evictions[0] if len(evictions) == 1 and evictions[0].preemptor is not None else None
 
 
 def _partial_eviction(kind: str) -> str | None:
@@ -286,8 +301,11 @@ def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> t
 
 def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
     title = KIND_TITLES.get(eviction.row.kind, "Evicted")
-    message = f"{eviction.summary}."
-    return TimelineEntry(eviction.row.at, title, message, "warn", evictions=(eviction,), state=EVICTION)
+    described = _only_eviction_for_another([eviction])
+    message = "" if described else f"{eviction.summary}."
+    return TimelineEntry(
+        eviction.row.at, title, message, "warn", evictions=(eviction,), eviction=described, state=EVICTION
+    )
 
 
 def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:

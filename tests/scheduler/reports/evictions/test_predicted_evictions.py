@@ -63,7 +63,8 @@ def test_common_alternatives_are_listed_once_but_queues_are_listed_for_each_evic
 
 
 def test_rule_is_in_the_present_tense_and_states_when_its_fair_share_applies() -> None:
-    above = "vision had 12 GPUs allocated or reserved, more than its quota and fair share of 9.25 GPUs"
+    bounds = "its quota of 8 GPUs and its fair share of 9.25 GPUs"
+    above = f"vision had 12 GPUs allocated or reserved, more than {bounds}"
     within = "ads stays within its quota of 4 GPUs, and vision was over its own"
     documents = [document("vision/a", "reclaim", 8, 0) | {"rule": rule} for rule in (above, within)]
     for condition, stated in (("after this change", ""), ("with this request", "with this request")):

@@ -63,7 +63,8 @@ def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
     needed = '<td class="num deciding" data-label="Fair share">'
     assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()
-    assert "Restart delay</h2>" in page
+    title = "Waiting for fair share" if expected else "Restart delay"
+    assert f"{title}</h2>" in page
     paths = (f"/workloads/{workload.pk}/timeline", "/queue")
     for text in (rows, page, *(client.get(path).content.decode() for path in paths)):
         assert re.search("Restart delay.*?until <time[^>]*>[^<]*</time>", text, re.IGNORECASE | re.DOTALL)

@@ -15,10 +15,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label on a time axis, with its position in percent of the axis length.
-
-    If `text` is empty, only a tick is drawn.
-    """
+    """Label on a time axis, with its position in percent of the axis length."""
 
     position: float
     text: str
@@ -35,23 +32,19 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
 
 def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
-    """Return a label at the beginning, and labels at round local times. Those without enough space are ticks.
+    """Return a label at the beginning, and labels at those round local times that have enough space.
 
     The first label has a date if the axis is longer than a day.
     """
     is_long = end - begin > timedelta(days=1)
     first = TimeLabel(0, f"{begin.astimezone(zone):{'%-d %b %H:%M' if is_long else '%H:%M'}}", is_first=True)
     covered, covered_if_narrow = (17, 30) if is_long else (9, 16)  # percent of the axis
-    others = [label for label in _labels_at_round_times(begin, end, zone) if label.position > 0]
     return [
         first,
         *(
-            replace(
-                label,
-                text=label.text if covered <= label.position <= 96 else "",
-                is_near=label.position < covered_if_narrow,
-            )
-            for label in others
+            replace(label, is_near=label.position < covered_if_narrow)
+            for label in _labels_at_round_times(begin, end, zone)
+            if covered <= label.position <= 96
         ),
     ]
 

@@ -65,7 +65,7 @@
     for (const element of list.querySelectorAll("[data-at]:not([data-time])")) element.dataset.time = timeText(Number(element.dataset.at), isToday);
     list.querySelector("[data-log-at][aria-current]")?.removeAttribute("aria-current");
     shown.setAttribute("aria-current", "true");
-    if (!list.querySelector(".log-all[open]")) return;
+    if (!list.querySelector(".log-all[open]")) return; // the list is hidden
     const item = shown.closest("li"), pane = item.closest(".log-list");
     const above = pane.getBoundingClientRect().top - item.getBoundingClientRect().top, below = item.getBoundingClientRect().bottom - pane.getBoundingClientRect().bottom;
     if (above > 0) pane.scrollTop -= above; else if (below > 0) pane.scrollTop += below;
