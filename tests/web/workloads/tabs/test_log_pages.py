@@ -88,7 +88,10 @@ def test_matching_log_lines_are_escaped_and_shown_with_context(
     assert not {"\x1b", "\x08", "\u202e"} & set(text)
     assert "two &lt;b&gt;" in text
     assert f'data-log-at="{len("one.two <b>.")}"' in text
-    assert "No matches in worker-0" in client.get(path(pod, "/search", text="ALERT")).content.decode()
+    assert (
+        'No matches<span class="long"> in worker-0'
+        in client.get(path(pod, "/search", text="ALERT")).content.decode()
+    )
     assert client.get(path(pod, "/search", text="")).content.strip() == b""
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
@@ -128,7 +131,7 @@ def test_search_of_more_pods_than_the_limit_says_how_many_it_searched(
     monkeypatch.setattr("scheduler.web.workloads.log.MAX_PODS", 2)
     pod = write_lines(cast, runtime, 0, 0, 1)
     answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
-    assert "No matches in 3 pods, run 2" in answer and "(2 of 3 pods searched)" in answer
+    assert 'No matches<span class="long"> in 3 pods, run 2<' in answer and "(2 of 3 pods searched)" in answer
 
 
 def test_search_of_all_pods_does_not_count_logs_that_it_searched_only_partly(
