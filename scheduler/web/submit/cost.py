@@ -1,5 +1,6 @@
 """Cost of a predicted workload at current prices, and the remaining budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,12 +23,17 @@ HOUR = 3600
 class PredictedCost:
     """Price of a predicted workload with the GPU time behind it, and what is left of the budgets.
 
-    Each text is empty if there is nothing to state. `usage` is empty if the price is per hour.
+    Each text is empty if there is nothing to state. `usage` is empty if the price is per hour. `budgets` are
+    texts, each with whether that budget is exceeded.
     """
 
     price: str = ""
     usage: str = ""
-    budget: str = ""
+    budgets: Sequence[tuple[str, bool]] = ()
+
+    @property
+    def exceeds_budget(self) -> bool:
+        return any(is_exceeded for _, is_exceeded in self.budgets)
 
     @property
     def assumes_max_runtime(self) -> bool:
@@ -74,15 +80,20 @@ def _describe_price(
     return price, f"for {hours}"
 
 
-def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> str:
-    """Return what is left this month of the budgets of the project and its department, or ""."""
+def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> list[tuple[str, bool]]:
+    """Return what is left this month of the budgets of the project and its department, or by how much they
+    are exceeded.
+    """
     project = prediction.workload["project"]
     concerned = Q(project__name=project) | Q(department__projects__name=project)
     budgets = list(selectors.budgets(actor).filter(concerned).distinct())
     # the project's budget comes first
     statuses = sorted(budget_statuses(budgets, now), key=lambda status: status.budget.project is None)
-    left = [
-        f"{max(0, round(status.budget.gpu_hours - status.used)):,} for {status.budget.owner.name}"
-        for status in statuses
+    left = [(each.budget.owner.name, round(each.budget.gpu_hours - each.used)) for each in statuses]
+    note = " left" if any(hours < 0 for _, hours in left) else ""
+    return [
+        (f"{name} is over its budget by {-hours:,} GPU-hours", True)
+        if hours < 0
+        else (f"{hours:,} GPU-hours{note} for {name}", False)
+        for name, hours in left
     ]
-    return ", ".join(left).replace(" for", " GPU-hours for", 1)

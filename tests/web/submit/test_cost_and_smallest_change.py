@@ -107,7 +107,7 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
     assert "its quota" not in card, "the rule names the hidden victim's project"
     card = sign_in("alice").post("/submit/smallest-change", {"document": text}).content.decode()
     assert "2 GPUs are free, and the eviction would free 2." in card
-    assert "2.0 GPU-h of work lost." in card.replace("\N{NO-BREAK SPACE}", " ")
+    assert "2.0 GPU-h of work lost." in words_of(card).replace("\N{NO-BREAK SPACE}", " ")
     rule = (
         "product has 2 GPUs allocated or reserved, more than its quota of 0 GPUs and its fair share of 0 GPUs"
     )
@@ -230,10 +230,10 @@ def test_prediction_states_the_project_budget_before_the_department_budget(
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     text = "name: wide\nproject: vision\npools: [local]\ncommand: run\nroles:\n- gpu: 4\n"
     shown = words_of(sign_in("alice").post("/submit/prediction", {"document": text}).content.decode())
-    assert "Budget left 100 GPU-hours for vision, 5,000 for research this month" in shown
+    assert "Budget left 100 GPU-hours for vision, 5,000 GPU-hours for research this month" in shown
 
 
-def test_prediction_says_that_the_budget_is_used_up(cast: Cast, dave: Client) -> None:
+def test_prediction_warns_of_an_exceeded_budget(cast: Cast, dave: Client) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 4})
     at = timezone.now().replace(minute=0, second=0, microsecond=0)
     UsageHour.objects.create(
@@ -243,7 +243,10 @@ def test_prediction_says_that_the_budget_is_used_up(cast: Cast, dave: Client) ->
     )  # fmt: skip
     text = "name: wide\nproject: vision\npools: [local]\ncommand: run\nroles:\n- gpu: 4\n"
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
-    assert "Budget left 0 GPU-hours for vision this month" in words_of(shown) and "USD" not in shown
+    over = "Budget vision is over its budget by 2 GPU-hours this month . Budgets do not delay the start."
+    assert over in words_of(shown) and "USD" not in shown
+    assert '<span class="warn">vision is over' in shown
+    assert 'by 2 <span class="nowrap">GPU-hours</span>' in shown, "the unit is not broken"
 
 
 def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: Cast, dave: Client) -> None:

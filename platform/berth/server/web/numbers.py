@@ -1,6 +1,10 @@
 """Format GPUs, cores, memory, durations and money with units."""
 
+import re
 from decimal import Decimal
+
+from django.utils.html import conditional_escape
+from django.utils.safestring import SafeString, mark_safe
 
 from berth.core.values.amounts import MILLI
 
@@ -9,6 +13,7 @@ MIB_PER_GIB = 1024
 DECIMALS_BELOW_HOURS = 1000  # longer durations are shown without decimals
 HOURS_MIN = 0.001  # smaller values are shown as "< 0.001"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+HYPHENATED_UNIT = re.compile(r"\b(GPU-(?:hours?|h|min))\b")
 
 
 def thousandths(milli: float | str | None) -> str:
@@ -115,3 +120,8 @@ def milliseconds(value: float | None) -> str:
     if value is None:
         return NO_VALUE
     return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def unbroken_units(text: str) -> SafeString:
+    """Return HTML in which units such as GPU-hours are not broken at the hyphen."""
+    return mark_safe(HYPHENATED_UNIT.sub(r'<span class="nowrap">\1</span>', conditional_escape(text)))  # noqa: S308

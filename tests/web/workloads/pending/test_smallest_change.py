@@ -91,7 +91,9 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     link = f'<span class="warn">Evicts <a href="/workloads/{victim.pk}">vision/victim</a>'
-    amounts = "4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}GPU-h of work lost"
+    amounts = (
+        '4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}<span class="nowrap">GPU-h</span> of work lost'
+    )
     amounts += " (in vision, priority 50 preempts priority 40)."
     loss = f"{link} from the same project: {amounts}"
     assert loss in card and "wait until" not in card

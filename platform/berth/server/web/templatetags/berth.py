@@ -42,6 +42,7 @@ from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
 register.filter("gpu_count", numbers.gpu_count)
+register.filter("unbroken", numbers.unbroken_units)
 register.filter("count", numbers.count)
 register.filter("cores", numbers.thousandths)
 register.filter("memory", numbers.memory)
