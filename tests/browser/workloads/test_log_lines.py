@@ -203,6 +203,10 @@ def test_search_without_matches_removes_earlier_highlights(opened: Open, pods: l
             page.locator("[data-log-scope]").bounding_box(),
         )
         assert count and scope and count["x"] + count["width"] <= scope["x"], "the offer follows the result"
+        page.set_viewport_size({"width": 1024, "height": 768})
+        tops = "all => all.map(each => each.getBoundingClientRect().top)"
+        tools = page.locator("#log-pods, .log-search, #log-view").evaluate_all(tops)
+        assert max(tools) - min(tools) < 20, "the tools stay in one row"
         expect(page.locator("#log .l.error")).to_have_text("ERROR in step 2\n")
         assert faults == []
 

@@ -187,7 +187,7 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
 
 @pytest.mark.heavy
 def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[Pod], home: Path) -> None:
-    write(home, pods[0], "first\n")
+    write(home, pods[0], "first\n" + "step\n" * 100)
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.locator("#log pre")).to_contain_text("first")
@@ -196,6 +196,8 @@ def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[P
         box = page.locator("#log-card").bounding_box()
         assert box and (box["x"], box["y"], box["width"]) == (0, 0, 1440)
         assert accessibility_faults(page) == []
+        log = page.locator("#log").bounding_box()
+        assert log and abs(log["y"] + log["height"] - 900) <= 1, "the log reaches the end of the window"
         close = page.get_by_role("button", name="Exit full screen")
         expect(close).to_be_focused()
         close.click()

@@ -283,6 +283,7 @@
     card.classList.toggle("full", on);
     const view = document.getElementById("log-view");
     view?.removeAttribute("open");
+    if (follow.checked) box.scrollTop = box.scrollHeight;
     (on ? document.getElementById("log-exit") : view?.querySelector("summary") ?? document.getElementById("log-full")).focus();
   }
 
