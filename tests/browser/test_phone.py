@@ -320,3 +320,19 @@ def test_filters_and_columns_of_the_workload_list_are_aligned_on_a_phone(opened:
         heights = page.locator("#columns .check").evaluate_all("all => all.map(each => each.offsetHeight)")
         assert min(heights) >= 40
         assert faults == []
+
+
+def test_no_fact_of_a_workload_begins_with_a_visible_dot(opened: Open) -> None:
+    starts = """dots => dots.filter((dot) => {
+      const box = dot.getBoundingClientRect(), row = dot.closest(".facts").getBoundingClientRect();
+      return box.left >= row.left && dot.parentElement.getBoundingClientRect().left <= row.left;
+    }).length"""
+    with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto("/workloads")
+        dots = page.locator(".workload-rows .facts .dot:visible")
+        assert dots.count() > 10 and dots.evaluate_all(starts) == 0
+        separators = page.locator(".workload-rows td").evaluate_all(
+            "all => all.filter(each => getComputedStyle(each, '::after').content.includes('·')).length"
+        )
+        assert separators == 0
+        assert faults == []

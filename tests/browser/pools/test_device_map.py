@@ -30,3 +30,14 @@ def test_device_under_the_pointer_is_named_and_all_devices_of_its_workload_are_o
         expect(own.first).to_be_focused()
         expect(lit).to_have_count(4)
         assert faults == []
+
+
+def test_names_of_devices_stay_inside_the_window(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/")
+        name, devices = page.locator(".maps > .readout.on"), page.locator(".maps .device")
+        for place in range(devices.count()):
+            devices.nth(place).hover()
+            expect(name).to_have_text(devices.nth(place).get_attribute("aria-label") or "")
+            expect(name).to_be_in_viewport(ratio=1)
+        assert faults == []

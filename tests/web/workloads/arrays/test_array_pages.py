@@ -136,10 +136,11 @@ def test_array_page_lists_live_tasks_first_and_counts_each_task_only_once(
     assert dict(re.findall(r'id="state-[^>]*>(\w+) <span class="\w+">([^<]+)<', page)) == tabs
     assert page.count(f'href="/arrays/{sweep.pk}?state=failed#tasks"') == 1, "the figure"
     assert [n for n in range(9) if f">sweep-{n}</a>" in page] == [3, 4, 5]
-    assert "114 tasks waiting for earlier tasks: sweep-6 to sweep-119" in re.sub("<[^>]+>", "", page)
+    assert "earlier tasks: sweep-6 to sweep-119 Show 114 waiting tasks" in re.sub("<[^>]+>", "", page)
     assert 'aria-label="Pages"' not in page, "the tasks that wait need no second page"
     unfolded = text(sign_in("erin"), f"/arrays/{sweep.pk}", rows="all")
     assert "sweep-6<" in unfolded and "more tasks" not in unfolded and 'aria-label="Pages"' in unfolded
+    assert '<span class="chip ">Waiting</span>' in unfolded.partition("sweep-6<")[2].partition("</tr>")[0]
     failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
     assert [n for n in range(9) if f"sweep-{n}<" in failed] == [1, 2]
     Workload.objects.filter(array=sweep).update(held=False, phase="completed", ended_at=make.ago(minutes=1))

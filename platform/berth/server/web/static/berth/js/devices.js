@@ -23,11 +23,12 @@
     for (const other of document.querySelectorAll(".maps > .readout.on")) other.classList.remove("on");
     if (!device) return;
     const map = device.closest(".maps"), box = nameBox(map);
-    const around = map.getBoundingClientRect(), frame = device.getBoundingClientRect(), isBefore = frame.left - around.left > 0.6 * around.width;
+    const around = map.getBoundingClientRect(), frame = device.getBoundingClientRect();
     box.textContent = device.getAttribute("aria-label");
     box.classList.add("on");
-    box.classList.toggle("before", isBefore);
-    box.style.left = `${(isBefore ? frame.right : frame.left) - around.left}px`;
+    // A name ends at the edge of the map, or begins at the edge of the window if it is even longer.
+    const left = Math.max(8, Math.min(frame.left, around.right - box.offsetWidth));
+    box.style.left = `${left - around.left}px`;
     box.style.top = `${frame.top - around.top}px`;
   }
 
