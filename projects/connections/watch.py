@@ -23,7 +23,7 @@ UNCHECKED = object()
 
 
 class Connection:
-    """Open socket or stream, and the event loop that serves it."""
+    """Watched connection: its credential, its user, and the event loop that serves it."""
 
     def __init__(self, credential: Credential, user: int | None) -> None:
         self.credential = credential

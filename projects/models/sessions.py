@@ -25,7 +25,7 @@ class Session(models.Model):
         help_text="The session ends after this many seconds without a request from the client."
     )
     python = models.CharField(
-        max_length=20, help_text="Python version of the client. Workers must run the same version."
+        max_length=20, help_text="Python version of the client. Workers must run the same minor version."
     )
     cloudpickle = models.CharField(max_length=20)
     setup = models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")

@@ -110,7 +110,7 @@ def delete_personal_secret(*, actor: Actor, secret: UserSecret) -> None:
         secret.delete()
 
 
-def require_submitter_of_personal_secrets(
+def require_submitter_for_personal_secrets(
     actor: Actor, specs: Iterable[WorkloadSpec | None], submitter_id: int | None
 ) -> None:
     """Raise Forbidden if one of the documents uses personal secrets and the user did not submit it.

@@ -85,9 +85,9 @@ def search_errors(
 def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> tuple[list[int], int]:
     """Return the start offsets in `data` of the lines that name an error, and the end of the searched data.
 
-    A traceback that has not ended is left for the next search, unless no more data follows. The search ends
-    early once `is_due()` is true. After `_SCANNED_LINES`, tracebacks and the errors at their ends count
-    separately.
+    An unfinished traceback is left for the next search, unless no more data follows or the traceback is very
+    long. The search ends early once `is_due()` is true. After `_SCANNED_LINES`, a traceback and the error at
+    its end are two results.
     """
     starts, position, lines_left = list[int](), 0, _SCANNED_LINES
     while (candidate := _CANDIDATE.search(data, position)) is not None:

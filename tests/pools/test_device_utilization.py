@@ -32,7 +32,7 @@ def test_each_gpu_has_utilization_and_used_memory(tmp_path: Path) -> None:
     assert arguments == ("--query-gpu=index,uuid,utilization.gpu,memory.used --format=csv,noheader,nounits\n")
 
 
-def test_comment_lines_in_driver_output_are_ignored() -> None:
+def test_messages_in_driver_output_are_ignored() -> None:
     assert parse_output("No devices were found\n") == ()
     assert parse_output("warning: infoROM is corrupted, at gpu 0000:3B:00.0\n0, GPU-a, 5, 6\n") == (
         DeviceUsage(0, "GPU-a", 50, 6),

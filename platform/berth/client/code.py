@@ -122,7 +122,7 @@ def _resolve_root(directory: Path) -> Path:
         raise _error("is not a directory", str(directory), "a directory")
     home = Path.home().resolve()
     if root == home or root in home.parents:
-        raise _error("contains your home directory", str(directory), "the directory of one project")
+        raise _error("is your home directory or contains it", str(directory), "the directory of one project")
     return root
 
 

@@ -66,7 +66,7 @@ def uninstall(server: Server, *, force: bool = False) -> str:
     with _lock():
         manager.remove()
         Job(PREPARE).kill()
-        StartScript().end()  # read the file again, because the agent may have started another node
+        StartScript().end()  # read again: the agent may have started another node
         note = _leave(server)
         _delete_files()
     return note

@@ -118,7 +118,7 @@ class ProbePods:
         self._drop_workspace(instance, PROBE_WORKSPACE)
 
     def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
-        """Delete ended nodes' probe pods, and all but each instance's latest probe pod."""
+        """Delete all probe pods except the latest one of each existing instance."""
         current = {probes[-1] for instance in existing if (probes := _instance_pods(instance, stored))}
         leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
         if not leftovers or not self._clearing.acquire(blocking=False):

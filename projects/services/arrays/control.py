@@ -24,7 +24,7 @@ from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import copy_code, store_fetches
 from projects.services.dependencies import reject_if_awaited
 from projects.services.outputs import require_stored_changes
-from projects.services.secrets import require_submitter_of_personal_secrets
+from projects.services.secrets import require_submitter_for_personal_secrets
 from projects.services.workloads.control import lock_pods, record_leftovers
 from projects.services.workloads.phase_transitions import PhaseTransition, change_phases, delete_reservations
 from projects.services.workloads.submission import collect_warnings, prepare
@@ -161,7 +161,7 @@ def retry(
             return len(tasks)
         view = SubmissionView(with_roles(actor), locks=True)
         spec = parse_workload(locked.spec)
-        require_submitter_of_personal_secrets(actor, [spec], locked.submitted_by_id)
+        require_submitter_for_personal_secrets(actor, [spec], locked.submitted_by_id)
         model = prepare(view, locked.spec, spec, project=locked.project, now=at, is_array=True)
         _reuse_commit(locked, model.workload)
         store_fetches([model.workload])

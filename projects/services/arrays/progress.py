@@ -1,8 +1,8 @@
 """Release held tasks as earlier tasks end, and end arrays whose tasks have all ended.
 
-A task is released if both limits of its array allow it: at most PENDING_MAX released tasks may be pending,
-and at most `max_running` tasks may be pending or use resources. Only a release raises these numbers, and a
-release locks the array. The limits are therefore met even if a process stops at any point. A suspended task
+A task is released if fewer than PENDING_MAX released tasks of its array are pending, and fewer than
+`max_running` tasks are pending or use resources. A release locks the array, so concurrent releases cannot
+exceed the limits, but requeued tasks may exceed PENDING_MAX. A suspended task
 counts towards neither limit, and is held again when it is resumed. If `max_running` is lowered, surplus
 pending tasks are held again. Running tasks continue.
 """

@@ -98,7 +98,7 @@ def arrays_with_rules(
     return list(rows.order_by("pk"))
 
 
-def cancel_stopped_tasks(array: WorkloadArray, decision: StopDecision, now: datetime) -> int:
+def cancel_tasks_to_stop(array: WorkloadArray, decision: StopDecision, now: datetime) -> int:
     """Cancel the tasks that are still running and have not reported since the decision.
 
     Return the number of cancelled tasks. The events, audit entries and notifications are stored in the same

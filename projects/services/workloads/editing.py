@@ -30,7 +30,7 @@ from projects.engine import edits
 from projects.models import InferenceEngine, Phase, Pod, PodState, Service, Session, Workload
 from projects.services import announce, audit, events
 from projects.services.code_fetches import copy_code, store_fetches
-from projects.services.secrets import require_submitter_of_personal_secrets
+from projects.services.secrets import require_submitter_for_personal_secrets
 from projects.services.workloads.control import lock_workload, reload_workload
 from projects.services.workloads.storing import replace_roles
 from projects.services.workloads.submission import (
@@ -168,7 +168,7 @@ def _prepare_edit(
         raise Invalid(
             Problem(key, "cannot be edited", format_value(patch.get(key)), "a new workload") for key in fixed
         )
-    require_submitter_of_personal_secrets(view.actor, (before, spec), locked.submitted_by_id)
+    require_submitter_for_personal_secrets(view.actor, (before, spec), locked.submitted_by_id)
     draft = prepare(view, document, spec, project=locked.project, now=at)
     if draft.spec.after != (() if before is None else before.after):
         if locked.run:

@@ -44,7 +44,7 @@ def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, st
     return (max(ends), because) if min(ends) >= now else (None, "the nodes are late")
 
 
-def expected_end_of_reserved_boots(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
+def expected_ready_time_of_reserved_nodes(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
     """Return when the booting nodes with reservations for the workload are expected to be ready, and the
     condition.
 

@@ -22,7 +22,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends
-from scheduler.reports.explanations.boots import expected_end_of_boots, expected_end_of_reserved_boots
+from scheduler.reports.explanations.boots import expected_end_of_boots, expected_ready_time_of_reserved_nodes
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, remaining_bound
@@ -110,7 +110,7 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
     for the workload, only their boots count.
     """
     if workload.phase == Phase.RESERVED:
-        start, because = expected_end_of_reserved_boots(workload.pk, now)
+        start, because = expected_ready_time_of_reserved_nodes(workload.pk, now)
         if because:
             return start, because
     stored = workload.explanation or {}

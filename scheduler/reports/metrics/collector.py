@@ -17,7 +17,7 @@ from pools.runtimes.base import LogChunk, Runtime, RuntimeFailure
 from projects.engine.metrics import parse_reports
 from projects.models import MetricsReader, Pod
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.arrays.stop_rules import arrays_with_rules, cancel_stopped_tasks, decide_tasks_to_stop
+from projects.services.arrays.stop_rules import arrays_with_rules, cancel_tasks_to_stop, decide_tasks_to_stop
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
@@ -119,7 +119,7 @@ class MetricsCollector(LeasedThread):
                 decision = decide_tasks_to_stop(array, self._next_index.get(array.pk, 0))
                 if decision.stops:
                     with fenced_transaction(held):
-                        cancel_stopped_tasks(array, decision, now)
+                        cancel_tasks_to_stop(array, decision, now)
                 if decision.next_index:
                     unfinished[array.pk] = decision.next_index
             except (LeadershipLost, OperationalError, InterfaceError):

@@ -68,7 +68,7 @@ def test_log_copy_over_the_size_limit_keeps_its_start_and_end_with_correct_offse
     assert list((tmp_path / "copies").iterdir()) == []
 
 
-def test_log_copy_has_the_clusters_times_in_seconds(tmp_path: Path) -> None:
+def test_log_copy_keeps_one_cluster_timestamp_per_second(tmp_path: Path) -> None:
     copies = LogCopies(tmp_path)
     copies.append("p-1", STAMP % 1 + b"one\n" + STAMP % 1 + b"two\n" + STAMP % 4 + b"three\n")
     copies.append("p-1", STAMP % 5 + b"four\n")

@@ -83,7 +83,7 @@ def test_more_errors_are_found_from_the_returned_position() -> None:
     assert [match.at.line for match in second.lines] == [4, 5, 6]
 
 
-def test_error_after_a_gap_has_its_number_in_the_stored_log() -> None:
+def test_error_after_a_gap_has_its_line_number_in_the_stored_log() -> None:
     data = b"one\ntwo half" + b"\0" * 100 + b" half\nERROR\n"
     [match] = search_errors(read(data, gap=(12, 112)), max_matches=9, context_lines=0).lines
     assert (match.text, match.at.line) == (b"ERROR", 4)

@@ -8,7 +8,7 @@ import pytest
 from berth.core.errors import Invalid
 from projects.models import Audit, Delivery, Event, Metric, Workload, WorkloadArray
 from projects.services import arrays
-from projects.services.arrays.stop_rules import cancel_stopped_tasks, decide_tasks_to_stop, preview_stops
+from projects.services.arrays.stop_rules import cancel_tasks_to_stop, decide_tasks_to_stop, preview_stops
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from tests.cast import training
@@ -148,9 +148,9 @@ def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> N
     decision = decide_tasks_to_stop(sweep.array)
     assert [stop.index for stop in decision.stops] == [3, 4]
     Metric.objects.filter(workload=sweep.task(3)).update(reported_at=sweep.stage.clock.now())
-    assert cancel_stopped_tasks(sweep.array, decision, sweep.stage.clock.now()) == 1
+    assert cancel_tasks_to_stop(sweep.array, decision, sweep.stage.clock.now()) == 1
     assert sweep.task(4).phase == "stopping"
-    assert cancel_stopped_tasks(sweep.array, decision, sweep.stage.clock.now()) == 0
+    assert cancel_tasks_to_stop(sweep.array, decision, sweep.stage.clock.now()) == 0
 
 
 @pytest.mark.heavy

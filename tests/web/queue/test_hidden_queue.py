@@ -149,7 +149,7 @@ def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_positio
 
 
 @pytest.mark.heavy
-def test_pools_with_hidden_workloads_only_come_last(cast: Cast, sign_in: SignIn) -> None:
+def test_pools_with_only_hidden_workloads_come_last(cast: Cast, sign_in: SignIn) -> None:
     for name in ("aside", "spare"):
         make.pool(name)
     for position in range(1, 51):

@@ -14,7 +14,9 @@ def check_url(url: str) -> str:
     """Return the URL. Raises PydanticCustomError if it is unusable or would send the token unencrypted."""
     if url.startswith("unix:"):
         if not url.startswith("unix:/") or not url.isprintable():
-            raise PydanticCustomError("rest_url", "has no absolute path", {"allowed": URL_ALLOWED})
+            raise PydanticCustomError(
+                "rest_url", "has no absolute path of printable characters", {"allowed": URL_ALLOWED}
+            )
         return url
     try:
         parts = urlsplit(url)

@@ -22,7 +22,7 @@ from scheduler.loop.queries import POOLS
 
 log = logging.getLogger(__name__)
 
-OUTPUTS_KEPT = timedelta(days=1)  # maximum time that files of ended pods are kept for outputs not yet stored
+OUTPUTS_KEPT = timedelta(days=1)  # maximum time that an ended pod's files wait for its outputs to be stored
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.

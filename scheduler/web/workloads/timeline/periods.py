@@ -44,7 +44,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class PeriodPart:
-    """Part of the bar. `key` is the number of the period, which the entry that begins it shares."""
+    """Part of the bar. `key` is the period's number, as in the entry at the period's start."""
 
     x: int
     width: int

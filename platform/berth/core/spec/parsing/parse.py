@@ -46,7 +46,7 @@ def _parse(document: Mapping[Any, Any]) -> WorkloadSpec:
         spec = WorkloadSpec.model_validate(document)
     except ValidationError as error:
         problems = convert_errors(error, WorkloadSpec)
-        more = (*_single_role_problems("", document), *_other_rule_problems(document, error))
+        more = (*_problems_in_each_role("", document), *_other_rule_problems(document, error))
         raise SpecError(_sort_problems([*problems, *more])) from None
     if problems := list(rule_problems(spec)):
         raise SpecError(_sort_problems(problems))
@@ -74,7 +74,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
     return True
 
 
-def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
+def _problems_in_each_role(path: str, node: object) -> Iterator[Problem]:
     """Yield the problems in each role that can be parsed, even though the whole document cannot."""
     if not isinstance(node, Mapping):
         return
@@ -84,7 +84,7 @@ def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
         for number, child in enumerate(children if isinstance(children, list | tuple) else ()):
             where = f"{prefix}{key}[{number}]"
             if key == "groups":
-                yield from _single_role_problems(where, child)
+                yield from _problems_in_each_role(where, child)
                 continue
             yield from _role_problems(where, child)
 

@@ -109,7 +109,9 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
 
 
 async def _spooled_lines(lines: Iterable[str]) -> AsyncIterator[bytes]:
-    """Read all lines in the request's thread, which owns the database connection, then yield them."""
+    """Read all lines in the request's thread, which owns the database connection, then yield their
+    bytes in parts.
+    """
     file = await sync_to_async(_spool)(lines)
     try:
         while part := await sync_to_async(file.read, thread_sensitive=False)(PART_BYTES):

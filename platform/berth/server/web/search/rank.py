@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from berth.server.web.search.palette import SearchHit
 
-MIN_KEYWORD_LETTERS = 2  # minimum letters that match a hidden keyword; one letter would match most pages
+MIN_KEYWORD_LETTERS = 2  # minimum length of words that match hidden keywords; one letter matches most
 EXACT, STARTS_TITLE, STARTS_WORD, IN_TITLE, ELSEWHERE = range(5)
 PARTS = re.compile(r"[\s\-_./]+")
 
