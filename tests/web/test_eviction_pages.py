@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
 from projects.models import Workload
@@ -89,3 +90,11 @@ def test_eviction_page_shows_what_happened_to_the_victim(cast: Cast, sign_in: Si
     assert "expected start unknown" in shown()
     victim.update(phase="running", started_at=timezone.now())
     assert "restarted" in shown()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
+def test_eviction_titles_state_what_happened(kind: str, title: str, cast: Cast, sign_in: SignIn) -> None:
+    eviction = create_eviction(cast, "train", kind=kind)
+    for path in ("/evictions", f"/evictions/{eviction.pk}"):
+        assert f">{title}</span>" in sign_in("dave").get(path).content.decode()

@@ -301,16 +301,6 @@ def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in: SignIn, run
     assert Eviction.objects.count() == 2
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
-def test_eviction_titles_state_what_happened(
-    kind: str, title: str, cast: Cast, sign_in: SignIn, running: Workload
-) -> None:
-    eviction = make.eviction(running, running, cast.pool, kind=kind)
-    for path in ("/evictions", f"/evictions/{eviction.pk}"):
-        assert f">{title}</span>" in sign_in("dave").get(path).content.decode()
-
-
 @pytest.mark.parametrize(
     "name",
     ["bob", pytest.param("alice", marks=pytest.mark.heavy), pytest.param("dave", marks=pytest.mark.heavy)],
