@@ -22,7 +22,13 @@ from projects.services.workloads import next_free_name, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
 from scheduler.web.submit.form.code import code_context
-from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.draft import (
+    Draft,
+    apply_step,
+    open_draft,
+    open_submitted_document,
+    read_draft,
+)
 from scheduler.web.submit.form.error_sentences import NAME_IN_USE
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
@@ -96,7 +102,7 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
 @require_POST
 def prediction(request: Request) -> HttpResponse:
     """Predict the outcome of submitting the document, or show its errors in the form."""
-    answer, draft = CheckResult(), open_draft(request.POST.get("document", ""))
+    answer, draft = CheckResult(), open_submitted_document(request.POST)
     _run_step(request, draft, PREDICT, answer)
     if answer.problems:
         return _render_page(request, draft, answer)

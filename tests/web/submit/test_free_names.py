@@ -47,3 +47,15 @@ def test_prediction_and_check_show_the_same_error_for_a_name_in_use(cast: Cast, 
         == ("Already in use. taken-2 is free. Use taken-2")
     )
     assert answer.content == checked.content
+
+
+def test_prediction_of_an_invalid_document_keeps_the_form(sign_in: SignIn) -> None:
+    valid = "name: night-run\nproject: vision\ncommand: sleep 1\n"
+    answer = sign_in("dave").post(
+        "/submit/prediction",
+        {"document": valid + "pools: [\n", "agreed": valid},
+        headers={"hx-request": "true"},
+    )
+    page = answer.content.decode()
+    assert "The document is not valid YAML (line" in page
+    assert 'value="night-run"' in page

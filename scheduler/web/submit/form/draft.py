@@ -79,6 +79,14 @@ def open_draft(text: str) -> Draft:
     return draft
 
 
+def open_submitted_document(post: QueryDict) -> Draft:
+    """Open the submitted document without the form's fields. If it is invalid, keep the last valid text."""
+    draft = open_draft(_normalize_newlines(post.get("document", "")))
+    if draft.data is None:
+        draft.agreed = _normalize_newlines(post.get("agreed", draft.text))
+    return draft
+
+
 def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
     """Merge the submitted form and document into a draft."""
     text = _normalize_newlines(post.get("document", ""))
