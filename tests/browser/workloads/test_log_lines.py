@@ -168,7 +168,18 @@ def test_header_of_a_running_workload_links_to_the_errors_in_its_log(
         link.click()
         expect(page.locator("#log .hit")).to_have_text("Killed\n")
         assert page.evaluate(NUMBER_OF_HIT) == 12
-        expect(link).to_have_text("2 errors, latest at line 12")
+        expect(link).to_have_text("Error at line 12")  # later output is not shown
+        assert faults == []
+
+
+def test_header_states_no_number_of_errors_for_a_part_of_the_log(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    lines = [f"ERROR {number} {'x' * 60}\n" for number in range(6000)]
+    write(home, pods[0], "".join(lines))
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}")
+        expect(page.locator("#log-error-link a")).to_have_text("Latest error at line 6000")
         assert faults == []
 
 

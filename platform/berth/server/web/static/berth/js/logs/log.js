@@ -94,7 +94,7 @@
   function countErrors() {
     const isWhole = Boolean(body.firstElementChild) && first() <= 0 && later.hidden;
     showCount(pod, errorsIn(body), isWhole);
-    linkErrors(pod, body, line, offsetOf, isWhole);
+    linkErrors(pod, body, line, offsetOf, isWhole, later.hidden);
   }
 
   // Times are shown for the whole log in one format, with the day unless the pod started today.

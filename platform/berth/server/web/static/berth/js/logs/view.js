@@ -138,16 +138,18 @@
     location.assign(link.href);
   });
 
-  /** Show in the page's head how many errors the shown part of the pod's log has, as a link to the latest one. */
-  function linkErrors(pod, body, first, offsetOf, isWhole) {
+  /** Show a link to the last shown error in the page's header, with the number of errors if the whole log is shown. */
+  function linkErrors(pod, body, first, offsetOf, isWhole, hasEnd) {
     const place = document.getElementById("log-error-link"), link = place?.firstElementChild;
     if (!link) return;
     const errors = errorLines(body), lines = body.querySelectorAll(".l").length;
     place.hidden = !errors.length;
     if (!errors.length) return;
     const number = numberOf(body, errors.at(-1), first), amount = `${errors.length} error${errors.length === 1 ? "" : "s"}`;
-    const range = isWhole ? "log" : `last ${lines.toLocaleString("en")} log lines`;
-    link.textContent = !number ? `${amount} in the ${range}` : errors.length === 1 ? `${amount} at line ${number}` : `${amount}, latest at line ${number}`;
+    const range = isWhole ? "log" : `${hasEnd ? "last " : ""}${lines.toLocaleString("en")} ${hasEnd ? "" : "shown "}log lines`;
+    if (!number) link.textContent = `${amount} in the ${range}`;
+    else if (!isWhole) link.textContent = `${hasEnd ? "Latest error" : "Error"} at line ${number}`;
+    else link.textContent = errors.length === 1 ? `${amount} at line ${number}` : `${amount}, latest at line ${number}`;
     link.title = `${amount} in the ${range}`;
     linkLine(link, pod, errors.at(-1), number, offsetOf);
   }
