@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
+from berth.core.values.amounts import MILLI
 from berth.core.values.durations import format_duration
-from berth.core.wording.words import format_amount
+from berth.core.wording.words import format_amount, format_mib, format_number
 
 # These keys determine how a workload is stored, named and controlled, so edits cannot change them.
 FIXED_KEYS = ("name", "project", "kind", "submitted", "array", "service")
@@ -28,7 +29,7 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
         for total in (_total_of_smallest_gang, _total_of_all_replicas):
             old, new = total(old_tree, amount), total(new_tree, amount)
             if new > old:
-                increases.append(f"{format_amount(resource, new)} instead of {format_amount(resource, old)}")
+                increases.append(f"{format_amount(resource, new)} instead of {_without_unit(resource, old)}")
                 break
     old_runtime, new_runtime = before.max_runtime, after.max_runtime
     if old_runtime is not None and (new_runtime is None or new_runtime > old_runtime):
@@ -37,6 +38,13 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
         )
         increases.append(f"{runtime} instead of {format_duration(old_runtime)}")
     return increases
+
+
+def _without_unit(resource: str, amount: int) -> str:
+    """Format an amount that follows one of the same resource, such as "2", "24 GiB" or "none"."""
+    if not amount:
+        return "none"
+    return format_mib(amount) if resource.endswith("_mib") else format_number(amount / MILLI)
 
 
 def _total_of_smallest_gang(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 MAX_AGE = timedelta(seconds=30)
 SENTENCES_BY_PHASE = {Phase.RESERVED: "Capacity is already reserved for the workload."}
 NOT_PENDING = "The workload is not pending."
+ENDING_KINDS = (ChangeKind.WORKLOAD_ENDED, ChangeKind.DEPENDENCY_ENDED)  # changes whose subject is a workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ def _render_change(
         return handle if is_visible(handle) else HIDDEN_WORKLOAD
 
     change, effects = result.change, result.effects
+    awaited = (change.subject,) if change is not None and change.kind in ENDING_KINDS else ()
     has_one_rule = len(effects.rules) == 1 and all(map(is_visible, effects.evicted))
     return RenderedChange(
         outcome=result.outcome,
@@ -182,15 +184,16 @@ def _render_change(
         evicted=tuple(filter(is_visible, effects.evicted)),
         rule=rule_in_present_tense(effects.rules[0], "after this change") if has_one_rule else "",
         fit=describe_fit(result, snapshot, workload.handle, is_visible),
-        affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
+        affected=tuple(
+            filter(is_visible, (*awaited, *effects.evicted, *effects.scaled_down, *effects.moved))
+        ),
     )
 
 
 def _change_as_document(change: Change, display_name: Callable[[str], str]) -> Mapping[str, Any]:
-    names_workload = change.kind in (ChangeKind.WORKLOAD_ENDED, ChangeKind.DEPENDENCY_ENDED)
     return {
         "kind": str(change.kind),
-        "subject": display_name(change.subject) if names_workload else change.subject,
+        "subject": display_name(change.subject) if change.kind in ENDING_KINDS else change.subject,
         "resource": change.resource,
         "pool": change.pool,
         "before": _to_api_units(change.resource, change.before),

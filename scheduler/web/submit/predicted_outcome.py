@@ -24,7 +24,7 @@ from scheduler.web.submit.cost import PredictedCost, describe_cost
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.change_link import workload_urls
-from scheduler.web.workloads.details import LIMIT_SOURCES, describe_pod_limits, link_ends
+from scheduler.web.workloads.details import LIMIT_SOURCES, describe_pod_limits, link_ends, urls_of_named
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 NAMED_NODES_MAX = 3
@@ -57,11 +57,12 @@ class PredictedOutcome:
         tuple[str, str]
     ] = ()  # clause about the workloads that have to end first, with links
     victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
+    named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads that reasons name, by handle
     limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
 
     @property
     def verdict(self) -> Verdict | None:
-        return build_verdict(self.prediction, self.array) if self.prediction else None
+        return build_verdict(self.prediction, self.array, self.named_urls) if self.prediction else None
 
     @property
     def seeks_change(self) -> bool:
@@ -146,6 +147,8 @@ class PredictedOutcome:
         gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
         self.start_after = link_ends(actor, ends)
+        blockers = [*self.prediction.blockers, *(self.array.blockers if self.array else ())]
+        self.named_urls = urls_of_named(actor, blockers)
         self.victim_urls = workload_urls(actor, [each["victim"] for each in self.evictions])
         self.limit_wait = predict_limit_wait(actor, self.prediction, timezone.now())
         self.cost = describe_cost(

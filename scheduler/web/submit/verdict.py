@@ -44,11 +44,16 @@ class Verdict:
         return f"{to_words(self.decisive.reason)}. {self.decisive.message}"
 
 
-def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:
-    """Return the verdict on a workload, or on all of an array's tasks."""
+def build_verdict(
+    prediction: Prediction, array: TasksPrediction | None = None, urls: Mapping[str, str] | None = None
+) -> Verdict:
+    """Return the verdict on a workload, or on all of an array's tasks.
+
+    `urls` contains the URLs of the workloads that the reasons name.
+    """
     if array is not None and array.tasks > 1 and (array.would_start or array.would_evict):
-        return _tasks_verdict(array)
-    verdict = _workload_verdict(prediction)
+        return _tasks_verdict(array, urls)
+    verdict = _workload_verdict(prediction, urls)
     if array is None or array.tasks == 1 or prediction.outcome != "would_stay_pending":
         return verdict
     tasks, outcome = format_count(array.tasks, "task"), verdict.title[:1].lower() + verdict.title[1:]
@@ -56,9 +61,9 @@ def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) 
     return replace(verdict, title=title)
 
 
-def _tasks_verdict(array: TasksPrediction) -> Verdict:
+def _tasks_verdict(array: TasksPrediction, urls: Mapping[str, str] | None) -> Verdict:
     """Return the verdict on an array in which at least one task would start."""
-    decisive, others = split_obstacles(build_obstacles(array.blockers))
+    decisive, others = split_obstacles(build_obstacles(array.blockers, urls))
     parts = []
     if array.would_start:
         parts.append((array.would_start, "would start immediately"))
@@ -76,8 +81,8 @@ def _tasks_verdict(array: TasksPrediction) -> Verdict:
     return Verdict(title, tone, decisive, others, array.would_queue, _sum_evictions(array.evictions))
 
 
-def _workload_verdict(prediction: Prediction) -> Verdict:
-    reasons = build_obstacles(prediction.blockers)
+def _workload_verdict(prediction: Prediction, urls: Mapping[str, str] | None) -> Verdict:
+    reasons = build_obstacles(prediction.blockers, urls)
     decisive, others = split_obstacles(reasons)
     match prediction.outcome:
         case "would_start":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +31,7 @@ from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after
 from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, without_sort_values
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
-from scheduler.web.workloads.change_link import link_names, named_workloads
+from scheduler.web.workloads.change_link import LinkedText, link_names, named_workloads, workload_urls
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE = "Only free capacity can be used."
@@ -50,11 +50,19 @@ LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Pending reason with a message, and the numbers that the message does not mention."""
+    """Pending reason with a message, and the numbers that the message does not mention.
+
+    `urls` contains the URLs of the workloads that the message names.
+    """
 
     reason: str
     message: str
     numbers: list[tuple[str, str]]
+    urls: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def linked_message(self) -> LinkedText:
+        return link_names(self.message, self.urls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,9 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     if workload.phase not in PENDING_PHASES:
         return None
     explanation = explain(actor, workload)
-    decisive, others = split_obstacles(build_obstacles(explanation.blockers))
+    decisive, others = split_obstacles(
+        build_obstacles(explanation.blockers, urls_of_named(actor, explanation.blockers))
+    )
     if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
         decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
     awaited = awaited_after_delay(workload)
@@ -230,9 +240,18 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
     return link_names(clause_about_ends(ends, notes), urls)
 
 
-def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:
+def urls_of_named(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the URLs of the workloads for which the blockers say that resources are held."""
+    numbers = [each.get("numbers") or {} for each in blockers]
+    return workload_urls(actor, {str(each["behind"]) for each in numbers if "behind" in each})
+
+
+def build_obstacles(
+    blockers: Sequence[Mapping[str, Any]], urls: Mapping[str, str] | None = None
+) -> list[Obstacle]:
+    """Return the obstacles of the blockers. `urls` contains the URLs of the workloads that they name."""
     return [
-        Obstacle(str(each["reason"]), _main_message(blockers[index:]), _unmentioned_numbers(each))
+        Obstacle(str(each["reason"]), _main_message(blockers[index:]), _unmentioned_numbers(each), urls or {})
         for index, each in enumerate(blockers)
     ]
 

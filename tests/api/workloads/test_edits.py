@@ -67,7 +67,7 @@ def test_null_in_a_patch_removes_the_key(dave: Caller, pending: str) -> None:
 @pytest.mark.heavy
 def test_edit_to_a_larger_request_resets_the_queue_time(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"roles": [{"name": "worker", "replicas": 3, "gpu": 1, "cpu": 2}]}).json()
-    assert answer["increases"] == ["3 GPUs instead of 2 GPUs", "6 CPUs instead of no CPU"]
+    assert answer["increases"] == ["3 GPUs instead of 2", "6 CPUs instead of none"]
     row = Workload.objects.get(pk=pending)
     assert row.requeued_at is not None
     assert row.requeued_at > row.submitted_at

@@ -1,4 +1,4 @@
-"""Browser tests for the height of the document below a long prediction."""
+"""Browser tests for the prediction in full, and for the height of the document below it."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,74 +7,80 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 
-# Whether a prediction that is longer than the window leaves six lines of the document, and can be scrolled
-# from its title to its end. Each call opens everything again, because a new prediction replaces the old one.
-LEAVES_SIX_LINES = """() => {
-  const box = document.querySelector("#document"), answer = document.querySelector("#answer");
-  for (const details of answer.querySelectorAll("details")) details.open = true;
-  answer.querySelector("#prediction").style.minHeight = "40rem"; // as with many reasons
-  scrollTo(0, document.body.scrollHeight);
-  const style = getComputedStyle(box), area = box.getBoundingClientRect();
-  const top = area.top + parseFloat(style.paddingTop), bottom = Math.min(area.bottom, innerHeight);
-  answer.scrollTo(0, 0);
-  const title = document.querySelector("#prediction-title").getBoundingClientRect();
-  answer.scrollTo(0, answer.scrollHeight);
-  const last = [...answer.children].filter((part) => part.offsetParent).at(-1).getBoundingClientRect();
-  return answer.scrollHeight > answer.clientHeight
-    && Math.floor((bottom - top) / parseFloat(style.lineHeight)) >= 6
-    && title.top > 0 && title.top < innerHeight / 2
-    && last.bottom <= answer.getBoundingClientRect().bottom + 1;
+LENGTHEN = (
+    """() => { document.querySelector("#prediction").style.minHeight = "45rem"; }"""  # as with many reasons
+)
+SCROLLING_PARTS = """() => [...document.querySelectorAll("#submit-form *:not(textarea)")]
+  .filter((part) => part.scrollHeight > part.clientHeight + 1)
+  .filter((part) => /auto|scroll/.test(getComputedStyle(part).overflowY))
+  .map((part) => part.id)"""
+AT_THE_END = "scrollY + innerHeight >= document.documentElement.scrollHeight - 1"
+# Whether eight lines of the document are visible below the prediction.
+SHOWS_EIGHT_LINES = """() => {
+  const box = document.querySelector("#document"), area = box.getBoundingClientRect();
+  const style = getComputedStyle(box);
+  const height = Math.min(area.bottom, innerHeight) - area.top - parseFloat(style.paddingTop);
+  return height / parseFloat(style.lineHeight) >= 8;
 }"""
 
 
 @pytest.mark.parametrize("height", [700, 900])
-def test_six_lines_of_the_document_stay_visible_below_a_long_prediction(
+def test_long_prediction_scrolls_with_the_page_below_its_title(
     opened: Open, scene: Scene, height: int
 ) -> None:
     with opened("ada", viewport={"width": 1440, "height": height}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
-        expect(page.locator("#prediction-title")).to_be_visible()
-        document = page.locator("#document")
-        document.fill(document.input_value() + "# comment\n" * 20)
         expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
-        page.wait_for_function(LEAVES_SIX_LINES)
+        expect(page.locator("#make-change")).to_be_attached()
+        page.evaluate(LENGTHEN)
+        expect(page.locator("#document")).to_be_hidden()
+        assert page.evaluate(SCROLLING_PARTS) == []
+        for target in ("500", "document.body.scrollHeight"):
+            page.evaluate(f"scrollTo(0, {target})")
+            expect(page.locator("#prediction-title")).to_be_in_viewport(ratio=1)
+        page.wait_for_function(AT_THE_END)
+        expect(page.locator("#enlarge")).to_be_in_viewport(ratio=1)
         assert accessibility_faults(page) == []
+        page.get_by_role("button", name="Enlarge document").click()
+        expect(page.locator("#document")).to_be_focused()
+        page.wait_for_function(SHOWS_EIGHT_LINES)
         assert faults == []
-
-
-# Whether the prediction and the cards with it are shown in full, with eight lines of the document below them.
-SHOWS_ALL = """() => {
-  const box = document.querySelector("#document"), answer = document.querySelector("#answer");
-  const style = getComputedStyle(box), area = box.getBoundingClientRect();
-  const height = Math.min(area.bottom, innerHeight) - area.top - parseFloat(style.paddingTop);
-  const lines = height / parseFloat(style.lineHeight);
-  return answer.scrollHeight <= answer.clientHeight && lines >= 8;
-}"""
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("width", [1024, 1440])
-def test_prediction_with_its_action_and_the_changes_are_shown_without_scrolling(
+def test_eviction_and_several_changes_are_shown_without_scrolling(
     opened: Open, scene: Scene, width: int
 ) -> None:
     with opened("ada", viewport={"width": width, "height": 900}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         expect(page.locator("#make-change")).to_be_in_viewport(ratio=1)
-        page.wait_for_function(SHOWS_ALL, timeout=10_000)
-        page.get_by_label("Replicas", exact=True).fill("5")
+        page.wait_for_function(SHOWS_EIGHT_LINES)
+        for label, value in (
+            ("Replicas", "5"),
+            ("CPU cores", "4"),
+            ("Max runtime", "2h"),
+            ("Memory", "16 GiB"),
+        ):
+            page.get_by_label(label, exact=True).fill(value)
+        page.evaluate("scrollTo(0, 0)")
         expect(page.locator("#prediction-title")).to_contain_text("evict")
-        if width == 1440:
-            page.wait_for_function(SHOWS_ALL, timeout=10_000)
+        expect(page.locator("#change-summary")).to_have_text("4 unsaved changes")
+        for part in ("#prediction-title", "#prediction-basis", "#changes", "#reset-reason", "#enlarge"):
+            expect(page.locator(part)).to_be_in_viewport(ratio=1)
+        assert page.evaluate(SCROLLING_PARTS) == []
         assert faults == []
 
 
 @pytest.mark.heavy
-def test_new_verdict_scrolls_the_prediction_back_to_its_title(opened: Open, scene: Scene) -> None:
-    with opened("ada", viewport={"width": 1280, "height": 560}) as (page, faults):
+def test_document_with_the_focus_stays_visible_below_a_long_prediction(opened: Open, scene: Scene) -> None:
+    with opened("ada", viewport={"width": 1440, "height": 900}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
-        page.locator("#make-change").scroll_into_view_if_needed()
-        assert page.locator("#answer").evaluate("answer => answer.scrollTop") > 0
-        page.locator("#make-change").click()
-        expect(page.locator("#prediction-title")).to_contain_text("evict")
-        page.wait_for_function("document.querySelector('#answer').scrollTop === 0")
+        expect(page.locator("#make-change")).to_be_attached()
+        document = page.locator("#document")
+        document.fill(document.input_value() + "# a comment\n" * 20)
+        page.evaluate(LENGTHEN)
+        document.press("End")
+        page.wait_for_function(SHOWS_EIGHT_LINES)
+        expect(page.locator("#prediction-title")).to_be_in_viewport(ratio=1)
         assert faults == []

@@ -55,7 +55,10 @@ def test_suggestion_hides_the_name_of_another_projects_workload(held: Stage) -> 
 def test_suggestion_for_platform_admins_names_the_workload(held: Stage) -> None:
     workload = pending(held)
     sentence = "The workload would start now if ads/secret-bid ended."
-    assert ask(held, workload, "alice").sentence == sentence
+    answer = ask(held, workload, "alice")
+    assert (answer.sentence, answer.affected) == (sentence, ("ads/secret-bid",)), (
+        "the page links the workload"
+    )
     assert find_smallest_change(workload, UNRESTRICTED, now=held.clock.now()).sentence == sentence
 
 

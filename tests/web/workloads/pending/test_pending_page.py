@@ -75,6 +75,14 @@ def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
     assert "deciding" not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
+def test_reason_links_the_workload_for_which_resources_are_held(cast: Cast, sign_in: SignIn) -> None:
+    first = make.workload(cast.vision, "first")
+    blockers = [document(Reason.BEHIND_RESERVATION, {"behind": first.handle})]
+    workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert f'held for <a href="/workloads/{first.pk}">vision/first</a>, which has waited longer' in page
+
+
 def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Eviction]:
     """Return the address of an evicted workload and the eviction, by a workload in project ads."""
     make.create_scheduler_lease()

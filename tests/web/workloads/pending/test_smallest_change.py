@@ -111,15 +111,15 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
 @pytest.mark.parametrize(
     ("kind", "values", "changed"),
     [
-        ("priority_raised", {"before": 50, "after": 60}, "Priority: 50 → <strong>60"),
-        ("preemptible", {}, r"Preemptible: [\w ]+ → <strong>\w+"),
+        ("priority_raised", {"before": 50, "after": 60}, "Priority 50 → 60"),
+        ("preemptible", {}, r"Preemptible [\w ]+ → \w+"),
         ("request_lowered", {"subject": "worker", "resource": "devices", "before": 4, "after": 2},
-         "GPUs per pod: 4 → <strong>2"),
+         "GPUs per pod 4 → 2"),
         ("request_lowered", {"subject": "worker", "resource": "replicas", "before": 2, "after": 1},
-         "Replicas: 2 → <strong>1"),
+         "Replicas 2 → 1"),
         ("label_dropped", {"subject": "worker", "resource": "zone"}, r"node_selector|Node selector"),
-        ("pool_allowed", {"subject": "spare"}, "Node pools: "),
-        ("max_runtime_lowered", {"before": 3600, "after": 60}, "Max runtime: 1h → <strong>1m"),
+        ("pool_allowed", {"subject": "spare"}, "Node pools .* → "),
+        ("max_runtime_lowered", {"before": 3600, "after": 60}, "Max runtime 1h → 1m"),
     ],
 )  # fmt: skip
 def test_smallest_change_links_to_an_edit_form_that_contains_the_change(
@@ -136,7 +136,8 @@ def test_smallest_change_links_to_an_edit_form_that_contains_the_change(
     client = sign_in("dave")
     link = link_in(client.get(f"/workloads/{workload.pk}/smallest-change").content.decode())
     assert link.startswith(f"/workloads/{workload.pk}/edit?")
-    assert re.search(changed, client.get(link).content.decode())
+    changes = client.get(link).content.decode().partition('id="changes">')[2].partition("</dl>")[0]
+    assert re.search(changed, " ".join(re.sub(r"<[^>]+>", " ", changes).split()))
     workload.refresh_from_db()
     assert workload.priority == 50, "the change is not saved yet"
 

@@ -136,15 +136,8 @@
       event.detail.shouldSwap = false;
     } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
   });
-  let verdict = "";
-  function showVerdict() { // scroll a long prediction back to its title if the verdict changes
-    const title = document.getElementById("prediction-title")?.textContent ?? verdict;
-    if (title !== verdict) document.getElementById("answer").scrollTop = 0;
-    verdict = title;
-  }
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id === "answer") enableSave(isUnchanged());
-    showVerdict();
     if (!sending || event.detail.elt.id !== "answer") return;
     sending = false;
     const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
@@ -174,8 +167,13 @@
     enlarge.dataset.label ??= label.textContent;
     label.textContent = isEnlarged ? enlarge.dataset.enlargedLabel : enlarge.dataset.label;
     noun.hidden = isEnlarged;
-    if (isEnlarged) text().focus();
+    if (!isEnlarged) return;
+    document.getElementById("document-place").getBoundingClientRect(); // shows a document that was hidden for lack of room
+    text().focus();
   });
+  // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
+  const column = document.querySelector(".submit > .stack:not(#fields)");
+  new ResizeObserver(() => column.style.setProperty("--column-height", `${column.offsetHeight}px`)).observe(column);
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
   enableSave(isUnchanged());
