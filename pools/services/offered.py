@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, format_value
+from berth.core.problems import Problem, format_value, suggest
 from pools.models import NodePool
 
 KINDS = {"provider": NodePool.Provider, "runtime": NodePool.Runtime}
@@ -28,7 +28,7 @@ def check_fakes_are_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
     A pool that already uses a fake may still be edited.
     """
     problems = [
-        Problem(field, "is not an allowed value", format_value(values[field]), _format_choices(field))
+        Problem(field, "is not an allowed value", format_value(values[field]), _offered_names(field))
         for field in KINDS
         if values.get(field) == FAKE
         and FAKE not in (value for value, _ in form_choices(field, getattr(pool, field)))
@@ -37,6 +37,5 @@ def check_fakes_are_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
         raise Invalid(problems)
 
 
-def _format_choices(field: str) -> str:
-    *others, last = (repr(value) for value, _ in form_choices(field))
-    return f"{', '.join(others)} or {last}"
+def _offered_names(field: str) -> str:
+    return suggest(FAKE, [value for value, _ in form_choices(field)])

@@ -104,6 +104,10 @@ class NotFound(Rejected):
 class Conflict(Rejected):
     """The request conflicts with the object's state or with a concurrent change."""
 
+    def lines(self) -> list[str]:
+        """Return the error's detail, because a conflict also depends on other objects than the request."""
+        return [self.detail]
+
 
 class RateLimited(Rejected):
     """Too many requests were sent. Retry after `retry_after` seconds."""

@@ -26,6 +26,7 @@ from projects.services import audit
 from projects.services.arrays.progress import release_held_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import store_fetches
+from projects.services.workloads.names import next_free_name
 from projects.services.workloads.prediction import TasksPrediction, predict_drafts
 from projects.services.workloads.submission import (
     Draft,
@@ -169,11 +170,12 @@ def _insert_array(array: WorkloadArray) -> None:
 
 
 def _name_taken_error(array: WorkloadArray, owner: str) -> Conflict:
-    allowed = "a name that no live workload or active array of the project has"
+    free = next_free_name(array.project, array.name)
+    allowed = f"{free}, or a name that no live workload or active array of the project has"
     problem = Problem("name", f"is already in use by {owner}", format_value(array.name), allowed)
     return Conflict(
         f"The name {array.name} is in use by {owner} of {array.project.name}. "
-        "Choose another name, or wait until that one ends.",
+        f"Choose another name, such as {free}, or wait until that one ends.",
         errors=[problem.to_dict()],
     )
 

@@ -87,7 +87,7 @@ def _submission_event(task: Workload, message: str, actor: Actor) -> Event:
 
 
 def _name_taken_error(array: WorkloadArray, task: Workload) -> Conflict:
-    error = name_taken_error(task)
+    error = name_taken_error(task, free="")
     problem = Problem(
         "name",
         f"gives a task the name {task.name}, which is in use",

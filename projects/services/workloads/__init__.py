@@ -17,9 +17,8 @@ from projects.services.workloads.editing import (
     is_editable,
     managed_workloads,
 )
+from projects.services.workloads.names import free_name, next_free_name
 from projects.services.workloads.resubmission import (
-    free_name,
-    next_free_name,
     resubmission_obstacle,
     resubmit,
 )

@@ -131,7 +131,7 @@ def _reject_invalid_dependencies(
 
 def _to_item(draft: Draft, submission: Submission | None) -> BatchItem:
     if submission is None:
-        return BatchItem(error=name_taken_error(draft.workload))
+        return BatchItem(error=name_taken_error(draft.workload, free=""))
     return BatchItem(submission, warnings=submission.warnings)
 
 
@@ -146,7 +146,7 @@ def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft 
     for draft in drafts:
         if isinstance(draft, Draft):
             name = (draft.workload.project_id, draft.workload.name)
-            checked.append(name_taken_error(draft.workload) if name in live_names else draft)
+            checked.append(name_taken_error(draft.workload, free="") if name in live_names else draft)
             live_names.add(name)
         else:
             checked.append(draft)

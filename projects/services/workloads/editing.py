@@ -63,7 +63,7 @@ class DocumentChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2 GPUs`.
+    """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2`.
 
     `draft` is the edited workload as it would be stored.
     """

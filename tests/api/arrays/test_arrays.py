@@ -85,9 +85,9 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
     [
         ({}, "array", "needs one source of tasks"),
         ({"tasks": 2, "values": ["a"]}, "array", "needs one source of tasks"),
-        ({"tasks": 0}, "array.tasks", "too small"),
-        ({"tasks": 10_001}, "array.tasks", "too large"),
-        ({"tasks": ["0-10000"]}, "array.tasks", "too many tasks"),
+        ({"tasks": 0}, "array.tasks", "is too small"),
+        ({"tasks": 10_001}, "array.tasks", "is too large"),
+        ({"tasks": ["0-10000"]}, "array.tasks", "has too many tasks"),
         ({"tasks": [1, "9-5"]}, "array.tasks[1]", "is not a valid index or range"),
         ({"tasks": [True]}, "array.tasks[0]", "is not a valid index or range"),
         ({"values": [{"A B": 1}]}, "array.values[0].'A B'", "is not a valid variable name"),
@@ -97,10 +97,10 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
         ({"matrix": {"SEED": [1]}}, "array.matrix", "names a variable that env sets"),
         ({"matrix": {"TOKEN": [1]}}, "array.matrix", "names the variable of a secret"),
         ({"matrix": {"A": []}}, "array.matrix.A", "is empty"),
-        ({"matrix": {name: list(range(101)) for name in "AB"}}, "array.matrix", "too many tasks"),
-        ({"tasks": 2, "max_running": 0}, "array.max_running", "too small"),
+        ({"matrix": {name: list(range(101)) for name in "AB"}}, "array.matrix", "has too many tasks"),
+        ({"tasks": 2, "max_running": 0}, "array.max_running", "is too small"),
         ({"tasks": 2, "max-running": 1}, "array.max-running", "unknown key"),
-        ("0-9", "array", "is not a mapping"),
+        ("0-9", "array", "must be a mapping, not text"),
     ],
 )
 def test_error_for_an_invalid_array_names_the_invalid_key(

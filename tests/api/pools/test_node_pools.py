@@ -131,8 +131,8 @@ def test_new_pool_holds_nodes_for_large_workloads_after_ten_minutes_by_default(a
 
 def test_fake_providers_are_rejected_unless_enabled(cast: Cast, alice: Caller, settings: Any) -> None:
     settings.BERTH_FAKE_POOLS = ""
-    providers = "'local', 'static', 'aws', 'kubernetes', 'ssh' or 'slurm'"
-    runtimes = "'local', 'ray' or 'kubernetes'"
+    providers = "local, static, aws, kubernetes, ssh, slurm"
+    runtimes = "local, ray, kubernetes"
     for field, allowed in (("provider", providers), ("runtime", runtimes)):
         errors = [
             alice.post("node-pools", {"name": "big", field: word}).json()["errors"]

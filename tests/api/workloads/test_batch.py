@@ -184,7 +184,7 @@ def test_too_deeply_nested_document_does_not_affect_other_documents(dave: Caller
     for _ in range(60):
         deep = [deep]
     result = dave.post(PATH, {"items": [*documents("a"), {"name": "b", "env": deep}]}).json()
-    assert result["items"][1]["error"]["errors"][0]["message"] == "too deep"
+    assert result["items"][1]["error"]["errors"][0]["message"] == "is nested too deeply"
     assert names() == ["a"]
 
 

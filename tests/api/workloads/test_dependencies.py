@@ -62,8 +62,8 @@ def test_error_for_the_old_depends_on_key_suggests_after(dave: Caller) -> None:
         ([{"workload": "second"}], "after[0].workload", "refers to the workload itself"),
         ([{"workload": "vision/second"}], "after[0].workload", "refers to the workload itself"),
         ([{"workload": "a"}, {"workload": "a", "state": "any"}], "after[1].workload", "is listed twice"),
-        (["a"], "after[0]", "is not a mapping"),
-        ([{"state": "any"}], "after[0].workload", "missing"),
+        (["a"], "after[0]", "must be a mapping, not text"),
+        ([{"state": "any"}], "after[0].workload", "is missing"),
     ],
 )
 def test_invalid_after_section_is_rejected(dave: Caller, section: list[Any], path: str, message: str) -> None:

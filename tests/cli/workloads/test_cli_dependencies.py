@@ -29,7 +29,7 @@ def test_error_for_an_unknown_state_names_the_option(terminal: Terminal) -> None
     result = terminal.run("submit", "-n", "eval", "--after", "prepare:done", "--print", "--", "true")
     assert result.exit_code == 2
     assert "--after: is not an allowed value; received 'done'" in result.stderr
-    assert "'completed', 'failed' or 'any'" in result.stderr
+    assert "; allowed: completed, failed, any." in result.stderr
 
 
 def test_documented_example_runs_unchanged(berth: Berth, cast: Cast) -> None:

@@ -29,7 +29,7 @@ def test_lead_time_precedes_the_grace_period() -> None:
         ({"signal": "USR1", "lead": -5}, "preemption.lead", "at least 1"),
         ({"signal": "USR1", "lead": float("nan")}, "preemption.lead", "a whole number"),
         ({"signal": "USR1", "lead": 86_399}, "preemption.lead", "86400 s in total"),
-        ({"signal": "USR1"}, "preemption.lead", "missing"),
+        ({"signal": "USR1"}, "preemption.lead", "is missing"),
         ({"signal": "USR1", "lead": 9, "led": 1}, "preemption.led", "Did you mean `lead`?"),
     ],
 )

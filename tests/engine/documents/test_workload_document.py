@@ -126,7 +126,7 @@ def test_too_deeply_nested_document_is_rejected_before_parsing() -> None:
     for _ in range(100_000):
         inner["groups"] = [{}]
         inner = inner["groups"][0]
-    assert "too deep" in find_problems(document)[""]
+    assert "is nested too deeply" in find_problems(document)[""]
 
 
 def test_role_names_are_unique_in_the_whole_tree() -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from berth.core.problems import SUGGESTION, Problem
 from berth.core.spec.values.texts import NAME_ALLOWED
 
-REQUIRED = ("is empty", "missing", "is required")
+REQUIRED = ("is empty", "is missing", "is required")
 NAME_IN_USE = "is already in use"
+NO_FILES = "has no files"
 NAME_MAX = 63
 
 
@@ -38,7 +39,9 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
         return ErrorSentence(f"Use lowercase letters, digits and hyphens{example}.", name)
     if (problem.path, message) == ("code", "is a path"):
         return ErrorSentence("Select this directory under Code to send its files.")
-    if message == "above max" and label:
+    if message == NO_FILES:
+        return ErrorSentence("Choose the files to send, or select No code.")
+    if message == "is above max" and label:
         return ErrorSentence(f"Must be at most Max replicas ({allowed.removeprefix('at most ')}).")
     if message.startswith(NAME_IN_USE) and allowed.startswith(SUGGESTION):
         name = allowed.split("`")[1]

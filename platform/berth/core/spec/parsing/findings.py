@@ -1,5 +1,6 @@
 """Convert pydantic validation errors to problems."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
@@ -7,22 +8,17 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from berth.core.problems import Problem, format_value, join_path, suggest
+from berth.core.spec.parsing.type_mismatches import EXPECTED, FORMS, describe_mismatch
 from berth.core.spec.roles import ONE_LINE, WORD_LIST
 from berth.core.spec.sections.after import OLD_KEY, replacement_for_old_key
 from berth.core.spec.sections.arrays import PARAMETER_MAPPING, PARAMETER_TEXT, TASK_COUNT, TASK_LIST
 
-EXPECTED = {
-    "string_type": "text", "int_type": "a whole number", "int_from_float": "a whole number",
-    "float_type": "a number", "bool_type": "true or false", "dict_type": "a mapping",
-    "model_type": "a mapping", "tuple_type": "a list", "list_type": "a list",
-    "finite_number": "a finite number",
-}  # fmt: skip
 MESSAGES = {
-    "literal_error": "is not an allowed value", "too_long": "too many", "too_short": "too few",
-    "string_too_long": "too long", "string_too_short": "too short", "greater_than_equal": "too small",
-    "greater_than": "too small", "less_than_equal": "too large", "less_than": "too large",
-    "int_parsing_size": "too large",
-} | {kind: f"is not {what}" for kind, what in EXPECTED.items()}  # fmt: skip
+    "literal_error": "is not an allowed value", "too_long": "has too many entries",
+    "too_short": "has too few entries", "string_too_long": "is too long", "string_too_short": "is too short",
+    "greater_than_equal": "is too small", "greater_than": "is too small", "less_than_equal": "is too large",
+    "less_than": "is too large", "int_parsing_size": "is too large",
+}  # fmt: skip
 UNION_TAGS = (ONE_LINE, WORD_LIST, TASK_COUNT, TASK_LIST, PARAMETER_TEXT, PARAMETER_MAPPING, "[key]")
 TOO_SHORT = ("string_too_short", "too_short")
 LOWER_BOUNDS = {"greater_than_equal": "ge", "greater_than": "gt"}
@@ -50,8 +46,10 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
             return Problem(path, "was replaced by after", "", replacement_for_old_key(details["input"]))
         return _unknown_key_problem(path, location, root_model)
     if kind == "missing":
-        return Problem(path, "missing", "", "a value")
-    allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
+        return Problem(path, "is missing")
+    if kind in EXPECTED:
+        return _mismatch_problem(path, location, details, root_model)
+    allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context, details["input"])
     message = (
         "is empty"
         if not details["input"] and kind in TOO_SHORT
@@ -61,7 +59,20 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     is_section = isinstance(details["input"], Mapping) and kind not in MESSAGES
     is_secret = is_section or context.get("is_secret") or _is_secret(location, root_model)
     received = "" if is_secret else format_value(details["input"])
-    return Problem(path, message, received, allowed or EXPECTED.get(kind, ""))
+    return Problem(path, message, received, allowed)
+
+
+def _mismatch_problem(
+    path: str, location: tuple[str | int, ...], details: ErrorDetails, root_model: type[BaseModel]
+) -> Problem:
+    kind, value = details["type"], details["input"]
+    if _is_secret(location, root_model):
+        return Problem(path, f"must be {EXPECTED[kind]}", "", FORMS.get(kind, ""))
+    key = location[-1] if location else 0
+    owner = _find_model(location[:-1], root_model)
+    field = owner.model_fields.get(key) if isinstance(key, str) else None
+    model = _find_model(location, root_model) if kind == "model_type" else None
+    return describe_mismatch(path, kind, value, field, model)
 
 
 def _unknown_key_problem(path: str, location: tuple[str | int, ...], root_model: type[BaseModel]) -> Problem:
@@ -94,7 +105,10 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(inner)
 
 
-def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
+def _describe_allowed(kind: str, context: Mapping[str, Any], value: object) -> str:
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+        return suggest(str(value), words) if words else str(context.get("expected", ""))
     if kind in LOWER_BOUNDS:
         return f"{'above' if kind == 'greater_than' else 'at least'} {context[LOWER_BOUNDS[kind]]}"
     if kind in UPPER_BOUNDS:

@@ -53,11 +53,11 @@ def to_workload_document(data: Mapping[Any, Any]) -> dict[str, Any]:
     metadata = _read_part(problems, data, "metadata", METADATA)
     spec = _read_part(problems, data, "spec", tuple(PARTS))
     if "trainer" not in spec:
-        problems.append(Problem("spec.trainer", "missing", "", "the trainer's description"))
+        problems.append(Problem("spec.trainer", "is missing", "", "the trainer's description"))
     roles = [_read_role(problems, part, spec) for part in PARTS if part in spec]
     if "trainer" in spec and "command" not in roles[0]:
         allowed = "a shell command, or a list of arguments"
-        problems.append(Problem("spec.trainer.entrypoint", "missing", "", allowed))
+        problems.append(Problem("spec.trainer.entrypoint", "is missing", "", allowed))
     if problems:
         raise SpecError(problems)
     first = roles[0]
@@ -112,7 +112,7 @@ def _read_role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> d
         maximum = minimum
     if minimum > maximum:
         where = join_path((*location, BOUNDS[0]))
-        problems.append(Problem(where, "above max-instance", f"{minimum}", f"at most {maximum}"))
+        problems.append(Problem(where, "is above max-instance", f"{minimum}", f"at most {maximum}"))
     # Parameter servers are not scaled. Their number always equals their minimum.
     max_replicas = maximum if part == "trainer" else max(minimum, 1)
     role: dict[str, Any] = {"name": part, "min": minimum, "max": max_replicas}
@@ -130,7 +130,7 @@ def _read_resources(problems: list[Problem], location: Location, value: object) 
         return {}
     if not isinstance(value, Mapping):
         problems.append(
-            Problem(join_path(location), "is not a mapping", format_value(value), "limits and requests")
+            Problem(join_path(location), "must be a mapping", format_value(value), "limits and requests")
         )
         return {}
     _check_keys(problems, location, value, ("limits", "requests"))
@@ -143,7 +143,9 @@ def _read_resources(problems: list[Problem], location: Location, value: object) 
         role["gpu"] = _parse_whole_number(gpus[0])
     if any(_parse_whole_number(gpu) != _parse_whole_number(gpus[0]) for gpu in gpus):
         where, received = join_path((*location, "requests")), ", ".join(map(format_value, gpus))
-        problems.append(Problem(where, "GPU counts differ", received, "the same number as in limits"))
+        problems.append(
+            Problem(where, "differs from the GPUs in limits", received, "the same number as in limits")
+        )
     for key, document_key in (("cpu", "cpu"), ("memory", "memory_mib")):
         if key in limits or key in requests:
             role[document_key] = _convert_quantity(document_key, requests.get(key, limits.get(key)))
@@ -191,7 +193,7 @@ def _read_part(
         return {}
     if not isinstance(part, Mapping):
         problems.append(
-            Problem(join_path((*location, key)), "is not a mapping", format_value(part), ", ".join(allowed))
+            Problem(join_path((*location, key)), "must be a mapping", format_value(part), ", ".join(allowed))
         )
         return {}
     _check_keys(problems, (*location, key), part, allowed)

@@ -31,7 +31,7 @@ def parse_workload(data: object) -> WorkloadSpec:
     if not isinstance(data, Mapping):
         raise SpecError([Problem("", "is not a workload document", format_value(data), "a mapping")])
     if is_too_deep(data):
-        raise SpecError([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
+        raise SpecError([Problem("", "is nested too deeply", "", f"at most {DEPTH_MAX} nested levels")])
     if is_manifest(data):
         document = to_workload_document(data)
         try:

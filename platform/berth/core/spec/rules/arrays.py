@@ -30,7 +30,7 @@ def array_problems(spec: WorkloadSpec) -> Iterator[Problem]:
         )
         return
     if array.size > TASKS_MAX:
-        yield Problem(f"array.{sources[0]}", "too many tasks", f"{array.size}", f"at most {TASKS_MAX}")
+        yield Problem(f"array.{sources[0]}", "has too many tasks", f"{array.size}", f"at most {TASKS_MAX}")
         return
     if len(longest := task_name(spec.name, array.index_max)) > NAME_MAX:
         characters = NAME_MAX - len(longest) + len(spec.name)
@@ -64,7 +64,9 @@ def _parameter_problems(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iter
         elif name in secrets:
             yield Problem(path, "names the variable of a secret", received, allowed)
     if (size := _max_parameter_bytes(array)) > ENV_MAX:
-        yield Problem(path, "too large", f"{size} bytes in one task", f"at most {ENV_MAX} bytes in each task")
+        yield Problem(
+            path, "is too large", f"{size} bytes in one task", f"at most {ENV_MAX} bytes in each task"
+        )
 
 
 def _max_parameter_bytes(array: ArraySpec) -> int:

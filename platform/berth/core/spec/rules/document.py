@@ -28,7 +28,9 @@ def rule_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from tree_problems
     yield from _size_problems("", spec)
     if len(roles) > CHILDREN_MAX:
-        yield Problem("roles", "too many roles", f"{len(roles)}", f"at most {CHILDREN_MAX} in the whole tree")
+        yield Problem(
+            "roles", "has too many entries", f"{len(roles)}", f"at most {CHILDREN_MAX} in the whole tree"
+        )
     for path, role in roles:
         yield from role_problems(path, role)
     yield from _duplicate_name_problems("role", [(path, role.name) for path, role in roles])
@@ -37,9 +39,7 @@ def rule_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from _directory_problems(spec)
     yield from _secret_problems(spec, roles)
     if not tree_problems and smallest_gang_size(build_tree(spec)) == 0:
-        yield Problem(
-            "roles", "the gang has no replicas", "min 0", "a required role with a min of at least 1"
-        )
+        yield Problem("roles", "requires no replicas", "min 0", "a required role with a min of at least 1")
     for number, notification in enumerate(spec.notifications):
         if detect_channel(notification.to) is None:
             path = f"notifications[{number}].to"
@@ -80,14 +80,16 @@ def role_problems(path: str, role: RoleSpec) -> Iterator[Problem]:
         if problem is not None:
             yield problem
     if role.limit.cpu is not None and role.limit.cpu < role.cpu:
-        yield Problem(f"{prefix}limit.cpu", "below the request", f"{role.limit.cpu}", f"{role.cpu} or more")
+        yield Problem(
+            f"{prefix}limit.cpu", "is below the request", f"{role.limit.cpu}", f"{role.cpu} or more"
+        )
     if role.limit.memory_mib is not None and role.limit.memory_mib < role.memory_mib:
         received, least = role.limit.memory_mib, role.memory_mib
-        yield Problem(f"{prefix}limit.memory_mib", "below the request", f"{received}", f"{least} or more")
+        yield Problem(f"{prefix}limit.memory_mib", "is below the request", f"{received}", f"{least} or more")
     for number, toleration in enumerate(role.tolerations):
         if not toleration.key and toleration.operator == "Equal":
             where = f"{prefix}tolerations[{number}].key"
-            yield Problem(where, "missing", "", "a key, or operator Exists without a key")
+            yield Problem(where, "is missing", "", "a key, or operator Exists without a key")
     yield from _size_problems(prefix, role)
 
 
@@ -97,9 +99,9 @@ def _count_problems(prefix: str, role: RoleSpec) -> Iterator[Problem]:
             f"{prefix}replicas", "cannot be combined with min or max", f"{role.replicas}", "one of the two"
         )
     elif role.max is not None and role.min is None:
-        yield Problem(f"{prefix}min", "required if max is set", "", f"0 to {role.max}")
+        yield Problem(f"{prefix}min", "is required if max is set", "", f"0 to {role.max}")
     elif role.minimum > role.maximum:
-        yield Problem(f"{prefix}min", "above max", f"{role.min}", f"at most {role.max}")
+        yield Problem(f"{prefix}min", "is above max", f"{role.min}", f"at most {role.max}")
     elif role.maximum == 0:
         yield Problem(f"{prefix}max", "allows no replicas", "0", "a max of at least 1")
 
@@ -124,8 +126,12 @@ def _tree_problems(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPa
     """Yield the problems in the tree. Append its roles and their paths to `roles`."""
     prefix = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
-        received = "both" if node.roles is not None else "neither"
-        yield Problem(path or "roles", "needs roles or groups", received, "one of the two")
+        if node.roles is not None:
+            yield Problem(f"{prefix}groups", "cannot be combined with roles", "", "one of the two")
+        elif path:
+            yield Problem(path, "is empty", "", "roles or groups")
+        else:
+            yield Problem("roles", "is missing", "", "roles or groups")
     children = node.groups if node.groups is not None else node.roles or ()
     if node.need is not None and node.need > len(children):
         yield Problem(
@@ -144,7 +150,7 @@ def _duplicate_name_problems(what: str, names_by_path: list[tuple[str, str]]) ->
     first: dict[str, str] = {}
     for path, name in names_by_path:
         if first.setdefault(name, path) != path:
-            duplicate = f"duplicate {what} name, also used by {first[name]}"
+            duplicate = f"is also the name of {first[name]}"
             yield Problem(f"{path}.name", duplicate, format_value(name), f"unique {what} names")
 
 
@@ -157,7 +163,7 @@ def _scaling_problems(roles: RolesWithPaths) -> Iterator[Problem]:
         where = f"{path}.scale_with.role"
         others = ", ".join(sorted(names - {role.name})) or "nothing, because the document has no other role"
         if role.scale_with.role not in names:
-            yield Problem(where, "no such role", format_value(role.scale_with.role), others)
+            yield Problem(where, "is not a role of the document", format_value(role.scale_with.role), others)
         elif _is_circular(role.name, followed_roles):
             yield Problem(
                 where, "is circular", format_value(role.scale_with.role), "a chain of roles without a cycle"
@@ -170,7 +176,7 @@ def _idle_role_problems(roles: RolesWithPaths) -> Iterator[Problem]:
             received, allowed = format_value(role.command), "a command, or idle: true"
             yield Problem(f"{path}.command", "cannot be combined with idle", received, allowed)
     if roles and all(role.idle for _, role in roles):
-        yield Problem("roles", "every role is idle", f"{len(roles)}", "at least one role with a command")
+        yield Problem("roles", "has only idle roles", f"{len(roles)}", "at least one role with a command")
 
 
 def _directory_problems(spec: WorkloadSpec) -> Iterator[Problem]:
@@ -228,6 +234,6 @@ def _is_circular(start: str, followed_roles: dict[str, str]) -> bool:
 def _size_problems(prefix: str, part: WorkloadSpec | RoleSpec) -> Iterator[Problem]:
     words = (part.command,) if isinstance(part.command, str) else part.command or ()
     if (size := sum(len(word.encode()) + 1 for word in words)) > COMMAND_MAX:
-        yield Problem(f"{prefix}command", "too long", f"{size} bytes", f"at most {COMMAND_MAX} bytes")
+        yield Problem(f"{prefix}command", "is too long", f"{size} bytes", f"at most {COMMAND_MAX} bytes")
     if (size := sum(len(f"{key}={value}".encode()) + 1 for key, value in part.env.items())) > ENV_MAX:
-        yield Problem(f"{prefix}env", "too large", f"{size} bytes", f"at most {ENV_MAX} bytes")
+        yield Problem(f"{prefix}env", "is too large", f"{size} bytes", f"at most {ENV_MAX} bytes")

@@ -24,11 +24,11 @@ def service_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     if service is None:
         return
     if spec.kind != "service":
-        yield Problem("service", "only allowed for services", spec.kind, "kind: service")
+        yield Problem("service", "is only allowed for services", spec.kind, "kind: service")
     names = ", ".join(role.name for role in spec.all_roles)
     role = engine_role(spec)
     if role is None:
-        message = "missing" if service.role is None else "no such role"
+        message = "is missing" if service.role is None else "is not a role of the document"
         received = "" if service.role is None else format_value(service.role)
         yield Problem("service.role", message, received, names or "a role in the document")
     elif role.minimum != role.maximum:
@@ -40,8 +40,8 @@ def service_problems(spec: WorkloadSpec) -> Iterator[Problem]:
             "service.role", "names a role with scale_with", role.scale_with.role, "a role without scale_with"
         )
     if service.router is not None and service.router.kind == "sglang" and service.router.url is None:
-        yield Problem("service.router.url", "missing", "", "the router's address")
+        yield Problem("service.router.url", "is missing", "", "the router's address")
     if service.weight_sync and service.engine != "sglang":
         yield Problem(
-            "service.weight_sync", "not supported by this kind of engine", service.engine, "engine: sglang"
+            "service.weight_sync", "is not supported by this kind of engine", service.engine, "engine: sglang"
         )

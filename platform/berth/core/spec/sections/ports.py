@@ -41,16 +41,14 @@ Ports = Annotated[tuple[PortSpec, ...], Field(max_length=PORTS_MAX, strict=False
 
 def port_problems(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
     if ports and kind != "interactive":
-        yield Problem("ports", "only allowed for interactive workloads", kind, "kind: interactive")
+        yield Problem("ports", "is only allowed for interactive workloads", kind, "kind: interactive")
     names = Counter(port.name for port in ports)
     numbers = Counter(port.port for port in ports if port.port is not None)
     for index, port in enumerate(ports):
         if names[port.name] > 1:
-            yield Problem(
-                f"ports[{index}].name", "duplicate port name", format_value(port.name), "unique names"
-            )
+            yield Problem(f"ports[{index}].name", "is used twice", format_value(port.name), "unique names")
         if port.port is not None and numbers[port.port] > 1:
-            yield Problem(f"ports[{index}].port", "duplicate port number", str(port.port), "unique numbers")
+            yield Problem(f"ports[{index}].port", "is used twice", str(port.port), "unique numbers")
 
 
 def port_variable(name: str) -> str:

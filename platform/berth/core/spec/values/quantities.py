@@ -20,6 +20,7 @@ MEMORY_LIMIT_MIN_MIB, CPU_LIMIT_MIN = 16, 0.01
 MIB = 2**20
 QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", re.ASCII)
 DURATION = re.compile(r"(\d{1,12})([smhd])", re.ASCII)
+DURATION_ALLOWED = "a number of seconds, or one number with a unit, such as 45s, 90m, 8h or 2d"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
@@ -42,6 +43,8 @@ def parse_gpus(value: object) -> int | float:
     number = _parse_number(value, "gpu", GPU_ALLOWED)
     if number.is_integer() and 0 <= number <= DEVICES_MAX:
         return int(number)
+    if number > DEVICES_MAX:
+        raise_error("gpu", "is too large", f"at most {DEVICES_MAX}")
     if number > 1:
         raise_error("gpu", "a fraction of a device must be below 1", GPU_ALLOWED)
     if not 0 < number < 1 or not _is_in_thousandths(number):
@@ -131,6 +134,14 @@ def expand_duration(value: object) -> object:
     return value if match is None else int(match[1]) * SECONDS[match[2]]
 
 
+def parse_duration_text(value: object) -> object:
+    """Convert text such as `30m` to seconds. Return a value that is not text unchanged."""
+    seconds = expand_duration(value)
+    if isinstance(seconds, str):
+        raise_error("duration", "is not a valid duration", DURATION_ALLOWED)
+    return seconds
+
+
 def to_thousandths(number: float) -> int:
     """Convert devices or cores to thousandths. The result is exact for every number that documents allow."""
     return round(number * MILLI)
@@ -138,11 +149,11 @@ def to_thousandths(number: float) -> int:
 
 def _parse_number(value: object, what: str, allowed: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise_error(what, "is not a number", allowed)
+        raise_error(what, "must be a number", allowed)
     if isinstance(value, int) and abs(value) > LATEST:
         raise_error(what, "is too large", allowed)
     if not math.isfinite(value):
-        raise_error(what, "is not a finite number", allowed)
+        raise_error(what, "must be a finite number", allowed)
     return float(value)
 
 
@@ -165,7 +176,7 @@ def _json_schema(*types: str, example: object, text: str) -> WithJsonSchema:
     return WithJsonSchema({"type": list(types), "description": text, "examples": [example]})
 
 
-Duration = Annotated[int, BeforeValidator(expand_duration)]
+Duration = Annotated[int, BeforeValidator(parse_duration_text)]
 Gpus = Annotated[
     int | float, PlainValidator(parse_gpus), _json_schema("number", example=0.5, text=GPU_ALLOWED)
 ]

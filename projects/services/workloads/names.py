@@ -1,0 +1,51 @@
+"""Names of a project that no workload or array has used."""
+
+import re
+from collections.abc import Iterable
+
+from projects.models import Project, Workload, WorkloadArray
+
+NAME_MAX = 63
+NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
+NAMES_PER_QUERY = 100
+
+
+def next_free_name(project: Project, name: str) -> str:
+    """Return the first numbered name after `name` that the project has not used: `train-2` after `train`.
+
+    The number of `train-2` is increased only if the project has also used `train`. Otherwise the number is
+    part of the name: `resnet-50` is followed by `resnet-50-2`.
+    """
+    base, number = name, 1
+    numbered = NUMBERED.fullmatch(name)
+    if numbered is not None and _used_names(project, [numbered["base"]]):
+        base, number = numbered["base"], int(numbered["number"])
+    while True:
+        candidates = [_add_number(base, number + step) for step in range(1, NAMES_PER_QUERY + 1)]
+        used = _used_names(project, candidates)
+        for candidate in candidates:
+            if candidate not in used:
+                return candidate
+        number += NAMES_PER_QUERY
+
+
+def free_name(project: Project, name: str) -> str:
+    """Return `name`, or the next free name if the project has already used it."""
+    return next_free_name(project, name) if _used_names(project, [name]) else name
+
+
+def _add_number(base: str, number: int) -> str:
+    suffix = f"-{number}"
+    return base[: NAME_MAX - len(suffix)] + suffix
+
+
+def _used_names(project: Project, names: Iterable[str]) -> set[str]:
+    """Return those of `names` that a live or ended workload or array of the project has."""
+    models = (Workload, WorkloadArray)
+    return {
+        name
+        for model in models
+        for name in model._default_manager.filter(project=project, name__in=names).values_list(
+            "name", flat=True
+        )
+    }
