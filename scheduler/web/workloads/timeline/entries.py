@@ -23,14 +23,13 @@ from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.workloads.details import link_ends
 from scheduler.web.workloads.edit_labels import with_field_labels
+from scheduler.web.workloads.timeline.bar import PeriodBar, build_bar
 from scheduler.web.workloads.timeline.periods import (
     STATES,
     Period,
-    PeriodBar,
     expected_periods,
     find_lost_work,
     find_periods,
-    period_bar,
     summarize,
 )
 
@@ -62,6 +61,7 @@ PHASE_TITLES = {
 EVICTED_ANOTHER, STILL_PENDING = "Evicted another workload", "Now pending"
 FUTURE = "future"  # tone of events that are expected
 EVICTION = "eviction"  # state of entries that are marked on the bar
+STOPS = ("Stopping", *(title for title in TITLES_BY_REASON.values() if title != "Scaled down"))
 STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning", "Preemption signal")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad", "pod_warning": "warn", "unschedulable": "bad"}  # fmt: skip
@@ -83,7 +83,8 @@ class PendingReasons:
 class TimelineEntry:
     """Timeline entry.
 
-    `lasted` and `lasted_verb` ("ran for") describe the period that ended with the entry.
+    `lasted` and `lasted_verb` ("ran for") describe the period that ended with the entry. `so_far` and
+    `current_reason` describe the current pending period, if it begins with the entry.
     """
 
     at: datetime
@@ -92,12 +93,14 @@ class TimelineEntry:
     tone: str
     lasted: timedelta | None = None
     lasted_verb: str = ""
+    so_far: timedelta | None = None
+    current_reason: str = ""
     evictions: tuple[RenderedEviction, ...] = ()
     eviction: RenderedEviction | None = None  # eviction that the entry describes instead of a message
     reasons: PendingReasons | None = None
     is_estimate: bool = False
     links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""
-    state: str = ""  # state that begins with the entry, or "eviction"
+    state: str = ""  # state that begins with the entry, or "eviction" or "checkpoint"
     period: int | None = None  # number of the period on the bar
 
 
@@ -125,21 +128,14 @@ def timeline(
 ) -> Timeline:
     """Return the workload's events, its own evictions and the evictions it caused as a timeline.
 
-    With `shows_still_pending`, the last entry of a pending workload states its current reason, and the last
-    checkpoint and expected events are included.
+    With `shows_still_pending`, the entry at which a pending workload began to wait states the current reason,
+    and the last checkpoint and expected events are included.
     """
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
     entries = [
-        entry
-        for row in reversed(shown)
-        for entry in _build_entries(
-            row,
-            workload,
-            _take_matching_evictions(row, unmatched),
-            shows_stopping=shows_still_pending,
-        )
+        _build_entry(row, workload, _take_matching_evictions(row, unmatched)) for row in reversed(shown)
     ]
     # Omit evictions before the first event only if earlier events are also omitted.
     since = shown[-1].at if len(rows) > MAX_EVENTS else None
@@ -154,23 +150,8 @@ def timeline(
     entries.sort(key=lambda entry: entry.at)
     history, now = pending_history(workload), timezone.now()
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
-    evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
-    if shows_still_pending and evaluated_at is not None:
-        is_pending = workload.phase == Phase.PENDING
-        message = f"{str(pending_reason(workload)).removesuffix('.')}." if is_pending else workload.message
-        reasons = reasons_in_period(history, workload.since, None)
-        complete.append(
-            TimelineEntry(
-                max(now, evaluated_at),
-                STILL_PENDING,
-                message,
-                "",
-                lasted=reasons[0].duration(now) if len(reasons) == 1 else None,
-                lasted_verb="so far",
-                reasons=_summarize_reasons(reasons, now) if len(reasons) > 1 else None,
-                state="pending",
-            )
-        )
+    if shows_still_pending:
+        complete = _with_current_reason(complete, workload, history, now)
     if not shows_still_pending:
         return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
     complete += _checkpoint_entries(workload)
@@ -185,7 +166,7 @@ def timeline(
     return Timeline(
         tuple(reversed(_without_repetitions(complete))),
         len(rows) > MAX_EVENTS,
-        period_bar(
+        build_bar(
             periods,
             expected,
             [entry.at for entry in evicted],
@@ -195,6 +176,34 @@ def timeline(
         ),
         "" if len(rows) > MAX_EVENTS else summarize(workload, periods),
     )
+
+
+def _with_current_reason(
+    entries: Sequence[TimelineEntry], workload: Workload, history: Sequence[PendingReason], now: datetime
+) -> list[TimelineEntry]:
+    """Add the current reason of a pending or reserved workload to the entry at which it began to wait.
+
+    Without such an entry, the reason gets an entry of its own.
+    """
+    evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
+    if evaluated_at is None:
+        return list(entries)
+    is_pending = workload.phase == Phase.PENDING
+    reason = f"{str(pending_reason(workload)).removesuffix('.')}." if is_pending else workload.message
+    parts = reasons_in_period(history, workload.since, None)
+    reasons = _summarize_reasons(parts, now) if len(parts) > 1 else None
+    state = STATES[workload.phase]
+    place = next((n for n in reversed(range(len(entries))) if entries[n].state in STATES.values()), None)
+    if place is None or entries[place].state != state:
+        so_far = parts[0].duration(now) if len(parts) == 1 else None
+        at = max(now, evaluated_at)
+        alone = TimelineEntry(
+            at, STILL_PENDING, "", "", so_far=so_far, current_reason=reason, reasons=reasons, state="pending"
+        )
+        return [*entries, alone]
+    begin = entries[place]
+    current = replace(begin, so_far=now - begin.at, current_reason=reason, reasons=reasons)
+    return [*entries[:place], current, *entries[place + 1 :]]
 
 
 def _seconds_lost(entry: TimelineEntry) -> float:
@@ -219,7 +228,7 @@ def _checkpoint_entries(workload: Workload) -> list[TimelineEntry]:
     if saved is None:
         return []
     message = "" if workload.ended_at else "The next run resumes from this checkpoint."
-    return [TimelineEntry(saved, "Last checkpoint", message, "")]
+    return [TimelineEntry(saved, "Last checkpoint", message, "", state="checkpoint")]
 
 
 def _expected_entries(actor: Actor, workload: Workload, now: datetime) -> list[TimelineEntry]:
@@ -241,17 +250,6 @@ def _expected_entries(actor: Actor, workload: Workload, now: datetime) -> list[T
         expected.append(TimelineEntry(end, "Reaches max runtime", "", FUTURE))
     expected.sort(key=lambda entry: (entry.at, entry.title))
     return [entry for entry in expected if entry.at > now]
-
-
-def _build_entries(
-    row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...], *, shows_stopping: bool
-) -> list[TimelineEntry]:
-    """Return the entry of an event. If pods stop because of an eviction, a second entry says so."""
-    entry = _build_entry(row, workload, evictions)
-    if not shows_stopping or row.kind != Phase.STOPPING or entry.state != EVICTION:
-        return [entry]
-    title = PHASE_TITLES[Phase.STOPPING]
-    return [entry, TimelineEntry(row.at, title, "", "", state=STATES[Phase.STOPPING])]
 
 
 def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> TimelineEntry:
@@ -319,7 +317,7 @@ def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
                 lasted, verb = entry.at - since.at, "pending for"
             elif since.title == "Running" and entry.title not in STILL_RUNNING:
                 lasted, verb = entry.at - since.at, "ran for"
-            elif since.title == "Stopping":
+            elif since.title in STOPS and entry.title not in STILL_RUNNING:
                 lasted, verb = entry.at - since.at, "stopping for"
         complete.append(replace(entry, lasted=lasted, lasted_verb=verb))
         if entry.title in ("Submitted", "Pending", "Running", "Stopping") or verb:

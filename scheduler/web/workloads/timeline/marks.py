@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from scheduler.web.workloads.timeline.scale import Scale
+
 ROW_HEIGHT = 16  # pixels
 TURN = 60  # marks to the right of this position, in percent, have their label at their left side
 
@@ -23,14 +25,12 @@ class PeriodMark:
         return self.x > TURN
 
 
-def arrange_marks(
-    marks: Iterable[tuple[str, datetime]], begin: datetime, end: datetime
-) -> tuple[PeriodMark, ...]:
+def arrange_marks(marks: Iterable[tuple[str, datetime]], scale: Scale) -> tuple[PeriodMark, ...]:
     """Return the labels, one per row, so that the lines from the labels down to the bar cross no label.
 
     Labels to the right of their lines come first, from left to right, then the others from right to left.
     """
-    positions = [(text, at, round(100 * ((at - begin) / (end - begin)), 2)) for text, at in marks]
+    positions = [(text, at, scale.position(at)) for text, at in marks]
     rightward = sorted((each for each in positions if each[2] <= TURN), key=lambda each: each[2])
     leftward = sorted((each for each in positions if each[2] > TURN), key=lambda each: -each[2])
     return tuple(

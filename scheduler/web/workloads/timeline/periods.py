@@ -1,15 +1,13 @@
-"""Periods of a workload's life on a bar: past, current and expected states, and evictions."""
+"""Periods of a workload's life: past, current and expected states."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from berth.core.wording.words import format_count
-from berth.server.web.charts.bars import WIDTH
 from berth.server.web.numbers import elapsed
 from projects.models import Event, Phase, Workload
 from projects.models.workloads import ENDED_PHASES
-from scheduler.web.workloads.timeline.marks import PeriodMark, arrange_marks
 
 STATES = {
     "submitted": "pending",
@@ -20,9 +18,6 @@ STATES = {
     Phase.STOPPING: "stopping",
     Phase.SUSPENDED: "suspended",
 }
-ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
-MIN_WIDTH = 6  # minimum width of a period, so that short ones remain visible, in units of the bar
-LEGEND_MIN = 2  # minimum width of a period that the legend explains, in units of the bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +35,6 @@ class Period:
     @property
     def length(self) -> timedelta:
         return self.end - self.begin
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodPart:
-    """Part of the bar. `key` is the period's number, as in the entry at the period's start."""
-
-    x: int
-    width: int
-    state: str
-    label: str
-    key: int
-    is_expected: bool
-    is_delay: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodBar:
-    begin: datetime
-    end: datetime
-    parts: tuple[PeriodPart, ...]
-    now: int | None  # position of the present, or None if the workload has ended
-    evictions: tuple[int, ...]  # positions of the evictions
-    lost_work: tuple[tuple[int, int], ...]  # positions and widths of the work that evictions lost
-    checkpoint: int | None  # position of the last checkpoint
-    marks: tuple[PeriodMark, ...]  # labels of the last checkpoint, the last eviction and the present
-    states: tuple[str, ...]  # states so far that are wide enough to be seen, except for restart delays
-    expected: str = ""  # state of the dashed part, or ""
-    end_title: str = ""  # what is expected at the end of the bar, or ""
-    label: str = field(default="", kw_only=True)
-
-    @property
-    def has_delay(self) -> bool:
-        return any(part.is_delay for part in self.parts)
 
 
 def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> list[Period]:
@@ -164,70 +126,3 @@ def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime
         for run in runs
         if seconds and run.begin < at <= run.end
     ]
-
-
-def period_bar(
-    periods: Sequence[Period],
-    expected: Sequence[Period],
-    evictions: Iterable[datetime],
-    lost_work: Iterable[Period],
-    checkpoint: datetime | None,
-    *,
-    is_live: bool,
-) -> PeriodBar | None:
-    """Return the bar, or None if there are fewer than two periods to show."""
-    shown = [*periods, *expected]
-    if len(shown) < 2:
-        return None
-    begin, end = shown[0].begin, shown[-1].end
-    visible = [at for at in evictions if begin <= at <= end]
-    saved = checkpoint if checkpoint is not None and begin <= checkpoint <= end else None
-    now = periods[-1].end if is_live and periods else None
-    marks = (("last checkpoint", saved), ("evicted", max(visible, default=None)), ("now", now))
-    return PeriodBar(
-        begin,
-        end,
-        tuple(_build_part(each, begin, end, key) for key, each in enumerate(shown)),
-        None if now is None else _position(now, begin, end),
-        tuple(_position(at, begin, end) for at in visible),
-        tuple((part.x, part.width) for part in (_build_part(each, begin, end, 0) for each in lost_work)),
-        None if saved is None else _position(saved, begin, end),
-        arrange_marks([(text, at) for text, at in marks if at is not None], begin, end),
-        tuple(state for state in ORDER if _is_visible(state, periods, begin, end)),
-        expected[-1].state if expected else "",
-        _end_title(expected[-1]) if expected else "",
-        label=", ".join(_describe(each) for each in shown),
-    )
-
-
-def _is_visible(state: str, periods: Iterable[Period], begin: datetime, end: datetime) -> bool:
-    return any(
-        _position(each.end, begin, end) - _position(each.begin, begin, end) >= LEGEND_MIN
-        for each in periods
-        if each.state == state and not each.is_delay
-    )
-
-
-def _build_part(period: Period, begin: datetime, end: datetime, key: int) -> PeriodPart:
-    x = _position(period.begin, begin, end)
-    width = max(MIN_WIDTH, _position(period.end, begin, end) - x)
-    return PeriodPart(x, width, period.state, _describe(period), key, period.is_expected, period.is_delay)
-
-
-def _describe(period: Period) -> str:
-    rest = "another " if period.is_expected else ""
-    return f"{_title(period)} for {rest}{elapsed(period.length.total_seconds())}"
-
-
-def _title(period: Period) -> str:
-    return "restart delay" if period.is_delay else period.state
-
-
-def _end_title(period: Period) -> str:
-    if period.state == "running":
-        return "Reaches max runtime"
-    return "Restart delay ends" if period.is_delay else "Expected start about"
-
-
-def _position(at: datetime, begin: datetime, end: datetime) -> int:
-    return round(WIDTH * ((at - begin) / (end - begin)))

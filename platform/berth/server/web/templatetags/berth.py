@@ -21,7 +21,7 @@ from berth.core.wording.retry_counts import format_retries
 from berth.core.wording.words import format_gpu_time, to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
-from berth.server.web.charts.time_axis import time_labels, time_labels_with_begin
+from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
 from berth.server.web.search.rank import mark_words
@@ -37,7 +37,7 @@ from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, explain_queue_states
 from scheduler.reports.queues.unknown_start import short_start_reason
-from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark
+from scheduler.web.workloads.timeline.bar import PeriodBar, bar_context
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -193,23 +193,15 @@ def may_submit(context: Context) -> bool:
 
 
 @register.inclusion_tag("web/parts/time_axis.html", takes_context=True)
-def time_axis(
-    context: Context, begin: datetime, end: datetime, *, with_begin: bool = False
-) -> dict[str, Any]:
+def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any]:
     """Render the labels of a time axis in the reader's time zone."""
-    labels = time_labels_with_begin if with_begin else time_labels
-    return {"labels": labels(begin, end, reader_zone(context["request"]))}
+    return {"labels": time_labels(begin, end, reader_zone(context["request"]))}
 
 
-@register.inclusion_tag("scheduler/workloads/period_marks.html", takes_context=True)
-def period_marks(
-    context: Context, marks: Sequence[PeriodMark], begin: datetime, end: datetime, *, has_end: bool
-) -> dict[str, Any]:
-    """Render labels with times in the reader's time zone, and with dates if the bar is longer than a day."""
-    style = "%H:%M" if end - begin <= timedelta(days=1) else "%-d %b %H:%M"
-    zone = reader_zone(context["request"])
-    labels = [(mark, f"{mark.at.astimezone(zone):{style}}") for mark in marks]
-    return {"marks": labels, "height": ROW_HEIGHT * len(labels), "has_end": has_end}
+@register.inclusion_tag("scheduler/workloads/period_bar.html", takes_context=True)
+def period_bar(context: Context, bar: PeriodBar) -> dict[str, Any]:
+    """Render the bar of a workload's periods with times in the reader's time zone."""
+    return {"request": context["request"], **bar_context(bar, reader_zone(context["request"]))}
 
 
 @register.filter

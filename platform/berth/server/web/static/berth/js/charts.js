@@ -34,7 +34,7 @@
 
   document.addEventListener("pointermove", (event) => {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
-    for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps")) other.classList.remove("on");
+    for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps, .periods")) other.classList.remove("on");
     if (!chart) return;
     svg.readouts ??= JSON.parse(svg.dataset.points);
     const frame = svg.getBoundingClientRect(), begin = Number(svg.dataset.begin), end = Number(svg.dataset.end);
@@ -54,10 +54,6 @@
     const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;
-  });
-  document.addEventListener("pointerover", (event) => { // light up a period on the bar and its entry in the list
-    const key = event.target.closest?.("[data-period]")?.dataset.period;
-    for (const each of document.querySelectorAll("[data-period]")) each.classList.toggle("lit", each.dataset.period === key);
   });
   document.addEventListener("pointerleave", () => document.querySelector(".readout.on")?.classList.remove("on"));
 })();

@@ -1,0 +1,82 @@
+// Bar of a workload's periods: names the segment under the pointer or in focus, and lights up its entry in the list.
+(() => {
+  "use strict";
+  let pointer; // last position over a bar, whose tooltip outlasts updates of the page
+  const NEAR_PX = { mouse: 4, pen: 6, touch: 12 }; // how far from the pointer a narrower segment may be
+
+  function tooltip(chart) {
+    let box = chart.querySelector(".readout");
+    if (!box) {
+      box = document.createElement("div");
+      box.className = "readout";
+      box.setAttribute("aria-hidden", "true"); // segments have the same text as their label
+      chart.append(box);
+    }
+    return box;
+  }
+
+  /** Return the narrowest segment at the pointer or next to it, so that short periods can be pointed at. */
+  function segmentAt(event) {
+    const bar = event.target.closest?.(".period-bar");
+    if (!bar) return undefined;
+    const near = NEAR_PX[event.pointerType] ?? 0;
+    const frames = [...bar.querySelectorAll(".segment")].map((each) => [each, each.querySelector("rect").getBoundingClientRect()]);
+    const close = frames.filter(([, frame]) => event.clientX >= frame.left - near && event.clientX <= frame.right + near);
+    const under = close.filter(([, frame]) => event.clientX >= frame.left && event.clientX <= frame.right);
+    const narrow = close.filter(([, frame]) => frame.width <= 4 * near);
+    return (narrow.length ? narrow : under).sort(([, one], [, other]) => one.width - other.width)[0]?.[0];
+  }
+
+  function light(key) {
+    for (const each of document.querySelectorAll("[data-period]")) each.classList.toggle("lit", each.dataset.period === key);
+  }
+
+  function show(segment) {
+    for (const other of document.querySelectorAll(".periods > .readout.on")) other.classList.remove("on");
+    if (!segment) return;
+    const chart = segment.closest(".periods"), box = tooltip(chart);
+    const around = chart.getBoundingClientRect(), frame = segment.querySelector("rect").getBoundingClientRect();
+    box.textContent = segment.getAttribute("aria-label");
+    box.classList.add("on");
+    const middle = (frame.left + frame.right) / 2 - around.left - box.offsetWidth / 2;
+    box.style.left = `${Math.max(0, Math.min(middle, around.width - box.offsetWidth))}px`;
+    box.style.top = `${frame.top - around.top}px`;
+  }
+
+  function point(event) {
+    const segment = segmentAt(event);
+    if (!segment && document.activeElement?.matches(".period-bar .segment:focus-visible")) return;
+    pointer = segment && { clientX: event.clientX, clientY: event.clientY, pointerType: event.pointerType };
+    light(segment?.dataset.period ?? event.target.closest?.("[data-period]")?.dataset.period);
+    show(segment);
+  }
+
+  for (const type of ["pointermove", "click"]) document.addEventListener(type, point);
+  document.addEventListener("htmx:afterSettle", () => { // only now, the bar is back in its place
+    const target = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY);
+    if (target && !document.querySelector(".periods > .readout")) point({ ...pointer, target });
+  });
+  document.addEventListener("focusin", (event) => {
+    const segment = event.target.closest?.(".period-bar .segment:focus-visible");
+    if (!segment) return;
+    light(segment.dataset.period);
+    show(segment);
+  });
+  document.addEventListener("focusout", (event) => {
+    if (!event.target.matches?.(".period-bar .segment")) return;
+    light(undefined);
+    show(undefined);
+  });
+  document.addEventListener("keydown", (event) => {
+    const segment = event.target.closest?.(".period-bar .segment");
+    if (!segment) return;
+    const all = [...segment.parentElement.querySelectorAll(".segment")], place = all.indexOf(segment);
+    const to = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: all.length - 1 }[event.key];
+    if (event.key === "Escape") show(undefined);
+    if (!all[to]) return;
+    event.preventDefault();
+    segment.tabIndex = -1;
+    all[to].tabIndex = 0;
+    all[to].focus({ focusVisible: true });
+  });
+})();

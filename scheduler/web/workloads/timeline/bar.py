@@ -1,0 +1,177 @@
+"""Bar of a workload's periods: segments with tooltips, marks, a time axis and a legend."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from berth.server.web.charts.time_axis import TimeLabel, time_labels_with_begin
+from berth.server.web.numbers import elapsed
+from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark, arrange_marks
+from scheduler.web.workloads.timeline.periods import Period
+from scheduler.web.workloads.timeline.scale import Scale, build_scale
+
+ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
+LOST = "lost"
+# Widths, in percent of the bar, from which a segment has room for its duration in wide and narrow windows.
+WIDE_ROOM, NARROW_ROOM = 9, 24
+SHORT = timedelta(minutes=2)  # periods below this duration have times with seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Segment of the bar. `x` and `width` are in percent.
+
+    `key` is the period's number, as in the entry at the period's start.
+    """
+
+    period: Period
+    x: float
+    width: float
+    key: int
+    is_lost: bool = False  # True for work that an eviction lost, drawn over its run
+    is_current: bool = False
+
+    @property
+    def state(self) -> str:
+        return LOST if self.is_lost else self.period.state
+
+    @property
+    def title(self) -> str:
+        if self.is_lost:
+            return "Work lost"
+        title = "Restart delay" if self.period.is_delay else self.period.state.capitalize()
+        return f"{title}, expected" if self.period.is_expected else title
+
+    @property
+    def duration(self) -> str:
+        return elapsed(self.period.length.total_seconds())
+
+    @property
+    def room(self) -> str:
+        """Return the windows in which the duration fits into the segment: "narrow", "wide" or ""."""
+        if self.is_lost or self.period.is_delay:
+            return ""  # text on stripes is hard to read
+        return "narrow" if self.width >= NARROW_ROOM else "wide" if self.width >= WIDE_ROOM else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodBar:
+    begin: datetime
+    end: datetime
+    scale: Scale
+    segments: tuple[Segment, ...]
+    now: float | None  # position of the present, or None if the workload has ended
+    evictions: tuple[float, ...]  # positions of the evictions
+    checkpoint: float | None  # position of the last checkpoint
+    marks: tuple[PeriodMark, ...]  # labels of the last checkpoint, the last eviction and the present
+    states: tuple[str, ...]  # states so far, except for restart delays
+    expected: str = ""  # state of the dashed part, or ""
+    end_title: str = ""  # what is expected at the end of the bar, or ""
+
+    @property
+    def has_delay(self) -> bool:
+        return any(each.period.is_delay for each in self.segments)
+
+    @property
+    def has_lost_work(self) -> bool:
+        return any(each.is_lost for each in self.segments)
+
+
+def build_bar(
+    periods: Sequence[Period],
+    expected: Sequence[Period],
+    evictions: Iterable[datetime],
+    lost_work: Iterable[Period],
+    checkpoint: datetime | None,
+    *,
+    is_live: bool,
+) -> PeriodBar | None:
+    """Return the bar, or None if there are fewer than two periods to show."""
+    shown = [*periods, *expected]
+    if len(shown) < 2:
+        return None
+    begin, end = shown[0].begin, shown[-1].end
+    scale = build_scale(at for each in shown for at in (each.begin, each.end))
+    visible = [at for at in evictions if begin <= at <= end]
+    saved = checkpoint if checkpoint is not None and begin <= checkpoint <= end else None
+    now = periods[-1].end if is_live and periods else None
+    marks = (("last checkpoint", saved), ("evicted", max(visible, default=None)), ("now", now))
+    return PeriodBar(
+        begin,
+        end,
+        scale,
+        tuple(_build_segments(shown, lost_work, scale, now)),
+        None if now is None else scale.position(now),
+        tuple(scale.position(at) for at in visible),
+        None if saved is None else scale.position(saved),
+        arrange_marks([(text, at) for text, at in marks if at is not None], scale),
+        tuple(state for state in ORDER if any(each.state == state and not each.is_delay for each in periods)),
+        expected[-1].state if expected else "",
+        _end_title(expected[-1]) if expected else "",
+    )
+
+
+def bar_context(bar: PeriodBar, zone: tzinfo) -> dict[str, Any]:
+    """Return the template context of the bar, with times in the reader's time zone."""
+    return {
+        "bar": bar,
+        "segments": [(each, _describe(each, bar, zone)) for each in bar.segments],
+        "marks": [(mark, _format_time(mark.at, bar, zone)) for mark in bar.marks],
+        "marks_height": ROW_HEIGHT * len(bar.marks),
+        "labels": [_on_scale(label, bar) for label in time_labels_with_begin(bar.begin, bar.end, zone)],
+    }
+
+
+def _build_segments(
+    shown: Sequence[Period], lost_work: Iterable[Period], scale: Scale, now: datetime | None
+) -> list[Segment]:
+    """Return the segments in order of time. Lost work follows the run that it is part of."""
+    losses = list(lost_work)
+    segments = []
+    for key, period in enumerate(shown):
+        is_current = not period.is_expected and period.end == now
+        segments.append(replace(_build_segment(period, key, scale), is_current=is_current))
+        segments += [
+            replace(_build_segment(each, key, scale), is_lost=True)
+            for each in losses
+            if period.state == each.state and period.begin <= each.begin < period.end
+        ]
+    return segments
+
+
+def _build_segment(period: Period, key: int, scale: Scale) -> Segment:
+    x = scale.position(period.begin)
+    return Segment(period, x, round(scale.position(period.end) - x, 2), key)
+
+
+def _describe(segment: Segment, bar: PeriodBar, zone: tzinfo) -> str:
+    """Return the title, the times and the duration of a segment, one per line."""
+    period = segment.period
+    seconds = period.length < SHORT
+    begin, end = (_format_time(at, bar, zone, seconds=seconds) for at in (period.begin, period.end))
+    if period.is_expected:
+        begin = "now" if segment.x == bar.now else begin
+        end = end if period.is_delay or period.state == "running" else f"about {end}"
+    elif segment.is_current:
+        end = "now"
+    so_far = " so far" if segment.is_current else ""
+    return f"{segment.title}\n{begin} to {end}\n{segment.duration}{so_far}"
+
+
+def _format_time(at: datetime, bar: PeriodBar, zone: tzinfo, *, seconds: bool = False) -> str:
+    """Return the time of day, with the date if the bar is longer than a day."""
+    day = "" if bar.end - bar.begin <= timedelta(days=1) else "%-d %b "
+    return f"{at.astimezone(zone):{day}%H:%M{':%S' if seconds else ''}}"
+
+
+def _on_scale(label: TimeLabel, bar: PeriodBar) -> TimeLabel:
+    """Move a label of an evenly divided axis to the position of its time on the bar."""
+    at = bar.begin + (bar.end - bar.begin) * label.position / 100
+    return replace(label, position=bar.scale.position(at))
+
+
+def _end_title(period: Period) -> str:
+    if period.state == "running":
+        return "Reaches max runtime"
+    return "Restart delay ends" if period.is_delay else "Expected start about"
