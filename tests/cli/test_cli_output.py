@@ -37,7 +37,9 @@ def test_duration_is_formatted_compactly(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(8.0, "8"), (0.5, "0.5"), (1.25, "1.25"), (None, "-"), (0, "0")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(8.0, "8"), (0.5, "0.5"), (1.25, "1.25"), (None, "-"), (0, "0"), (12_345, "12,345")]
+)
 def test_number_is_formatted_without_trailing_zeros(value: float | None, text: str) -> None:
     assert format_number(value) == text
 

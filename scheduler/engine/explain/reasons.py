@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import AMOUNTS
-from berth.core.wording.words import format_amount, format_count, format_mib
+from berth.core.wording.words import format_amount, format_count, format_mib, format_number
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
@@ -91,7 +91,7 @@ def convert_units(key: str, value: object, numbers: Numbers) -> object:
         return "unlimited" if key in ("bound", "quota") else "-"
     if key in AMOUNTS and isinstance(value, int):
         if numbers.get("resource") in ("gpu", "cpu"):
-            return f"{value / MILLI:g}"
+            return format_number(value / MILLI)
         if value and numbers.get("resource") in ("memory_mib", "gpu_memory_mib"):
             return format_mib(value)
     return value

@@ -118,7 +118,7 @@ def test_machine_description_shows_hardware_and_software(terminal: Terminal) -> 
     server = StubServer(response(machine(inventory=inventory)))
     output = terminal.run("machine", "describe", "metal", "box-1", server=server).stdout
     for line in (
-        "Devices:     2 L4 with 23034 MiB\n", "GPU driver:  550.54\n", "Disk:        100 of 200 MiB free\n",
+        "Devices:     2 L4 with 23,034 MiB\n", "GPU driver:  550.54\n", "Disk:        100 of 200 MiB free\n",
         "System:      Debian 11, kernel 5.10, x86_64\n", "Python:      3.9.2\n", "Agent:       0.1.0+abc\n",
     ):  # fmt: skip
         assert line in output

@@ -62,19 +62,20 @@ def test_eviction_matrix_sums_evictions_by_project_pair(monkeypatch: pytest.Monk
     pair = {
         "victim_project": "vision",
         "preemptor_project": "",
-        "evictions": 2,
-        "gpus": 8.0,
-        "lost_gpu_seconds": 5400,
+        "evictions": 12_345,
+        "gpus": 8000.0,
+        "lost_gpu_seconds": 5_400_000,
     }
-    server = StubServer(httpx.Response(200, json={"pairs": [pair]}))
+    response = httpx.Response(200, json={"pairs": [pair]})
+    server = StubServer(response)
     result = Terminal(monkeypatch).run("evictions", "--matrix", server=server)
-    assert [line.split() for line in result.output.splitlines()][1] == [
-        "vision",
-        "-",
-        "2",
-        "8",
-        "1.5",
-    ]
+    head, row = result.output.splitlines()
+    assert head.split("  ")[0] == "VICTIM PROJECT" and "PREEMPTOR PROJECT" in head
+    assert row.split() == ["vision", "-", "12,345", "8,000", "1,500.0"]
+    as_csv = (
+        Terminal(monkeypatch).run("evictions", "--matrix", "-o", "csv", server=StubServer(response)).output
+    )
+    assert ",12345,8000,5400000" in as_csv, "data is not formatted"
     assert "limit=50" in server.calls[0]
     many = StubServer(httpx.Response(200, json={"pairs": [pair], "omitted": 7}))
     assert "7 more pairs" in Terminal(monkeypatch).run("evictions", "--matrix", server=many).output

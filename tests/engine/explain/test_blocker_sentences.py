@@ -132,12 +132,14 @@ def test_amounts_include_their_units() -> None:
         "no GPU", "0.5 GPUs", "1 GPU", "2 GPUs", "any number of GPUs",
     ]  # fmt: skip
     assert [format_amount("memory_mib", mib) for mib in (0, 1, 4096, 4097, 6656)] == [
-        "no memory", "1 MiB of memory", "4 GiB of memory", "4097 MiB of memory", "6.5 GiB of memory",
+        "no memory", "1 MiB of memory", "4 GiB of memory", "4,097 MiB of memory", "6.5 GiB of memory",
     ]  # fmt: skip
     assert format_amount("memory_mib", None) == "any amount of memory"
     assert format_count(1, "entry", "entries") == "1 entry"
     assert format_count(2, "entry", "entries") == "2 entries"
     assert [format_number(number) for number in (8.0, 0.5, 1.2346)] == ["8", "0.5", "1.235"]
+    assert [format_number(number) for number in (999, 12_345, 1234.5)] == ["999", "12,345", "1,234.5"]
+    assert format_count(12_345, "task") == "12,345 tasks"
 
 
 def test_fragmented_resource_without_a_free_block_is_reported_as_used_up() -> None:

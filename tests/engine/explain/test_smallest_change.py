@@ -134,7 +134,7 @@ def test_smallest_sufficient_number_of_replicas_per_node_is_suggested() -> None:
         (role(min=8), "it had 5 worker replicas instead of 8"),
         (role(ask=request(7)), "each replica of role worker requested 5 GPUs instead of 7"),
         (role(ask=request(1, gpu_memory=100_000)),
-         "each replica of role worker requested 72 GiB of GPU memory instead of 100000 MiB"),
+         "each replica of role worker requested 72 GiB of GPU memory instead of 100,000 MiB"),
         (role(ask=request(0, cpu=12)), "each replica of role worker requested 10 CPUs instead of 12"),
         (role(ask=request(1, cpu=2, limit_cpu=16)),
          "each replica of role worker had a limit of 10 CPUs instead of 16"),

@@ -134,7 +134,8 @@ class ArrayRow:
             now=active * array.gpus, requested=(array.tasks - counts.ended) * array.gpus
         )
         self.pods = SimpleNamespace(running=active, maximum=array.max_running or array.tasks)
-        self.pool = self.run = self.preemptions = "-"
+        self.pool = self.run = "-"
+        self.preemptions = None
         self.cost = array.cost
         self.submitted_at = array.submitted_at
         self.since: datetime = array.ended_at or array.submitted_at

@@ -26,12 +26,17 @@ def workload_columns(now: datetime) -> list[Column]:
         Column(
             "GPUS", lambda w: f"{format_number(w.gpus.now)}/{format_number(w.gpus.requested)}", right=True
         ),
-        Column("PODS", lambda w: f"{w.pods.running}/{w.pods.maximum}", right=True, wide=True),
+        Column(
+            "PODS",
+            lambda w: f"{format_number(w.pods.running)}/{format_number(w.pods.maximum)}",
+            right=True,
+            wide=True,
+        ),
         Column("PRIORITY", lambda w: str(w.priority), right=True, wide=True),
         Column("KIND", lambda w: w.kind, wide=True),
         Column("POOL", lambda w: w.pool or ",".join(w.pools), optional=True),
         Column("RUN", lambda w: str(w.run), right=True, wide=True, optional=True),
-        Column("EVICTIONS", lambda w: str(w.preemptions), right=True, wide=True),
+        Column("EVICTIONS", lambda w: format_number(w.preemptions), right=True, wide=True),
         Column("COST", lambda w: format_cost(w.cost) or "-", right=True, wide=True),
         Column("SINCE", lambda w: format_age(w.since, now), right=True, optional=True),
         Column("AGE", lambda w: format_age(w.submitted_at, now), right=True, optional=True),
@@ -71,7 +76,7 @@ def format_exit(pod: Any) -> str:
 
 def format_limits(limits: Any) -> str:
     """Format a pod's limits, such as "4096 MiB (document)". Return an empty string if it has none."""
-    texts = [f"{limits.memory_mib} MiB ({limits.memory_source})"] if limits.memory_mib else []
+    texts = [f"{limits.memory_mib:,} MiB ({limits.memory_source})"] if limits.memory_mib else []
     texts += [f"{format_number(limits.cpu)} CPU ({limits.cpu_source})"] if limits.cpu else []
     return ", ".join(texts)
 
@@ -90,8 +95,8 @@ def eviction_columns() -> list[Column]:
     return [
         Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("KIND", lambda e: e.kind),
-        Column("EVICTED", lambda e: e.victim),
-        Column("EVICTED FOR", lambda e: e.preemptor or "-"),
+        Column("VICTIM", lambda e: e.victim),
+        Column("PREEMPTOR", lambda e: e.preemptor or "-"),
         Column("GPUS", lambda e: format_number(e.gpus), right=True),
         Column("POOL", lambda e: e.pool, wide=True),
         Column("GPU TIME LOST", lambda e: format_duration(e.lost_gpu_seconds), right=True, wide=True),
@@ -103,11 +108,11 @@ def eviction_columns() -> list[Column]:
 
 def project_pair_columns() -> list[Column]:
     return [
-        Column("EVICTED PROJECT", lambda p: p.victim_project),
-        Column("EVICTED FOR", lambda p: p.preemptor_project or "-"),
-        Column("EVICTIONS", lambda p: str(p.evictions), right=True),
+        Column("VICTIM PROJECT", lambda p: p.victim_project),
+        Column("PREEMPTOR PROJECT", lambda p: p.preemptor_project or "-"),
+        Column("EVICTIONS", lambda p: format_number(p.evictions), right=True),
         Column("GPUS", lambda p: format_number(p.gpus), right=True),
-        Column("GPU-HOURS LOST", lambda p: f"{p.lost_gpu_seconds / 3600:.1f}", right=True),
+        Column("GPU-HOURS LOST", lambda p: f"{p.lost_gpu_seconds / 3600:,.1f}", right=True),
     ]
 
 

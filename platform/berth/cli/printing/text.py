@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
+from berth.core.wording import words
+
 
 def printable(text: object) -> str:
     """Escape control characters in the text, so that a terminal does not interpret them."""
@@ -26,10 +28,8 @@ def print_message(message: object) -> None:
 
 
 def format_number(value: float | None, none: str = "-") -> str:
-    """Format a number with at most three decimals: 8 rather than 8.0."""
-    if value is None:
-        return none
-    return f"{value:.3f}".rstrip("0").rstrip(".") if value % 1 else f"{int(value)}"
+    """Format a number with thousands separators and at most three decimals: 8 rather than 8.0."""
+    return none if value is None else words.format_number(value)
 
 
 def format_duration(seconds: float) -> str:

@@ -126,14 +126,14 @@ def headline(snapshot: ClusterSnapshot) -> str:
     return (
         f"{format_number(allocated_amount)} of {format_number(pool_capacity)} GPUs "
         f"allocated{share}{measured}; "
-        f"workloads: {running} running, {pending} pending{more}"
+        f"workloads: {running:,} running, {pending:,} pending{more}"
     )
 
 
 def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
-        Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
+        Column("NODES", lambda r: _format_ratio(r.pool.nodes_ready, r.pool.nodes_desired), right=True),
         Column("GPUS", lambda r: _format_ratio(_allocated_gpus(r.pool), r.pool.capacity.gpu), right=True),
         *_usage_columns(),
         Column("LAST ERROR", lambda r: r.pool.last_error or "-", flexible=True, optional=True),
@@ -181,7 +181,7 @@ def _format_usage(use: "Utilization | None", name: str, unit: int) -> str:
     if use is None:
         return "-"
     used, allocated_amount = getattr(use.used, name), getattr(use.allocated, name)
-    amount = "-" if used is None else f"{used / unit:.1f}"
+    amount = "-" if used is None else f"{used / unit:,.1f}"
     return f"{amount}/{format_number(round(allocated_amount / unit, 1))}" if allocated_amount or used else "-"
 
 

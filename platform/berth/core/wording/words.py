@@ -12,7 +12,7 @@ MIB_PER_GIB = 1024
 
 
 def format_count(number: float, singular: str, plural: str = "") -> str:
-    """Format a number with its noun, such as "1 node", "2 nodes" or "2.5 GPUs"."""
+    """Format a number with its noun, such as "1 node", "2.5 GPUs" or "12,345 tasks"."""
     return f"{format_number(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
@@ -57,8 +57,8 @@ def format_gpu_time(gpu_seconds: float | None) -> str:
 
 
 def format_number(number: float) -> str:
-    """Format a number with at most three decimals and no trailing zeros."""
-    return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"
+    """Format a number with thousands separators, at most three decimals and no trailing zeros."""
+    return f"{number:,.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number):,}"
 
 
 def list_ranges(numbers: Iterable[int], prefix: str = "") -> list[str]:
@@ -100,7 +100,7 @@ def join_words(words: Sequence[str]) -> str:
 
 def indefinite_article(digits: str) -> str:
     """Return "a" or "an" for a number, as in "an 8-GPU workload"."""
-    return "an" if digits.startswith("8") or digits in ("11", "18") else "a"
+    return "an" if digits.startswith("8") or digits.partition(",")[0] in ("11", "18") else "a"
 
 
 SPECIAL_WORDS = {"Backoff": "Restart delay", "NonPreemptibleOverQuota": "Non-preemptible over quota"}

@@ -45,7 +45,7 @@ def memory(mib: int | None) -> str:
     if mib is None:
         return "∞"
     if mib < MIB_PER_GIB:
-        return f"{mib} MiB"
+        return f"{mib:,} MiB"
     return f"{mib / MIB_PER_GIB:,.1f}".removesuffix(".0") + " GiB"
 
 

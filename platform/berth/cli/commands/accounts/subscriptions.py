@@ -8,7 +8,7 @@ import typer
 from berth.cli.options.arguments import open_client
 from berth.cli.printing.following import print_listing
 from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.printing.text import format_short_time, format_time, printable
+from berth.cli.printing.text import format_number, format_short_time, format_time, printable
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -218,7 +218,7 @@ def _delivery_columns() -> list[Column]:
         Column("TIME", lambda d: format_time(d.at), brief=lambda d: format_short_time(d.at)),
         Column("EVENT", lambda d: d.kind),
         Column("STATE", lambda d: d.state),
-        Column("ATTEMPTS", lambda d: str(d.attempts), right=True),
+        Column("ATTEMPTS", lambda d: format_number(d.attempts), right=True),
         Column(
             "NEXT ATTEMPT",
             lambda d: format_time(d.next_attempt_at) if d.state == "pending" else "-",

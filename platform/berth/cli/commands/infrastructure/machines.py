@@ -62,7 +62,7 @@ def _machine_columns(*, show_all: bool) -> list[Column]:
         Column("NODE", lambda m: m.node or "-"),
         Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
         Column("CPUS", lambda m: format_number(m.cpu), right=True, optional=True),
-        Column("MEMORY MIB", lambda m: str(m.memory_mib), right=True, optional=True),
+        Column("MEMORY MIB", lambda m: format_number(m.memory_mib), right=True, optional=True),
         Column("LAST SEEN", lambda m: format_age(m.last_seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
         Column("JOINED", lambda m: format_time(m.joined_at), wide=True),
@@ -92,7 +92,7 @@ def _describe_machine(machine: Any) -> None:
         ("Node", machine.node or ""),
         ("GPUs", f"{machine.gpus} {machine.gpu_model}".strip()),
         ("CPUs", format_number(machine.cpu)),
-        ("Memory", f"{machine.memory_mib} MiB"),
+        ("Memory", f"{machine.memory_mib:,} MiB"),
         *describe_inventory(machine.inventory),
         ("Address", machine.address),
         ("Joined", format_time(machine.joined_at)),
@@ -212,7 +212,7 @@ def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
     """Return the inventory reported by the machine's agent as (title, value) pairs."""
     if inventory is None:
         return []
-    gpus = Counter(f"{gpu.model} with {gpu.memory_mib} MiB" for gpu in inventory.gpus)
+    gpus = Counter(f"{gpu.model} with {gpu.memory_mib:,} MiB" for gpu in inventory.gpus)
     disk = f"{inventory.disk_free_mib} of {inventory.disk_mib} MiB free" if inventory.disk_mib else ""
     return [
         ("Devices", "; ".join(f"{count} {gpu}" for gpu, count in gpus.items())),

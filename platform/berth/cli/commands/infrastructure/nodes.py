@@ -105,7 +105,7 @@ def _describe_node(node: Any) -> None:
 def _format_foreign_usage(foreign: Any) -> str:
     if foreign is None:
         return ""
-    use = f"{foreign.gpus} GPUs, {format_number(foreign.cpu)} cores, {foreign.memory_mib} MiB"
+    use = f"{foreign.gpus} GPUs, {format_number(foreign.cpu)} cores, {foreign.memory_mib:,} MiB"
     return f"{foreign.pods}, which request {use}"
 
 

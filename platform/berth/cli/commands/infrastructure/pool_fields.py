@@ -14,26 +14,28 @@ def format_state(pool: Any) -> str:
 def _format_bounds(pool: Any) -> str:
     ready = "" if pool.ready_threshold is None else f", ready threshold {pool.ready_threshold}"
     fixed = pool.nodes_max is None
-    return (f"{pool.nodes_min}, fixed" if fixed else f"{pool.nodes_min} to {pool.nodes_max}") + ready
+    return (f"{pool.nodes_min:,}, fixed" if fixed else f"{pool.nodes_min:,} to {pool.nodes_max:,}") + ready
 
 
 def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str]]:
     fitting = [level for level in fragmentation.levels if level.gpus and level.replicas]
     declared = [plugin.name for plugin in pool.plugins] or (["none"] if pool.environment_digest else [])
+    ready = f"{pool.nodes_ready:,} ready"
     fields = [
         ("Name", pool.name),
         ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),
         ("State", format_state(pool)),
-        ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} booting, {pool.nodes_draining} draining"),
+        ("Nodes", f"{ready}, {pool.nodes_pending:,} booting, {pool.nodes_draining:,} draining"),
         ("Node size", f"{format_count(pool.gpus_per_node, 'GPU')} {pool.gpu_model}".strip()
-         + f", {format_count(pool.cpu, 'core')}, {pool.memory_mib} MiB"),
+         + f", {format_count(pool.cpu, 'core')}, {pool.memory_mib:,} MiB"),
         ("Isolation", pool.isolation or "not reported yet"),
         ("Default limits", _format_limits(pool.default_limits)),
         *(("Volume", _format_volume(volume)) for volume in pool.volumes or ()),
         *([("Idle rule", pool.idle_rule.text)] if pool.idle_rule else []),
-        ("Workspaces", f"up to {pool.workspace_limit_mib} MiB" if pool.workspace_limit_mib else "unlimited"),
+        ("Workspaces", f"up to {pool.workspace_limit_mib:,} MiB"
+         if pool.workspace_limit_mib else "unlimited"),
         ("Free GPUs", format_free_gpus(pool)),
-        ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
+        ("Largest gang", f"{fitting[-1].replicas:,} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),
         ("Cost", "no price set" if cost.per_hour is None else
          f"{format_number(cost.per_hour)} per hour now; "
@@ -63,7 +65,7 @@ def _format_volume(volume: Any) -> str:
 
 def _format_limits(limits: Any) -> str:
     memory = ["request"] if limits.memory_from_request else []
-    memory += [f"{limits.memory_mib} MiB"] if limits.memory_mib else []
+    memory += [f"{limits.memory_mib:,} MiB"] if limits.memory_mib else []
     cpu = ["request"] if limits.cpu_from_request else []
     cpu += [f"{format_number(limits.cpu)} cores"] if limits.cpu else []
     return f"memory {' or '.join(memory) or 'none'}, CPU {' or '.join(cpu) or 'none'}"

@@ -23,7 +23,7 @@ COLUMNS = [
     Column("FREE", lambda n: format_number(n.free.gpu), right=True),
     Column("MODEL", lambda n: n.gpu_model or "-"),
     Column("CORES", lambda n: format_number(n.total.cpu), right=True, optional=True),
-    Column("MEMORY", lambda n: f"{n.total.memory_mib} MiB", right=True, optional=True),
+    Column("MEMORY", lambda n: f"{n.total.memory_mib:,} MiB", right=True, optional=True),
     Column("USED BY", lambda n: n.details or "-", flexible=True),
     Column("LEFT OUT", lambda n: n.obstacle or "-", flexible=True),
 ]
@@ -96,7 +96,7 @@ def _format_finding(finding: Any) -> str:
 def _summary(preview: Any) -> str:
     total = format_count(preview.nodes_total, "node")
     return (
-        f"{preview.nodes_usable} of {total} can be used: {format_number(preview.total.gpu)} GPUs, "
+        f"{preview.nodes_usable:,} of {total} can be used: {format_number(preview.total.gpu)} GPUs, "
         f"{format_number(preview.free.gpu)} of them free."
     )
 
@@ -114,7 +114,7 @@ def print_drain(scaling: Any) -> None:
 def drain_lines(scaling: Any) -> list[str]:
     lines = []
     for node in scaling.draining:
-        runs = "; ".join(node.work or ()) or (f"{node.pods} pods" if node.pods else "no workloads")
+        runs = "; ".join(node.work or ()) or (format_count(node.pods, "pod") if node.pods else "no workloads")
         lines.append(f"  drain {printable(node.node)}: {printable(runs)}")
         if node.blocked_by:
             lines[-1] += f" (blocked by a disruption budget: {printable(node.blocked_by)})"

@@ -20,7 +20,7 @@ from berth.cli.printing.output import (
     terminal_width,
 )
 from berth.core.backports import StrEnum
-from berth.core.wording.words import format_count
+from berth.core.wording.words import format_count, format_number
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -177,7 +177,7 @@ def _stopped_tasks_table(client: "Client", array: "ArrayDetail") -> MetricsTable
         Column("STEP", lambda stop: str(stop.step), right=True),
         Column("VALUE", lambda stop: "NaN" if stop.value is None else _format_number(stop.value), right=True),
         Column("MEDIAN", lambda stop: _format_number(stop.median), right=True),
-        Column("OTHERS", lambda stop: str(stop.tasks), right=True),
+        Column("OTHERS", lambda stop: format_number(stop.tasks), right=True),
     ]
     has_rule = bool(array.spec.get("array", {}).get("stop"))
     empty = "would not stop any task now" if has_rule else "is not set"

@@ -12,7 +12,7 @@ from berth.cli.options.arguments import WorkloadArgument, open_client, workload_
 from berth.cli.printing.arrays import find_target
 from berth.cli.printing.following import print_listing
 from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list
-from berth.core.wording.words import format_count
+from berth.core.wording.words import format_count, format_number
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -41,7 +41,7 @@ def list_outputs(
         Column("RUN", lambda row: str(row.run), right=True),
         Column("VOLUME", lambda row: row.volume or "-"),
         Column("STATE", lambda row: row.state),
-        Column("FILES", lambda row: str(row.files), right=True),
+        Column("FILES", lambda row: format_number(row.files), right=True),
         Column("SIZE", lambda row: format_size(row.size), right=True),
         Column("MESSAGE", _describe, flexible=True),
     ]

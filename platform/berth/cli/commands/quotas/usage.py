@@ -101,10 +101,10 @@ def _usage_columns(dimensions: list[str], step: UsageStep | None) -> list[Column
     return [
         *([Column(step.upper(), lambda used: _format_period(used.at, step))] if step else []),
         *(Column(dimension.upper(), make_getter(dimension)) for dimension in dimensions),
-        Column("GPU-HOURS", lambda used: f"{used.gpu_hours:.2f}", right=True),
-        Column("CPU-HOURS", lambda used: f"{used.cpu_hours:.1f}", right=True),
-        Column("MEMORY GIB-H", lambda used: f"{used.memory_gib_hours:.1f}", right=True, wide=True),
-        Column("COST", lambda used: "-" if used.cost is None else f"{used.cost:.2f}", right=True),
+        Column("GPU-HOURS", lambda used: f"{used.gpu_hours:,.2f}", right=True),
+        Column("CPU-HOURS", lambda used: f"{used.cpu_hours:,.1f}", right=True),
+        Column("MEMORY GIB-H", lambda used: f"{used.memory_gib_hours:,.1f}", right=True, wide=True),
+        Column("COST", lambda used: "-" if used.cost is None else f"{used.cost:,.2f}", right=True),
     ]
 
 
@@ -209,11 +209,11 @@ def _budget_columns() -> list[Column]:
     return [
         Column("OWNER", lambda b: b.owner.name),
         Column("KIND", lambda b: b.owner.kind, optional=True),
-        Column("GPU-HOURS", lambda b: f"{b.gpu_hours}", right=True),
-        Column("USED", lambda b: f"{b.month.used:.1f}", right=True),
-        Column("%", lambda b: f"{b.month.percent:.0f}", right=True, style=_budget_style),
-        Column("FORECAST", lambda b: f"{b.month.forecast:.1f}", right=True, optional=True),
-        Column("FORECAST %", lambda b: f"{b.month.forecast_percent:.0f}", right=True, style=_budget_style),
+        Column("GPU-HOURS", lambda b: format_number(b.gpu_hours), right=True),
+        Column("USED", lambda b: f"{b.month.used:,.1f}", right=True),
+        Column("%", lambda b: f"{b.month.percent:,.0f}", right=True, style=_budget_style),
+        Column("FORECAST", lambda b: f"{b.month.forecast:,.1f}", right=True, optional=True),
+        Column("FORECAST %", lambda b: f"{b.month.forecast_percent:,.0f}", right=True, style=_budget_style),
         Column("WARN AT", lambda b: ",".join(map(str, b.warn_at)) or "-", wide=True),
     ]
 

@@ -150,7 +150,7 @@ def _show_matrix(client: "Client", filters: dict[str, object], output: Output) -
     def describe(_: object) -> None:
         show_list(matrix.pairs, project_pair_columns(), output, "No evictions.")
         if matrix.omitted:
-            print_message(f"{matrix.omitted} more pairs; --limit shows up to 500")
+            print_message(f"{matrix.omitted:,} more pairs; --limit shows up to 500")
 
     show_one(matrix, output, describe)
 

@@ -65,7 +65,7 @@ def queue(
     def describe(_: object) -> None:
         show_list(response.items, _queue_columns(), output, f"No pending workloads in {name}.")
         if (hidden := response.workloads - len(response.items)) > 0:
-            print_message(f"{hidden} more pending workloads exceed --limit or are not visible to you")
+            print_message(f"{hidden:,} more pending workloads exceed --limit or are not visible to you")
 
     show_one(response, output, describe)
 
@@ -168,12 +168,12 @@ def _cycle_columns() -> list[Column]:
         Column("CYCLE", lambda c: str(c.id), right=True),
         Column("TIME", lambda c: format_time(c.at), brief=lambda c: format_short_time(c.at)),
         Column("TRIGGER", lambda c: c.trigger, optional=True),
-        Column("NODES", lambda c: str(c.nodes), right=True, wide=True),
-        Column("WORKLOADS", lambda c: str(c.workloads), right=True, optional=True),
-        Column("PENDING", lambda c: str(c.pending), right=True),
-        Column("APPLIED", lambda c: str(c.applied), right=True),
-        Column("STALE", lambda c: str(c.stale), right=True, wide=True),
-        Column("EVICTIONS", lambda c: str(c.evictions), right=True),
+        Column("NODES", lambda c: format_number(c.nodes), right=True, wide=True),
+        Column("WORKLOADS", lambda c: format_number(c.workloads), right=True, optional=True),
+        Column("PENDING", lambda c: format_number(c.pending), right=True),
+        Column("APPLIED", lambda c: format_number(c.applied), right=True),
+        Column("STALE", lambda c: format_number(c.stale), right=True, wide=True),
+        Column("EVICTIONS", lambda c: format_number(c.evictions), right=True),
         Column("DECIDE MS", lambda c: f"{c.decide_ms:.1f}", right=True),
         Column("ENGINE", lambda c: c.engine, wide=True),
     ]
