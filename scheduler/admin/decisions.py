@@ -46,7 +46,7 @@ KINDS = {
     "cluster": "warning",
 }
 MAX_STEPS_SHOWN = 200
-SIDES = (("victim", "Evicted"), ("preemptor", "Evicted for"))
+SIDES = (("victim", "Victim"), ("preemptor", "Preemptor"))
 QUEUE_NUMBERS = ("Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 QUEUE_HEADERS = ("Role", "Queue", *QUEUE_NUMBERS)
 
@@ -127,11 +127,11 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def kind_title(self, row: Eviction) -> str:
         return KIND_TITLES[row.kind]
 
-    @display(description="Evicted")
+    @display(description="Victim")
     def victim_workload(self, row: Eviction) -> str:
         return f"{row.project_name}/{row.workload_name}"
 
-    @display(description="Evicted for")
+    @display(description="Preemptor")
     def preemptor_workload(self, row: Eviction) -> str:
         return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else NO_VALUE
 
@@ -147,7 +147,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def workloads(self, row: Eviction) -> SafeString:
         rows = [
             (
-                "Evicted",
+                "Victim",
                 link_to(Workload, row.workload_id, row.workload_name),
                 link_to(Project, row.project_id, row.project_name),
                 link_to(Department, row.department_id, row.department_name),
@@ -157,7 +157,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
             department = Department.objects.filter(projects=row.preemptor_project_id).first()
             rows.append(
                 (
-                    "Evicted for",
+                    "Preemptor",
                     link_to(Workload, row.preemptor_id, row.preemptor_name),
                     link_to(Project, row.preemptor_project_id, row.preemptor_project_name),
                     link_to(Department, department.pk, department.name) if department else NO_VALUE,

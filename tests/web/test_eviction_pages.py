@@ -33,6 +33,17 @@ def test_evictions_of_the_last_day_are_one_click_away(cast: Cast, sign_in: SignI
     assert '<option value="24h" selected>Last 24 hours</option>' in page
 
 
+def test_lists_of_evictions_name_victims_and_preemptors(cast: Cast, sign_in: SignIn) -> None:
+    create_eviction(cast, "stopped")
+    victim, preemptor = make.workload(cast.ads, "slow"), make.workload(cast.vision, "quick")
+    make.eviction(victim, preemptor, cast.pool)
+    dave = sign_in("dave")
+    for path in ("/evictions", "/"):
+        page = dave.get(path).content.decode()
+        assert '<th scope="col">Victim</th><th scope="col">Preemptor</th>' in page, path
+    assert "Victim ↓ Preemptor →" in dave.get("/evictions").content.decode()
+
+
 def test_moved_workload_is_not_counted_as_evicted(cast: Cast, sign_in: SignIn) -> None:
     create_eviction(cast, "stopped")
     create_eviction(cast, "moved", kind="consolidate")

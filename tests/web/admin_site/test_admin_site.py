@@ -225,7 +225,7 @@ def test_eviction_page_shows_the_underlying_numbers(admin_client: Client, runnin
     row = Eviction.objects.get()
     text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()
     assert row.rule in text
-    for cell in ("Evicted", "vision", "2.5", "0.500"):
+    for cell in ("Victim", "vision", "2.5", "0.500"):
         assert f">{cell}</td>" in text
 
 

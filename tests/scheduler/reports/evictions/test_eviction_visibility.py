@@ -141,7 +141,7 @@ def test_eviction_is_described_identically_in_the_api_on_its_page_and_on_the_adm
     rest = json.loads(content(case, "alice", "rest"))
     assert f"vision/{OTHER} was reclaimed for ads/{SECRET} (4 GPUs, entire workload)" == rest["summary"]
     assert rest["summary"] in page and rest["rule"] in page
-    for side, title in (("victim", "Evicted"), ("preemptor", "Evicted for")):
+    for side, title in (("victim", "Victim"), ("preemptor", "Preemptor")):
         for queue in rest["numbers"][side]:
             keys = ("quota", "share", "allocated_before", "allocated_after")
             amounts = [thousandths(queue[key]["gpu"]) for key in keys]

@@ -128,7 +128,7 @@ def _evictions_table() -> Card:
         )
         for row in Eviction.objects.order_by("-at")[:MAX_ROWS]
     ]
-    headings = ("Evicted", "Evicted for", "Kind", "Work lost", "Time")
+    headings = ("Victim", "Preemptor", "Kind", "Work lost", "Time")
     return _table("Latest evictions", headings, rows, "scheduler_eviction")
 
 
