@@ -19,7 +19,14 @@ from berth.core.wording.awaited import MAX_NAMED
 from berth.core.wording.words import join_words
 from berth.db.queries.known_names import unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
-from berth.server.web.lists.tables import Column, Listing, list_query, requested_csv, table_state
+from berth.server.web.lists.tables import (
+    Column,
+    Listing,
+    list_query,
+    requested_csv,
+    sort_choices,
+    table_state,
+)
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import Node, NodePool
 from pools.models.node import PENDING
@@ -69,7 +76,13 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         number=True,
     ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
-    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
+    Column(
+        "project",
+        "Project",
+        lambda row: row[0].project.name,
+        order="project__name",
+        is_secondary=True,
+    ),
     Column("pool", "Pool", lambda row: row[0].queue_pool, order="pool_and_position"),
     Column(
         "gpus",
@@ -78,8 +91,16 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         "GPUs",
         "gpu_milli_min",
         number=True,
+        is_largest_first=True,
     ),
-    Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
+    Column(
+        "priority",
+        "Priority",
+        lambda row: row[0].priority,
+        order="priority",
+        number=True,
+        is_largest_first=True,
+    ),
     Column(
         "since",
         "Pending since",
@@ -105,6 +126,10 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
+SORT_CHOICES = {
+    "": "Queue order", "-priority": "Highest priority", "-gpus": "Most GPUs", "since": "Longest pending",
+    "name": "Name",
+}  # fmt: skip
 UNSCHEDULABLE_MAX = 20  # maximum number of unschedulable workloads that are listed
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
@@ -183,6 +208,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pool": pool,
         "all_queued": choices.all_queued,
         "listing": listing,
+        "sort_choices": sort_choices(SORT_CHOICES, state["sort"]),
         "rows": entries,
         "groups": groups,
         "impossible": impossible[:UNSCHEDULABLE_MAX],

@@ -46,6 +46,16 @@ def test_columns_hidden_in_a_medium_width_window_are_replaced_by_notes(opened: O
         assert faults == []
 
 
+def test_kind_of_a_workload_is_named_in_a_medium_width_window(opened: Open) -> None:
+    with opened("ada", viewport=MEDIUM) as (page, faults):
+        page.goto("/workloads")
+        for name, kind in (("sim-debug", "Interactive session"), ("lr-sweep", "Array of 120 tasks")):
+            label = page.get_by_role("row", name=re.compile(f"Select {name}")).get_by_text(kind)
+            box = label.bounding_box()
+            assert box and box["width"] > 60, name
+        assert faults == []
+
+
 def test_reasons_of_decisions_are_readable_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/decisions")

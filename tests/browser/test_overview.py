@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
@@ -25,6 +26,18 @@ def test_readout_of_hourly_averages_names_the_hour_of_the_bar(opened: Open) -> N
             expect(readout).to_have_text(re.compile(r"^\d+ \w{3}, (\d\d):00\u2013(\d\d):00\s+used [\d.]+"))
             texts.add(readout.inner_text())
         assert len(texts) == 1, "all points of a bar have the same hour and numbers"
+        assert faults == []
+
+
+@pytest.mark.parametrize("path", ["/", "/?pool=train", "/?pool=serve"])
+@pytest.mark.parametrize("user", ["ada", "dave", "grace"])
+def test_columns_of_the_overview_end_at_the_same_height(user: str, path: str, opened: Open) -> None:
+    with opened(user) as (page, faults):
+        open_settled(page, path)
+        ends = page.locator(".balanced > .stack").evaluate_all(
+            "stacks => stacks.map(stack => Math.round(stack.lastElementChild.getBoundingClientRect().bottom))"
+        )
+        assert len(ends) == 2 and abs(ends[0] - ends[1]) <= 1
         assert faults == []
 
 

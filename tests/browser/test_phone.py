@@ -70,6 +70,20 @@ def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> 
         assert faults == []
 
 
+def test_workloads_and_the_queue_can_be_sorted_on_a_phone(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto("/workloads")
+        page.get_by_label("Sort by").select_option("Name")
+        expect(page.locator("tbody th .plain-link").first).to_have_text("ablation-7")
+        expect(page.get_by_label("Sort by")).to_have_value("name")
+        page.goto("/queue")
+        page.get_by_role("button", name="Filters").click()
+        page.get_by_label("Sort by").select_option("Highest priority")
+        page.wait_for_url(re.compile("sort=-priority"))
+        expect(page.get_by_label("Sort by")).to_have_value("-priority")
+        assert faults == []
+
+
 @pytest.mark.heavy
 def test_state_is_at_the_top_right_of_each_row_and_the_account_stays_visible(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
@@ -143,7 +157,7 @@ def test_admin_site_shows_a_card_with_a_title_and_labels_for_each_row(opened: Op
         tops = {round(cell["y"]) for cell in (title.bounding_box(), box.bounding_box()) if cell}
         assert max(tops) - min(tops) < 8, "the checkbox stands beside the title"
         shown = cells.evaluate_all(CARD_TEXTS)
-        labels = ["Time", "Node pool", "GPUs", "Work lost", "Evicted for", "Rule"]
+        labels = ["Time", "Node pool", "GPUs", "Work lost", "Preemptor", "Rule"]
         assert sorted(text.split(":")[0] for text in shown if not text.startswith(":")) == sorted(labels)
         assert ":vision/detr-long" in shown and ":Reclaimed" in shown
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

@@ -56,7 +56,7 @@ def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
         for button, words in (
             (
                 row.get_by_role("button", name="Queue position"),
-                "because research would exceed its fair share and vision would exceed its quota",
+                "research would exceed its fair share and vision its quota",
             ),
             (row.get_by_role("button", name="Expected start unknown"), "No declared runtime says when"),
         ):

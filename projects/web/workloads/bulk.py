@@ -20,7 +20,7 @@ from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
 from projects.web.workloads.resubmission import resubmit_and_open
 from projects.web.workloads.steps import inapplicable_reason
-from projects.web.workloads.stops import stop_cost
+from projects.web.workloads.stops import PHASES_WITH_PODS, STOPPING_STEPS, stop_cost
 
 MAX_SELECTED = 200
 CONFIRMED = "confirmed"  # name of the field in the confirmation form
@@ -42,11 +42,15 @@ def _resubmit(*, actor: Actor, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
-    """Action on several workloads and arrays, with the text of its confirmation."""
+    """Action on several workloads and arrays, with the text of its confirmation.
+
+    The texts contain `{rows}` for the kind of the rows, such as "workloads". `warnings` are the texts for one
+    row and for several.
+    """
 
     title: str
     done: str
-    warning: str
+    warnings: tuple[str, str]
     dismiss: str
     # Function that changes arrays, or None if arrays do not support the step.
     change_array: Callable[..., object] | None
@@ -59,15 +63,21 @@ STEPS: Mapping[str, BulkStep] = {
     "suspend": BulkStep(
         "Suspend",
         "suspended",
-        "The workloads stay suspended until you resume them.",
-        "Keep running",
+        (
+            "The {rows} stays suspended until you resume it.",
+            "The {rows} stay suspended until you resume them.",
+        ),
+        "Keep {rows}",
         array_service.suspend,
         service.suspend,
     ),
     "resume": BulkStep(
         "Resume",
         "queued again",
-        "The workloads return to the queues of their projects.",
+        (
+            "The {rows} returns to the queue of its project.",
+            "The {rows} return to the queues of their projects.",
+        ),
         "Keep suspended",
         array_service.resume,
         service.resume,
@@ -75,14 +85,17 @@ STEPS: Mapping[str, BulkStep] = {
     "retry": BulkStep(
         "Retry",
         "queued again",
-        "The failed tasks are submitted again, with the next attempt number.",
+        ("The failed tasks are submitted again, with the next attempt number.",) * 2,
         "Close",
         array_service.retry,
     ),
     "resubmit": BulkStep(
         "Resubmit",
         "submitted again",
-        "Each document is submitted again as a new workload with the next free name.",
+        (
+            "The document is submitted again as a new workload with the next free name.",
+            "Each document is submitted again as a new workload with the next free name.",
+        ),
         "Close",
         None,
         _resubmit,
@@ -90,8 +103,8 @@ STEPS: Mapping[str, BulkStep] = {
     "cancel": BulkStep(
         "Cancel",
         "cancelled",
-        "Cancelled workloads cannot be resumed.",
-        "Keep running",
+        ("A cancelled {rows} cannot be resumed.", "Cancelled {rows} cannot be resumed."),
+        "Keep {rows}",
         array_service.cancel,
         service.cancel,
         danger=True,
@@ -99,8 +112,8 @@ STEPS: Mapping[str, BulkStep] = {
     "delete": BulkStep(
         "Delete",
         "deleted",
-        "Their logs and files are deleted too. The events and evictions are kept in the history.",
-        "Keep",
+        ("The logs and files are deleted too. The events and evictions are kept in the history.",) * 2,
+        "Keep {rows}",
         array_service.delete,
         _delete,
         danger=True,
@@ -144,10 +157,10 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
     lost_by_row = cost.lost_by_row if cost else {}
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
-        "warning": action.warning if chosen else "" if selected else _no_change_text(step),
+        "warning": _warning(action, chosen) if chosen else "" if selected else _no_change_text(step),
         "cost": cost,
         "label": f"{action.title} {_describe(chosen)}",
-        "dismiss": action.dismiss if chosen else "Close",
+        "dismiss": _dismiss(step, chosen) if chosen else "Close",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": action.danger,
@@ -173,6 +186,24 @@ def _split_selection(
         by_reason.setdefault(reason, []).append(row)
     chosen = by_reason.pop("", [])
     return chosen, [UnchangedRows(reason, rows) for reason, rows in by_reason.items()]
+
+
+def _warning(action: BulkStep, rows: Rows) -> str:
+    return action.warnings[len(rows) > 1].format(rows=_kind(rows))
+
+
+def _dismiss(step: str, rows: Rows) -> str:
+    have_pods = all(isinstance(row, Workload) and row.phase in PHASES_WITH_PODS for row in rows)
+    if step in STOPPING_STEPS and have_pods:
+        return "Keep running"
+    kind = _kind(rows)
+    return STEPS[step].dismiss.format(rows="all" if " and " in kind else kind)
+
+
+def _kind(rows: Rows) -> str:
+    """Return the kind of the rows, such as "array", "workloads" or "workloads and arrays"."""
+    kinds = {"array" if isinstance(row, WorkloadArray) else "workload" for row in rows}
+    return " and ".join(kind if len(rows) == 1 else f"{kind}s" for kind in sorted(kinds, reverse=True))
 
 
 def _no_change_text(step: str) -> str:

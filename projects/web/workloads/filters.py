@@ -51,6 +51,14 @@ SORTS = {
     "wait": "wait_seconds",
     "attention": "attention",
 }
+SORT_CHOICES = {
+    "": "Newest first",
+    "submitted": "Oldest first",
+    "attention": "Failing and pending first",
+    "-gpus": "Most GPUs",
+    "-priority": "Highest priority",
+    "name": "Name",
+}
 # Periods of the filters by the first start and by the end.
 PERIODS: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),

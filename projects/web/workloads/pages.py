@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
+from berth.server.web.lists.tables import sort_choices
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import Action, may, require, visible_pools, with_roles
 from projects.actor import Actor
@@ -42,6 +43,7 @@ from projects.web.workloads.engine_rows import (
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
     PERIODS,
+    SORT_CHOICES,
     SORTS,
     WorkloadFilters,
     count_by_state,
@@ -195,7 +197,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "failed": _recent_failures(request.actor, filters) if filters.state == "live" else [],
         "failed_period": FAILED_PERIOD,
         # Narrow windows show the time of submission only if the user has chosen columns or a sort order.
-        "has_submission_times": columns != DEFAULT_COLUMNS or "sort" in request.GET,
+        "has_submission_times": columns != DEFAULT_COLUMNS or bool(request.GET.get("sort")),
+        "sort_choices": sort_choices(SORT_CHOICES, "" if row_slice.sort == "-submitted" else row_slice.sort),
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,

@@ -9,7 +9,8 @@ from projects.services.arrays import TaskCounts
 BULK_STEPS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
 ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
 NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
-NOT_AN_ARRAY, NO_FAILURES = "Not an array; resubmit it instead", "No failed tasks"
+NOT_AN_ARRAY, ENDED_NO_ARRAY = "Not an array", "Not an array; resubmit it instead"
+NO_FAILURES = "No failed tasks"
 TASK, ARRAY = "An array task; retry it instead", "An array; retry it or edit a copy instead"
 NOT_ALLOWED = "Not allowed by your role"
 
@@ -43,9 +44,9 @@ def inapplicable_reason(actor: Actor, step: str, row: Workload | WorkloadArray, 
 
 
 def _workload_obstacle(step: str, workload: Workload) -> str:
-    if step == "retry":
-        return NOT_AN_ARRAY
     has_ended = workload.phase in ENDED_PHASES
+    if step == "retry":
+        return ENDED_NO_ARRAY if has_ended else NOT_AN_ARRAY
     if step == "resubmit" and workload.array_id is not None:
         return TASK
     if step in ("delete", "resubmit"):

@@ -64,9 +64,18 @@ def explain_queue_states(ordering: Sequence[str]) -> str:
     ]
     if not exceeding:
         return "Sorted before workloads that would exceed a quota or fair share." if states else ""
-    bounds = join_words(list(dict.fromkeys(bound for _, bound in exceeding)))
-    causes = join_words([f"{name} would exceed its {bound}" for name, bound in exceeding])
-    return f"Sorted after workloads within {bounds}, because {causes}."
+    bounds = list(dict.fromkeys(bound for _, bound in exceeding))
+    (first, first_bound), *others = exceeding
+    if len(bounds) == 1:
+        names = join_words([name for name, _ in exceeding])
+        cause = f"{names} would exceed {'theirs' if others else 'its own'}"
+    else:
+        parts = [
+            f"{first} would exceed its {first_bound}",
+            *(f"{name} its {bound}" for name, bound in others),
+        ]
+        cause = join_words(parts)
+    return f"Sorted after workloads within {join_words(bounds)}: {cause}."
 
 
 def _queue_states(ordering: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
-from berth.core.wording.words import format_count, to_words
+from berth.core.wording.words import format_count, format_number, to_words
 from berth.documents.ordered import dump_workload
 from berth.documents.units import with_units
 from berth.server.web.numbers import elapsed, memory
@@ -120,7 +120,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         decisive = replace(decisive, message=message)
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _describe_wait_after_delay(workload, queues[0])
-    _mark_deciding_amount(queues, explanation.blockers)
+    _mark_exceeded_amounts(queues, explanation.blockers)
     return PendingDetail(
         decisive=decisive,
         others=others,
@@ -159,7 +159,7 @@ def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], reque
     total = requested + sum((queue.get(key) or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     bounds = [(label, (queue.get(column) or {}).get("gpu")) for label, column in exceeded]
     if all(bound is not None and total > bound for _, bound in bounds):
-        limits = " and ".join(f"{label} of {bound:g}" for label, bound in bounds)
+        limits = " and ".join(f"{label} of {format_number(bound)}" for label, bound in bounds if bound)
         text = f"would have {format_count(total, 'GPU')} with this workload, more than its {limits}"
     else:
         text = f"would be over its {' and '.join(label for label, _ in exceeded)} with this workload"
@@ -185,7 +185,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
     expected to start when the delay ends.
 
     The scheduler does not evaluate the workload during the delay, so the reason is inferred from the
-    project's queue. If the reason is the fair share, that amount is marked as decisive.
+    project's queue. If the reason is the fair share, that amount is marked.
     """
     awaited = awaited_after_delay(workload)
     verb = "Now waits" if delay_has_ended(workload) else "Then waits"
@@ -193,24 +193,26 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if not awaited or share is None or held + requested <= share:
         return awaited and f"{verb} {awaited}."
-    needed = held + requested
-    queue["deciding"], queue["needed"] = "share", needed
-    return f"{verb} {awaited}: {queue['name']} would have {needed:g} of {format_count(share, 'GPU')}."
+    queue["needed"] = {"share": held + requested}
+    amount = f"{format_number(held + requested)} of {format_count(share, 'GPU')}"
+    return f"{verb} {awaited}: {queue['name']} would have {amount}."
 
 
-def _mark_deciding_amount(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
-    """Mark the quota, limit or fair share of GPUs that the workload would exceed, with the GPUs needed."""
-    if not blockers or blockers[0]["reason"] not in DECIDING_COLUMNS:
-        return
-    column, kind = DECIDING_COLUMNS[blockers[0]["reason"]]
-    numbers = blockers[0].get("numbers") or {}
-    if numbers.get("resource") != "gpu" or "behind" in numbers:
-        return
-    for queue in queues[kind == "department" :]:
-        if queue["name"] == numbers.get("queue"):
-            queue["deciding"] = column
-            queue["needed"] = (numbers.get("allocated", 0) + numbers.get("requested", 0)) / MILLI
-            return
+def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
+    """Mark the quotas, limits and fair shares of GPUs that the workload would exceed, with the GPUs needed.
+
+    A workload may exceed those of its project and of its department.
+    """
+    for blocker in blockers:
+        column, kind = DECIDING_COLUMNS.get(blocker["reason"], ("", ""))
+        numbers = blocker.get("numbers") or {}
+        if not column or numbers.get("resource") != "gpu" or "behind" in numbers:
+            continue
+        for queue in queues[kind == "department" :]:
+            if queue["name"] == numbers.get("queue"):
+                needed = (numbers.get("allocated", 0) + numbers.get("requested", 0)) / MILLI
+                queue["needed"] = {**queue.get("needed", {}), column: needed}
+                break
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -121,3 +121,10 @@ def test_queue_says_that_other_workloads_have_no_maximum_runtime(cast: Cast, sig
 
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
     assert {short_start_reason(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})
+
+
+def test_first_click_on_priority_shows_the_highest_priority_first(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "train", explanation={"pool": "local"})
+    client = sign_in("alice")
+    assert 'sort=-priority" hx-get' in client.get(ADDRESS).content.decode()
+    assert 'sort=priority" hx-get' in client.get(f"{ADDRESS}&sort=-priority").content.decode()

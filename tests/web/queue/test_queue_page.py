@@ -366,14 +366,13 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
         (key(WITHIN, WITHIN), "within quota",
          "Sorted before workloads that would exceed a quota or fair share."),
         (key(OVER, OVER), "would exceed quota",
-         ("Sorted after workloads within quota, because research would exceed its quota "
-         "and vision would exceed its quota.")),
+         "Sorted after workloads within quota: research and vision would exceed theirs."),
         (key(WITHIN, OVER), "vision would exceed quota",
-         "Sorted after workloads within quota, because vision would exceed its quota."),
+         "Sorted after workloads within quota: vision would exceed its own."),
         (key((WITHIN[0], OVER[1]), (OVER[0], WITHIN[1])),
          "research would exceed fair share, vision would exceed quota",
-         ("Sorted after workloads within fair share and quota, because research would exceed its fair share "
-         "and vision would exceed its quota.")),
+         ("Sorted after workloads within fair share and quota: research would exceed its fair share and "
+          "vision its quota.")),
         ([], "", ""),
     ],
 )  # fmt: skip

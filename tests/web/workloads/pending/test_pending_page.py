@@ -66,6 +66,24 @@ def test_decisive_amount_is_highlighted_in_the_queue_table(
     assert marked[row] == [(label, "6.75")] and marked[1 - row] == []
 
 
+def test_numbers_of_a_pending_reason_have_thousands_separators(cast: Cast, sign_in: SignIn) -> None:
+    blockers = [document(Reason.PROJECT_LIMIT, {**OVER_SHARE, "allocated": 12_345_000, "queue": "vision"})]
+    workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert "vision would have 12,351 of 6 GPUs" in page and ">12,351 needed</span>" in page
+
+
+def test_exceeded_limits_of_project_and_department_are_both_highlighted(cast: Cast, sign_in: SignIn) -> None:
+    blockers = [
+        document(Reason.PROJECT_LIMIT, {**OVER_SHARE, "queue": "vision"}),
+        document(Reason.DEPARTMENT_LIMIT, {**OVER_SHARE, "queue": "research", "allocated": 9000}),
+    ]
+    workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    rows = page.partition('class="stacked queue-amounts"')[2].partition("</table>")[0].split("<tr>")[2:]
+    assert ["6.75 needed" in rows[0], "15 needed" in rows[1]] == [True, True]
+
+
 @pytest.mark.parametrize("numbers", [{**OVER_SHARE, "resource": "cpu"}, {**OVER_SHARE, "behind": "vision/a"}])
 def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
     numbers: dict[str, Any], cast: Cast, sign_in: SignIn

@@ -10,6 +10,7 @@ from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
+KINDS = {"w": Workload, "a": WorkloadArray}
 
 
 def create_three_workloads(cast: Cast) -> list[Workload]:
@@ -61,7 +62,7 @@ def test_bulk_dialog_states_the_work_that_each_workload_and_array_loses(cast: Ca
     chosen = {"w": [str(row.pk) for row in (quick, slow, waiting)], "a": [str(sweep.pk)]}
     for step in ("cancel", "suspend"):
         dialog = sign_in("dave").get(f"/workloads/{step}", chosen, headers=HTMX).content.decode()
-        assert "<strong>4.5 GPU-h of work will be lost</strong>, since the last checkpoints." in dialog
+        assert "<strong>4.5 GPU-h of work will be lost</strong>, counted from the last checkpoint" in dialog
         assert "The pods have up to 2 min to stop." in dialog
         lines = [" ".join(re.sub("<[^>]*>", " ", line).split()) for line in dialog.split("<li>")[1:5]]
         assert lines[0].endswith("30 GPU-min of work lost") and "vision/quick" in lines[0]
@@ -132,6 +133,26 @@ def test_bulk_dialog_explains_why_some_rows_stay_unchanged(cast: Cast, sign_in: 
     assert "Nothing to resume 8 workloads and 1 array stay unchanged:" in words("resume")
     assert "Not an array; resubmit it instead" in words("retry") and "No failed tasks" in words("retry")
     assert "1 workload stays unchanged: Not yet ended: vision/running" in words("delete")
+
+
+def test_bulk_dialog_names_the_kind_of_its_rows(cast: Cast, sign_in: SignIn) -> None:
+    running = make.workload(cast.vision, "running", phase="running", by=cast.dave.user)
+    pending = make.workload(cast.vision, "pending", by=cast.dave.user)
+    array = array_of_two(cast, "sweep", "pending", "pending")
+    dave = sign_in("dave")
+
+    def words(step: str, *rows: Workload | WorkloadArray) -> str:
+        chosen = {key: [str(row.pk) for row in rows if isinstance(row, kind)] for key, kind in KINDS.items()}
+        dialog = dave.get(f"/workloads/{step}", chosen, headers=HTMX).content.decode()
+        return " ".join(re.sub(r"<[^>]+>", " ", dialog).split())
+
+    assert "A cancelled array cannot be resumed." in words("cancel", array)
+    assert "Keep running" in words("cancel", running) and "Keep workloads" in words(
+        "cancel", running, pending
+    )
+    assert "The workload stays suspended until you resume it." in words("suspend", pending)
+    assert "Keep all" in words("suspend", pending, array)
+    assert "Not an array: vision/running" in words("retry", running), "it cannot be resubmitted yet"
 
 
 def test_selected_arrays_are_suspended_resumed_retried_and_deleted(cast: Cast, sign_in: SignIn) -> None:

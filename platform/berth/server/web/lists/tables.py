@@ -4,7 +4,7 @@ An export contains all rows that match the page's filters, in the page's order a
 with several tables, each table has a name, which is the prefix of its query parameters.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -27,7 +27,8 @@ class Column(Generic[R]):
     `order` is the non-null database column that sorts long lists. An `in_file` column appears only in the CSV
     file, and an `is_secondary` column is hidden in narrow windows. `page_title` is the header on the page if
     it differs from `title`, for example above a bar. `rank` sorts rows in memory if their order differs from
-    that of `value`, and a search ignores columns with `is_searched` unset.
+    that of `value`, and a search ignores columns with `is_searched` unset. With `is_largest_first`, the first
+    click on the header puts the largest values at the top.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Column(Generic[R]):
     page_title: str = ""
     rank: Callable[[R], Any] | None = None
     is_searched: bool = True
+    is_largest_first: bool = False
 
     @property
     def head(self) -> str:
@@ -179,6 +181,15 @@ def table_state(query: QueryDict, name: str) -> dict[str, str]:
         key: query.get(parameter_name(name, key), "").replace("\x00", "")[:400].strip()
         for key in ("sort", "search", "cursor")
     }
+
+
+def sort_choices(choices: Mapping[str, str], current: str) -> list[tuple[str, str, bool]]:
+    """Return (value, label, is current) for each option of a sort field.
+
+    The current order is added if it is not one of the choices.
+    """
+    options = {**({} if current in choices else {current: "Current order"}), **choices}
+    return [(value, label, value == current) for value, label in options.items()]
 
 
 def parameter_name(name: str, key: str) -> str:

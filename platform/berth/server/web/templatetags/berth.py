@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString, mark_safe
 from berth.core.not_found import without_commands
 from berth.core.values.amounts import MILLI
 from berth.core.wording.retry_counts import format_retries
-from berth.core.wording.words import format_gpu_time, to_words
+from berth.core.wording.words import format_gpu_time, format_number, to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
@@ -269,7 +269,8 @@ def _head(context: Context, listing: Listing[Any], column: Column[Any], target: 
     current_sort, key = listing.sort, column.key
     query = context["request"].GET.copy()
     query.pop(listing.parameter("cursor"), None)
-    query[listing.parameter("sort")] = f"-{key}" if current_sort == key else key
+    first, second = (f"-{key}", key) if column.is_largest_first else (key, f"-{key}")
+    query[listing.parameter("sort")] = second if current_sort == first else first
     return {
         "title": column.page_title or column.title,
         "unit": column.unit,
@@ -388,4 +389,4 @@ def model_label(row: Model) -> str:
 @register.filter
 def bound(value: float | str | None, fallback: str) -> str:
     """Format an amount, or return `fallback` if it is missing."""
-    return fallback if value is None or value == "" else f"{value:,g}"
+    return fallback if value is None or value == "" else format_number(float(value))

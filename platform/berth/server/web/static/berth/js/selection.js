@@ -17,13 +17,14 @@
     picked = new Set(chosen.map((box) => box.value));
   }
 
-  /** Offer the actions that apply to selected rows, with their number if it is not all, or say that none applies. */
+  /** Offer the actions that apply to selected rows, with the number of rows, or say that none applies. */
   function offer(chosen) {
     let offered = 0;
     for (const button of document.querySelectorAll("#bulk [data-step]")) {
       const suitable = chosen.filter((box) => box.dataset.steps.split(" ").includes(button.dataset.step)).length;
       button.hidden = !suitable;
-      button.querySelector("[data-share]").textContent = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : "";
+      const share = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : chosen.length > 1 ? ` ${suitable}` : "";
+      button.querySelector("[data-share]").textContent = share;
       offered += suitable;
     }
     const copy = document.querySelector("[data-copy-selected]"), none = document.querySelector("[data-no-step]");
@@ -46,6 +47,7 @@
   /** If Shift is pressed, set all boxes between the last click and this one to this box's state. */
   document.addEventListener("click", (event) => {
     const box = event.target;
+    if (box.closest?.("[data-clear-selection]")) clear();
     if (!box.matches?.("input[form=bulk]")) return;
     const boxes = [...document.querySelectorAll("input[form=bulk]")];
     const from = boxes.findIndex((each) => each.value === last), to = boxes.indexOf(box);
