@@ -252,3 +252,15 @@ def test_node_is_drained_from_the_pool_page(opened: Open, scene: Scene) -> None:
         expect(page.get_by_text("train-1 is being drained.")).to_be_visible()
         expect(node).to_contain_text("Draining")
         assert faults == []
+
+
+def test_address_of_a_filtered_list_names_columns_only_if_they_were_chosen(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/workloads")
+        page.get_by_label("Kind").select_option("Interactive session")
+        page.wait_for_url(re.compile(r"/workloads\?(?!.*columns).*kind=interactive"))
+        page.locator("#columns > summary").click()
+        page.get_by_role("checkbox", name="Priority").check()
+        page.wait_for_url(re.compile("columns=priority"))
+        expect(page.get_by_role("columnheader", name="Priority")).to_be_visible()
+        assert faults == []

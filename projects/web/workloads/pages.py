@@ -188,6 +188,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "shows_state": "state" in columns,
         "is_compact": request.GET.get("compact") == "1",
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
+        "usual_columns": ",".join(DEFAULT_COLUMNS),
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
         "views": SavedView.objects.filter(user=request.actor.user),
         "here": _query_for_saved_view(request),

@@ -159,7 +159,9 @@ def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], reque
     total = requested + sum((queue.get(key) or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     bounds = [(label, (queue.get(column) or {}).get("gpu")) for label, column in exceeded]
     if all(bound is not None and total > bound for _, bound in bounds):
-        limits = " and ".join(f"{label} of {format_number(bound)}" for label, bound in bounds if bound)
+        limits = " and ".join(
+            f"{label} of {format_number(bound)}" for label, bound in bounds if bound is not None
+        )
         text = f"would have {format_count(total, 'GPU')} with this workload, more than its {limits}"
     else:
         text = f"would be over its {' and '.join(label for label, _ in exceeded)} with this workload"
