@@ -59,7 +59,7 @@ def test_invalid_document_is_corrected_and_submitted(opened: Open, scene: Scene)
         expect(page.get_by_role("heading", name="Would start and evict 1 other workload")).to_be_visible()
         expect(page.locator("#answer")).to_contain_text("vision/segment-eval")
         assert not Workload.objects.filter(name="from-here").exists()
-        page.get_by_role("button", name="Submit workload", exact=True).click()
+        page.get_by_role("button", name="Submit and evict", exact=True).click()
         expect(page.get_by_role("heading", name="from-here")).to_be_visible()
         assert Workload.objects.get(name="from-here").submitted_by == scene.people["dave"]
 

@@ -30,7 +30,7 @@ from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
-from scheduler.web.submit.form.code import code_context
+from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
 from scheduler.web.submit.form.fields import FormChoices, FormField
@@ -116,6 +116,8 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         if draft.problems:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
+        if saves:
+            require_chosen_code(document, request.POST.get("code-source", ""))
     except BerthError as error:
         _add_error(edit_page, error)
     else:

@@ -1,6 +1,6 @@
 """Submission page with form, document and preview."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,18 +10,19 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Forbidden, Invalid
-from berth.core.problems import SUGGESTION, Problem
+from berth.core.problems import SUGGESTION, Problem, format_value
 from berth.core.spec import parse_workload
 from berth.documents import read_document
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import may_submit_anywhere
 from projects.actor import Actor
 from projects.models import Project
+from projects.selectors import projects
 from projects.services import arrays
 from projects.services.workloads import next_free_name, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
-from scheduler.web.submit.form.code import code_context
+from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import (
     Draft,
     apply_step,
@@ -86,6 +87,7 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
             raise Invalid(draft.problems)
         document = read_document(draft.text)
         if step == SUBMIT:
+            require_chosen_code(document, request.POST.get("code-source", ""))
             return _submit(request, document)
         if step == PREDICT:
             _predict(request.actor, document, answer)
@@ -160,9 +162,20 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
     return replace(problem, allowed=f"{SUGGESTION}`{next_free_name(stored, name)}`?")
 
 
+def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problem of an unknown project, which the check does not find beside other problems."""
+    name = (draft.form_data or {}).get("project")
+    if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):
+        return []
+    if projects(actor).filter(name=name).exists():
+        return []
+    return [Problem("project", "does not exist", format_value(name), "a project that you may submit to")]
+
+
 def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
     offer = choices_for(request.actor)
     problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
+    problems += _unknown_project(request.actor, draft, problems)
     shown = prepare_form(draft, offer, problems)
     is_service = (draft.form_data or {}).get("kind") == "service"
     context = {

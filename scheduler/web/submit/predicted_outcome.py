@@ -23,7 +23,7 @@ from scheduler.reports.explanations.awaited_ends import AwaitedEnd
 from scheduler.web.submit.cost import PredictedCost, describe_cost
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
-from scheduler.web.workloads.change_link import workload_urls
+from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
 from scheduler.web.workloads.details import LIMIT_SOURCES, describe_pod_limits, link_ends, urls_of_named
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
@@ -58,6 +58,7 @@ class PredictedOutcome:
     ] = ()  # clause about the workloads that have to end first, with links
     victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
     named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads that reasons name, by handle
+    is_service = False
     limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
 
     @property
@@ -136,6 +137,16 @@ class PredictedOutcome:
         return build_prediction_table(self.evictions, self.condition)
 
     @property
+    def linked_effects(self) -> LinkedText:
+        """Sentence about the workloads that would be evicted, with their links."""
+        return link_names(self.verdict.effects, self.victim_urls) if self.verdict else []
+
+    @property
+    def would_evict(self) -> bool:
+        """Whether the start would evict other workloads, so that the button that causes it says so."""
+        return self.verdict is not None and " evict " in self.verdict.title
+
+    @property
     def linked_evictions(self) -> list[tuple[PredictedEviction, str]]:
         """Predicted evictions, each with its workload's URL or ""."""
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
@@ -143,6 +154,7 @@ class PredictedOutcome:
     def add_cost(self, actor: Actor, spec: WorkloadSpec) -> None:
         """Add the number of GPUs and the cost of the predicted workload or array."""
         assert self.prediction is not None
+        self.is_service = spec.kind == "service"
         self.gpus_max = 0 if self.array else count_max_gpus(spec)
         gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
 from projects.actor import Actor
 from projects.models import CodeTree
 from projects.selectors import projects
 from projects.services.code import find_tree
+from scheduler.web.submit.form.error_sentences import NO_FILES
 from scheduler.web.submit.form.presentation import ShownPart
 
 NO_CODE, FILES, GIT = "", "files", "git"
@@ -46,6 +49,15 @@ def code_context(
     if source not in (FILES, GIT):
         source = FILES if code and code.tree else GIT if git and git.has_values else NO_CODE
     return {"code": code, "code_sources": CODE_SOURCES, "code_source": source}
+
+
+def require_chosen_code(document: Mapping[str, Any], source: str) -> None:
+    """Raise Invalid if the document names no code although the user has selected a source of code."""
+    section = document.get("code")
+    if source == GIT and not section:
+        raise Invalid([Problem("code.git.url", "is missing")])
+    if source == FILES and not section:
+        raise Invalid([Problem("code", NO_FILES)])
 
 
 def shown_code(actor: Actor, data: Mapping[str, Any] | None) -> ShownCode | None:

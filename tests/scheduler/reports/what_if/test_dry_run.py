@@ -163,7 +163,11 @@ def test_edit_page_names_the_workloads_that_would_be_evicted(stage: Stage) -> No
     assert "Would start and evict 1 other workload" in page
     low = Workload.objects.get(name="low")
     assert f'<a href="/workloads/{low.pk}">vision/low</a> would be <strong>preempted</strong></p>' in page
-    assert "<summary>Why this eviction</summary>" in page
+    assert f'Evicts <a href="/workloads/{low.pk}">vision/low</a> (4' in page
+    assert "<summary>Why this eviction</summary>" in page and ">Save and evict</span>" in page
+    form = dump_workload({**waiting.spec, "name": "other", "project": "vision", "priority": 90})
+    answer = client.post("/submit/prediction", {"document": form})
+    assert ">Submit and evict</span>" in answer.content.decode()
 
 
 def test_prediction_states_when_the_end_of_a_backoff_may_change_it(stage: Stage) -> None:

@@ -1,12 +1,12 @@
 // A form and a document side by side: both are sent after each edit, and the server keeps them in sync.
 (() => {
   "use strict";
-  const PAUSE = 350, RETRY = 2000;
+  const PAUSE = 350, PAUSE_IN_DOCUMENT = 800, RETRY = 2000; // a line that is being typed is often invalid
   const form = document.getElementById("submit-form"), look = document.getElementById("look");
   const lines = document.querySelector(".editor-lines");
   if (!form || !look) return;
   const text = () => document.getElementById("document");
-  let edits = 0, retried = 0, timer = 0, sending = false;
+  let edits = 0, answered = 0, retried = 0, timer = 0, sending = false;
 
   function number() {
     const box = text(), faulty = new Set(box.dataset.faults.split(" "));
@@ -100,7 +100,7 @@
     if (event.target.type === "file" || event.target.name === "code-source") return; // these fields are not in the document
     edits += 1;
     number();
-    sendAfter(PAUSE);
+    sendAfter(event.target === text() ? PAUSE_IN_DOCUMENT : PAUSE);
   });
   function sendAfter(pause) {
     clearTimeout(timer);
@@ -137,7 +137,10 @@
     } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:afterSettle", (event) => {
-    if (event.detail.elt.id === "answer") enableSave(isUnchanged());
+    if (event.detail.elt.id === "answer") {
+      enableSave(isUnchanged());
+      answered = event.detail.xhr?.edits ?? answered;
+    }
     if (!sending || event.detail.elt.id !== "answer") return;
     sending = false;
     const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
@@ -171,9 +174,23 @@
     document.getElementById("document-place").getBoundingClientRect(); // shows a document that was hidden for lack of room
     text().focus();
   });
+  enlarge?.closest(".stack").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !enlarge.closest(".enlarged")) return;
+    enlarge.click();
+    enlarge.focus();
+  });
   // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
   const column = document.querySelector(".submit > .stack:not(#fields)");
   new ResizeObserver(() => column.style.setProperty("--column-height", `${column.offsetHeight}px`)).observe(column);
+  // Ask before input is lost, unless the user discards it or a response redirects, such as the one to a submission.
+  let isLeaving = false;
+  const hasInput = () => isCodeChosen || edits !== answered || text().value !== text().defaultValue;
+  addEventListener("beforeunload", (event) => {
+    if (!isLeaving && document.documentElement.dataset.leaving === undefined && hasInput()) event.preventDefault();
+  });
+  addEventListener("pageshow", () => { isLeaving = false; });
+  document.addEventListener("htmx:beforeOnLoad", (event) => { isLeaving ||= event.detail.xhr.getResponseHeader("HX-Redirect") !== null; });
+  document.getElementById("discard")?.addEventListener("click", (event) => { isLeaving = !(event.ctrlKey || event.metaKey || event.shiftKey); });
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
   enableSave(isUnchanged());

@@ -1,0 +1,86 @@
+"""Browser tests that the forms of workloads ask before unsaved input is lost."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
+
+
+def follow_link(page: Page) -> None:
+    page.get_by_role("link", name="Queue", exact=True).click()
+
+
+def use_search(page: Page) -> None:
+    page.keyboard.press("Control+k")
+    mine = page.get_by_role("dialog", name="Search").get_by_role("region", name="My workloads")
+    mine.get_by_role("link").first.click()
+
+
+WAYS: dict[str, Callable[[Page], object]] = {
+    "link": follow_link,
+    "back": lambda page: page.evaluate("history.back()"),
+    "reload": lambda page: page.evaluate("location.reload()"),
+    "search": use_search,
+}
+
+
+def record_questions(page: Page) -> list[str]:
+    """Answer each question with staying on the page, and return the list of their types."""
+    questions: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        questions.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
+    return questions
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_leaving_the_submission_form_asks_before_input_is_lost(opened: Open, way: str) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/queue")
+        page.goto("/submit")
+        questions = record_questions(page)
+        page.get_by_label("Name", exact=True).fill("keep-me")
+        WAYS[way](page)
+        page.wait_for_timeout(300)
+        assert questions == ["beforeunload"]
+        expect(page.get_by_label("Name", exact=True)).to_have_value("keep-me")
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_leaving_asks_nothing_without_input_or_after_submitting(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        questions = record_questions(page)
+        page.get_by_label("Name", exact=True).click()
+        follow_link(page)
+        expect(page.get_by_role("heading", name="Queue", level=1)).to_be_visible()
+        page.goto("/submit")
+        page.get_by_label("Name", exact=True).fill("goes-through")
+        page.get_by_label("Project", exact=True).select_option("vision")
+        page.get_by_role("button", name="Submit workload", exact=True).click()
+        expect(page.get_by_role("heading", name="goes-through")).to_be_visible()
+        assert (questions, faults) == ([], [])
+
+
+@pytest.mark.heavy
+def test_leaving_the_edit_page_asks_unless_changes_are_discarded(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        workload = scene.workloads["policy-sweep"]
+        page.goto(f"/workloads/{workload.pk}/edit")
+        questions = record_questions(page)
+        page.get_by_label("Max runtime").fill("2h")
+        expect(page.get_by_text("1 unsaved change", exact=True)).to_be_visible()
+        follow_link(page)
+        page.wait_for_timeout(300)
+        assert questions == ["beforeunload"]
+        page.get_by_role("link", name="Discard changes").click()
+        expect(page.get_by_role("heading", name="policy-sweep", level=1)).to_be_visible()
+        assert "/edit" not in page.url
+        assert (questions, faults) == (["beforeunload"], [])
