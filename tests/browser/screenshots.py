@@ -200,7 +200,7 @@ def _search_log(page: Page) -> None:
 
 
 def _await_smallest_change(page: Page) -> None:
-    page.wait_for_selector("#smallest-change :is(p, li):not(:text('Searching'))")
+    page.wait_for_selector("#smallest-change :is(p, li, dd):not(:text('Searching'))")
 
 
 def _revert_change(page: Page) -> None:

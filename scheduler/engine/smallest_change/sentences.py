@@ -78,7 +78,7 @@ def _change_clause(change: Change, project: str, display_name: Callable[[str], s
         case ChangeKind.LIMIT_RAISED | ChangeKind.QUOTA_RAISED:
             owner = "project" if subject == project else "department"
             bound = "limit" if change.kind is ChangeKind.LIMIT_RAISED else "quota"
-            return f"{owner} {subject} had a {bound} of {_amount_phrase(change)}"
+            return f"{owner} {subject} had a {bound} of {amount_phrase(change)}"
     return _role_clause(change) or _pool_clause(change)
 
 
@@ -94,10 +94,10 @@ def _role_clause(change: Change) -> str:
         case ChangeKind.SPREAD_RAISED:
             return f"{after} replicas of {role} instead of {before} could run on a node"
         case ChangeKind.REQUEST_LOWERED if change.resource == "replicas":
-            return f"it had {_amount_phrase(change).replace('replica', f'{change.subject} replica', 1)}"
+            return f"it had {amount_phrase(change).replace('replica', f'{change.subject} replica', 1)}"
         case ChangeKind.REQUEST_LOWERED:
             verb = "had a limit of" if change.resource.startswith("limit.") else "requested"
-            return f"each replica of {role} {verb} {_amount_phrase(change)}"
+            return f"each replica of {role} {verb} {amount_phrase(change)}"
     return ""
 
 
@@ -115,11 +115,11 @@ def _pool_clause(change: Change) -> str:
             pods = _format_count(after, "pod")
             return f"consolidation in {pool} could move {pods} at a time instead of {before}"
     return (
-        f"{pool} had {_format_count(after, 'more node')}{_pool_maximum_note(before, require_integer(after))}"
+        f"{pool} had {_format_count(after, 'more node')}{pool_maximum_note(before, require_integer(after))}"
     )
 
 
-def _pool_maximum_note(allowed: Value, added: int) -> str:
+def pool_maximum_note(allowed: Value, added: int) -> str:
     """Return a note on how many of the added nodes the pool's maximum allows, or an empty string if it allows
     all.
     """
@@ -128,7 +128,7 @@ def _pool_maximum_note(allowed: Value, added: int) -> str:
     return f" (its maximum allows only {allowed})" if allowed else " (it is at its maximum)"
 
 
-def _amount_phrase(change: Change) -> str:
+def amount_phrase(change: Change) -> str:
     """Return the new amount with its unit and the old amount, as in "5 GPUs instead of 4"."""
     resource = change.resource.removeprefix("limit.")
     before, after = require_integer(change.before), require_integer(change.after)

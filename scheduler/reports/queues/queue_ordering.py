@@ -32,9 +32,20 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
     return queues
 
 
-def without_sort_values(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of a queue that need no knowledge of the sort key."""
-    return [each for each in sentences if not each.startswith((RANK_START, USAGE_START, SHARE_START))]
+def with_readable_values(sentences: Sequence[str]) -> list[str]:
+    """Return the sentences of a queue with the sort key's values in percent, and without a rank of 0."""
+    return [_with_readable_value(each) for each in sentences if each != f"{RANK_START}0"]
+
+
+def _with_readable_value(sentence: str) -> str:
+    if sentence.startswith(USAGE_START):
+        number, _, rest = sentence.removeprefix(USAGE_START).partition(" ")
+        return f"decayed usage at {float(number):.0%} {rest}"
+    if sentence.startswith(SHARE_START):
+        current, _, rest = sentence.removeprefix(SHARE_START).partition(", ")
+        number, _, condition = rest.partition(" ")
+        return f"at {float(current):.0%} of its fair share, {float(number):.0%} {condition}"
+    return sentence
 
 
 def describe_queue_states(ordering: Sequence[str]) -> str:

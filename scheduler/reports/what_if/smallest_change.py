@@ -20,6 +20,7 @@ from projects.services.arrays.waiting import explain_held_task
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
+from scheduler.engine.smallest_change.actions import action_phrase
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange, smallest_change
 from scheduler.engine.smallest_change.sentences import sentence_about_change
@@ -53,6 +54,9 @@ class RenderedChange:
     moved_workloads: int = 0
     affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
     evicted: tuple[str, ...] = ()  # visible workloads that the change would evict, as `project/name`
+    scaled_down: tuple[str, ...] = ()  # visible workloads that the change would scale down
+    moved: tuple[str, ...] = ()  # visible workloads that the change would move
+    action: str = ""  # what the user has to do, such as "Request 5 replicas instead of 6", or empty
     rule: str = ""  # the rule that allows the evictions; empty if there are several or a victim is hidden
     fit: str = ""  # clause that says why a smaller number of replicas fits, or empty
 
@@ -182,6 +186,9 @@ def _render_change(
         scaled_down_workloads=len(effects.scaled_down),
         moved_workloads=len(effects.moved),
         evicted=tuple(filter(is_visible, effects.evicted)),
+        scaled_down=tuple(filter(is_visible, effects.scaled_down)),
+        moved=tuple(filter(is_visible, effects.moved)),
+        action="" if change is None else action_phrase(change, workload.project.name, display_name),
         rule=rule_in_present_tense(effects.rules[0], "after this change") if has_one_rule else "",
         fit=describe_fit(result, snapshot, workload.handle, is_visible),
         affected=tuple(

@@ -124,27 +124,24 @@ def describe_change_and_effects(
     """Return two sentences with links: one about a change, and one about its effects on other workloads."""
     change, separator, effects = answer.sentence.partition(EFFECTS)
     if separator:
-        losses = _losses_by_workload(actor, project, answer.evicted, now)
+        losses = losses_by_workload(actor, project, answer.evicted, now)
         effects = _with_losses(f"{EFFECTS.lstrip()}{effects}", losses)
     return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
 
 
-def add_reason(sentence: LinkedText, reason: str) -> LinkedText:
-    """Return the sentence about a change or its effects with the reason, in parentheses before its end."""
-    if not reason or not sentence:
-        return sentence
-    *parts, (last, url) = sentence
-    return [*parts, (f"{last.removesuffix('.')} ({reason}).", url)]
-
-
-class _Loss(NamedTuple):
+class Loss(NamedTuple):
     """Loss of an evicted workload. `is_own` is true if it belongs to the preemptor's project."""
 
-    amounts: str
+    gpus: str
+    work: str
     is_own: bool
 
+    @property
+    def amounts(self) -> str:
+        return f"{self.gpus} and {self.work} of work"
 
-def _with_losses(effects: str, losses: Mapping[str, _Loss]) -> str:
+
+def _with_losses(effects: str, losses: Mapping[str, Loss]) -> str:
     """Add each evicted workload's loss to the sentence about effects.
 
     Workloads of the preemptor's own project are marked, because the user may prefer to keep them.
@@ -158,9 +155,9 @@ def _with_losses(effects: str, losses: Mapping[str, _Loss]) -> str:
     return effects
 
 
-def _losses_by_workload(
+def losses_by_workload(
     actor: Actor, project: Project, handles: Sequence[str], now: datetime
-) -> Mapping[str, _Loss]:
+) -> Mapping[str, Loss]:
     """Return the GPUs and the work that up to three evicted workloads would lose, by workload."""
     result = {}
     for row in named_workloads(actor, handles[:NAMED_MAX]).filter(started_at__isnull=False):
@@ -170,7 +167,7 @@ def _losses_by_workload(
             text.replace(" ", "\N{NO-BREAK SPACE}")
             for text in (format_gpus(row.gpu_milli_now), format_gpu_time(seconds))
         )
-        result[row.handle] = _Loss(f"{gpus} and {work} of work", row.project_id == project.pk)
+        result[row.handle] = Loss(gpus, work, row.project_id == project.pk)
     return result
 
 

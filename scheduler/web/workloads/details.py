@@ -26,9 +26,10 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, clause_about_ends
+from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
-from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, without_sort_values
+from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, with_readable_values
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import LinkedText, link_names, named_workloads, workload_urls
@@ -120,7 +121,8 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         decisive = replace(decisive, message=message)
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _describe_wait_after_delay(workload, queues[0])
-    _mark_exceeded_amounts(queues, explanation.blockers)
+    if edited_since_evaluation(workload) is None:
+        _mark_exceeded_amounts(queues, explanation.blockers)
     return PendingDetail(
         decisive=decisive,
         others=others,
@@ -146,7 +148,7 @@ def _queue_order(
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
     return [
-        (name, _states_with_workload(without_sort_values(states), by_name.get(name, {}), requested))
+        (name, _states_with_workload(with_readable_values(states), by_name.get(name, {}), requested))
         for name, states in group_sentences_by_queue(ordering)
     ]
 
@@ -197,7 +199,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
         return awaited and f"{verb} {awaited}."
     queue["needed"] = {"share": held + requested}
     amount = f"{format_number(held + requested)} of {format_count(share, 'GPU')}"
-    return f"{verb} {awaited}: {queue['name']} would have {amount}."
+    return f"{verb.partition(' ')[0]} {queue['name']} would have {amount}."
 
 
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:

@@ -31,10 +31,10 @@ from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import set_request_words
 from projects.web.workloads.steps import steps_for
-from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
+from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.log_errors import ERROR_PATTERN
@@ -43,12 +43,8 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import utilization_strip_context, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_link import (
-    add_reason,
-    describe_change_and_effects,
-    link_to_change,
-    note_about_admins,
-)
+from scheduler.web.workloads.change_facts import change_facts
+from scheduler.web.workloads.change_link import link_to_change, link_workloads, note_about_admins
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import (
     describe_failure,
@@ -131,13 +127,11 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     link = link_to_change(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
     now = timezone.now()
-    sentence, effects = describe_change_and_effects(request.actor, workload.project, answer, now)
     start, _ = expected_start(workload, now)
     context = {
         "workload": workload,
-        "sentence": sentence,
-        "effects": add_reason(effects, answer.rule),
-        "evicts": bool(answer.evicted_workloads),
+        "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
+        "facts": change_facts(request.actor, workload.project, answer, now),
         "start": start if start is not None and start > now else None,
         "has_no_change": answer.outcome == Outcome.NO_CHANGE,
         "may_edit": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
@@ -195,20 +189,20 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the header's text about the pending reason, the message and the restart delay.
+    """Return the header's text about the pending reason, the message, the restart delay and the last edit.
 
-    The message and the details of the reason are omitted if another part of the page states them.
+    The message and the reason are omitted if another part of the page states them.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
     is_pending = workload.phase == Phase.PENDING and bool(workload.reason)
-    shows_reason = is_pending and workload.reason != UNSCHEDULABLE
+    shows_reason = is_pending and workload.reason != UNSCHEDULABLE and not has_card
     is_stated = has_card or shows_reason or workload.phase == Phase.FAILED
     return {
         "message": "" if is_stated else _shown_message(workload),
         "shows_reason": shows_reason,
-        "shows_detail": not has_card or workload.reason == Reason.BACKOFF,
         "not_before": _active_backoff(workload, timezone.now()),
+        "edited_at": edited_since_evaluation(workload),
     }
 
 

@@ -113,35 +113,35 @@ def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Evi
     )
 
 
-def notice(page: str) -> str:
-    text = page.partition('class="notice warn"')[2].partition("</p>")[0]
+def eviction_facts(page: str) -> str:
+    text = page.partition('id="last-eviction"')[2].partition("</div>")[0]
     text = re.sub(r'<time datetime="([^"]+)"[^>]*>[^<]*</time>', r"\1", text)
-    return " ".join(re.sub(r"<[^>]+>", " ", text.partition(">")[2]).split()).replace(" .", ".")
+    words = " ".join(re.sub(r"<[^>]+>", " ", text.partition(">")[2]).split())
+    return re.sub(" ([.,])", r"\1", words)
 
 
-def test_banner_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, sign_in: SignIn) -> None:
+def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, sign_in: SignIn) -> None:
     saved = datetime(2026, 11, 29, 18, 40, tzinfo=UTC)
     address, eviction = evicted(cast, last_checkpoint_at=saved)
     page = sign_in("alice").get(address).content.decode()
     assert f'<a href="/workloads/{eviction.preemptor_id}">ads/nightly</a>' in page
-    text = notice(page)
-    assert text.startswith("Evicted ") and ": ads/nightly reclaimed this workload's 4 GPUs." in text
+    text = eviction_facts(page)
+    assert text.startswith("Evicted ") and " by ads/nightly, which reclaimed 4 GPUs." in text
+    assert "ads/nightly" not in page.partition('id="notices"')[2].partition("</div>")[0], "no second notice"
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
-    hidden = notice(sign_in("dave").get(address).content.decode())
-    assert (
-        ": A workload in project ads reclaimed this workload's 4 GPUs." in hidden and "nightly" not in hidden
-    )
+    hidden = eviction_facts(sign_in("dave").get(address).content.decode())
+    assert " by a workload in project ads, which reclaimed 4 GPUs." in hidden and "nightly" not in hidden
 
 
-def test_banner_mentions_no_checkpoint_if_none_was_recorded(cast: Cast, sign_in: SignIn) -> None:
+def test_card_mentions_no_checkpoint_if_none_was_recorded(cast: Cast, sign_in: SignIn) -> None:
     address, _ = evicted(cast)
-    assert "checkpoint" not in notice(sign_in("dave").get(address).content.decode())
+    assert "checkpoint" not in eviction_facts(sign_in("dave").get(address).content.decode())
 
 
-def test_banner_states_that_a_drain_caused_the_eviction(cast: Cast, sign_in: SignIn) -> None:
+def test_card_states_that_a_drain_caused_the_eviction(cast: Cast, sign_in: SignIn) -> None:
     address, _ = evicted(cast, kind="drain")
     cause = "victim was evicted because its node is drained"
-    assert cause in notice(sign_in("dave").get(address).content.decode())
+    assert cause in eviction_facts(sign_in("dave").get(address).content.decode())
 
 
 def test_page_states_when_the_last_run_started_and_ended(cast: Cast, sign_in: SignIn) -> None:

@@ -27,7 +27,8 @@ def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in: Si
     assert "Searching…" in page
     card = client.get(path).content.decode()
     assert "Smallest change" in card
-    assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in card
+    assert "<strong>Give project vision a quota of 1 GPU instead of 0</strong>" in card
+    assert "<dt>Starts</dt><dd>now</dd>" in card and "<dt>Evicts</dt>" not in card
 
 
 def test_other_tenants_cannot_load_the_smallest_change(cast: Cast, sign_in: SignIn) -> None:
@@ -85,27 +86,22 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     answer = RenderedChange(
         "found", f"The workload would start now if it changed. This would evict {victim.handle}.",
         {"kind": "preemptible", "subject": "", "resource": "", "pool": "", "before": None, "after": None},
-        evicted_workloads=1, affected=(victim.handle,), evicted=(victim.handle,),
-        rule="in vision, priority 50 preempts priority 40",
+        evicted_workloads=3, affected=(victim.handle,), evicted=(victim.handle,),
+        rule="in vision, priority 50 preempts priority 40", action="Make the workload preemptible",
     )  # fmt: skip
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    link = f'<span class="warn">Evicts <a href="/workloads/{victim.pk}">vision/victim</a>'
-    amounts = (
-        '4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}<span class="nowrap">GPU-h</span> of work lost'
-    )
-    amounts += " (in vision, priority 50 preempts priority 40)."
-    loss = f"{link} from the same project: {amounts}"
-    assert loss in card and "wait until" not in card
+    assert "<dt>Change</dt><dd><strong>Make the workload preemptible</strong></dd>" in card
+    loss = 'loses 4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}<span class="nowrap">GPU-h</span> of work'
+    name = f'<a href="/workloads/{victim.pk}">vision/victim</a> <span class="soft">(same project)</span>'
+    assert f'{name} <span class="sub warn">{loss}</span>' in card and "<div>2 other workloads</div>" in card
+    assert '<dt>Rule</dt><dd class="soft">in vision, priority 50 preempts priority 40</dd>' in card
     assert 'class="button" id="make-change"' in card
+    assert "<dt>Starts</dt><dd>now</dd>" in card and "would start now" not in card
     workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
     workload.save()
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    change, _, later = card.partition('<div class="step">')
-    assert "would start now if it changed." in change and loss in change
-    assert 'id="make-change"' in later and re.search(
-        "or wait until about <time.*, without an eviction", later
-    )
+    assert re.search('<dd>now, <span class="soft">instead of about <time', card)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in:
     preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
     eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt")
     text = sign_in("dave").get(f"/workloads/{victim.pk}").content.decode()
-    assert text.index("<strong>Evicted ") < text.index("Pending reason")
+    assert text.index("Pending reason") < text.index("<dt>Evicted</dt>") < text.index('id="why"')
     assert text.count(f'href="/evictions/{eviction.pk}"') == 1, "told once"
     caused = sign_in("dave").get(f"/workloads/{preemptor.pk}/timeline").content.decode()
     assert caused.count(f'href="/evictions/{eviction.pk}"') == 1, "listed in the timeline alone"

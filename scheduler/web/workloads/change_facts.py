@@ -1,0 +1,68 @@
+"""Facts about the smallest change on the page of a pending workload: what to do, and who loses what."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from berth.core.wording.words import format_count
+from projects.actor import Actor
+from projects.models import Project
+from scheduler.engine.smallest_change.search import Outcome
+from scheduler.engine.smallest_change.sentences import NAMED_MAX
+from scheduler.reports.what_if.smallest_change import RenderedChange
+from scheduler.web.workloads.change_link import (
+    LinkedText,
+    Loss,
+    link_names,
+    losses_by_workload,
+    workload_urls,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictedWorkload:
+    """Workload that the change would evict. Its loss is None if it is unknown."""
+
+    name: str
+    url: str
+    loss: Loss | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFacts:
+    action: LinkedText
+    starts: str  # "now", or when else the workload would start
+    evicted: tuple[EvictedWorkload, ...]
+    more_evicted: str  # number of further workloads that would be evicted, or empty
+    scaled_down: LinkedText
+    moved: LinkedText
+    rule: str  # rule that allows the evictions, or empty
+
+
+def change_facts(actor: Actor, project: Project, answer: RenderedChange, now: datetime) -> ChangeFacts | None:
+    """Return the facts about a change, or None if the answer contains no change."""
+    if not answer.action:
+        return None
+    losses = losses_by_workload(actor, project, answer.evicted, now)
+    subject = str((answer.change or {}).get("subject", ""))
+    urls = workload_urls(actor, [*answer.affected, *([subject] if "/" in subject else [])])
+    evicted = tuple(
+        EvictedWorkload(name, urls.get(name, ""), losses.get(name)) for name in answer.evicted[:NAMED_MAX]
+    )
+    more = answer.evicted_workloads - len(evicted)
+    return ChangeFacts(
+        link_names(answer.action, urls),
+        "once resources are free" if answer.outcome == Outcome.SCHEDULABLE else "now",
+        evicted,
+        format_count(more, f"{'other ' if evicted else ''}workload") if more else "",
+        link_names(_list_names(answer.scaled_down, answer.scaled_down_workloads), urls),
+        link_names(_list_names(answer.moved, answer.moved_workloads), urls),
+        answer.rule,
+    )
+
+
+def _list_names(names: tuple[str, ...], count: int) -> str:
+    """Return up to three visible names and the number of other workloads."""
+    shown = names[:NAMED_MAX]
+    more = count - len(shown)
+    others = [format_count(more, "other workload" if shown else "workload")] if more else []
+    return ", ".join([*shown, *others])
