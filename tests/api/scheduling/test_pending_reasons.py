@@ -42,7 +42,7 @@ def get_explanation(caller: Caller, workload_id: str) -> dict[str, Any]:
         [
             (
                 {"replicas": 10_000, "gpu": 0},
-                "Requests 10000 pods, more than the pool provides at its maximum size (220 pods)",
+                "Requests 10,000 pods, more than the pool provides at its maximum size (220 pods)",
             ),
             (
                 {"replicas": 5, "gpu": 1},

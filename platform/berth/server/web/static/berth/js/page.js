@@ -291,8 +291,6 @@
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.verb !== "get") return; // URLs contain only the parameters that are set
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
-    const usual = document.querySelector("[data-usual-columns]")?.dataset.usualColumns;
-    if (usual && event.detail.formData.getAll("columns").join() === usual) event.detail.formData.delete("columns");
   });
   // The browser may paint the raw times of new parts before htmx sends its events.
   new MutationObserver((records) => {

@@ -1,4 +1,4 @@
-// The bar of actions on the selected rows of a list, such as workloads or nodes.
+// The bar of actions on the selected rows of a list, such as workloads or nodes, and the columns of the list.
 (() => {
   "use strict";
   // Selected workloads stay selected when the list is fetched again.
@@ -68,6 +68,10 @@
       for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = event.target.checked;
     }
     if (event.target.matches?.("[data-pick-all], input[form=bulk]")) pick();
+  });
+  document.addEventListener("htmx:configRequest", (event) => { // URLs contain columns only if the user has chosen some
+    const usual = document.querySelector("[data-usual-columns]")?.dataset.usualColumns, { formData, verb } = event.detail;
+    if (verb === "get" && usual && formData.getAll("columns").join() === usual) formData.delete("columns");
   });
   document.addEventListener("htmx:load", () => {
     for (const box of document.querySelectorAll("input[form=bulk]")) if (picked.has(box.value)) box.checked = true;
