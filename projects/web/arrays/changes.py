@@ -1,13 +1,14 @@
 """Forms that cancel, suspend, resume, retry or delete the tasks of an array."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from django import forms
 from django.db.models import Q
 from django.http import HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods
@@ -23,7 +24,10 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import find_array
 from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
+from projects.web.workloads.stops import STOPPING_STEPS, StopCost, stop_cost
 
+STOP_COST = "stop-cost"  # ID of the part of a form that states what stopping the selected tasks costs
+STOP_COST_TEMPLATE = "projects/arrays/stop_cost.html"
 USUAL, OTHER = "usual", "other"  # choices in the forms that select tasks
 MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in forms
 # Tasks that are being suspended count as suspended.
@@ -100,17 +104,17 @@ class Change:
 CHANGES = {
     "cancel": Change(
         "Cancel",
-        "Running pods get the grace period to stop. Tasks that have ended stay unchanged.",
+        "Tasks that have ended stay unchanged.",
         "{} of {} cancelled.",
         arrays.cancel,
-        "Keep running",
+        "Keep tasks",
     ),
     "suspend": Change(
         "Suspend",
-        "Running pods get the grace period to stop. The tasks stay suspended until you resume them.",
+        "The tasks stay suspended until you resume them.",
         "{} of {} suspended.",
         arrays.suspend,
-        "Keep running",
+        "Keep tasks",
     ),
     "resume": Change(
         "Resume",
@@ -143,6 +147,10 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
             return success_response(
                 request, action.result.format(format_count(count, "task"), array.name), to=url
             )
+    stops = step in STOPPING_STEPS
+    cost = _stop_cost(array, step, _selected_indexes(request, form, usual=usual)) if stops else None
+    if request.htmx.target == STOP_COST:
+        return _show_stop_cost(request, cost, action.text)
     runs_again = step == "retry" and not usual
     labels = format_html(
         '<span data-shown-for="choice={}">{} {}</span>'
@@ -156,16 +164,36 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
         label=labels if usual else "Run tasks again" if runs_again else f"{action.verb} tasks",
         back=url,
         text=action.text,
+        cost=cost,
+        intro_template=STOP_COST_TEMPLATE if stops else "",
         danger=step == "cancel",
         dismiss=action.dismiss,
     )
+
+
+def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple[int, ...] | None:
+    """Return the indexes of the tasks that the form selects, or None for the action's default tasks.
+
+    While the form is edited, the fields are in the query. No tasks are selected by an invalid form.
+    """
+    edited = TasksForm(request.GET, usual=usual) if request.htmx.target == STOP_COST else form
+    if not edited.is_bound and usual:
+        return None
+    return edited.cleaned_data["indexes"] if edited.is_valid() else ()
+
+
+def _stop_cost(array: WorkloadArray, step: str, indexes: Iterable[int] | None) -> StopCost | None:
+    if indexes is None:
+        return stop_cost(step, [array])
+    tasks = Workload.objects.filter(array=array, superseded=False, array_index__in=indexes)
+    return stop_cost(step, tasks.only("pk"))
 
 
 def _default_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
     """Return a description and the number of the tasks that a change affects by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if step == "cancel":
-        return (f"All {format_count(counts.live, 'live task')}" if counts.live else ""), counts.live
+        return (f"All {format_count(counts.live, 'unfinished task')}" if counts.live else ""), counts.live
     if step in ("suspend", "resume"):
         is_resume = step == "resume"
         tasks = Workload.objects.filter(array=array, superseded=False)
@@ -190,16 +218,28 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
     require(request.actor, Action.OPERATE, array)
     url = reverse("array", args=[array.pk])
     form = CancelWorstForm(request.POST or None, initial=request.GET.dict(), auto_id="worst_%s")
+    edited = CancelWorstForm({"count": "1", **request.GET.dict()})
+    cost = _stop_cost(array, "cancel", _worst_tasks(array, edited) if edited.is_valid() else ())
+    text = "Tasks whose latest value is not finite are the worst. Tasks without any report are left out."
+    if request.htmx.target == STOP_COST:
+        return _show_stop_cost(request, cost, text)
     if request.method == "POST" and form.is_valid():
-        values = form.cleaned_data
-        chosen = arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])
-        count = arrays.cancel(actor=request.actor, array=array, indexes=chosen)
+        count = arrays.cancel(actor=request.actor, array=array, indexes=_worst_tasks(array, form))
         return success_response(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
     return form_page(
         request, form, title=f"Cancel the worst tasks of {array.name}?", label="Cancel tasks", back=url,
-        text="Tasks whose latest value is not finite are the worst. Tasks without any report are left out.",
-        danger=True, dismiss="Keep running",
+        text=text, cost=cost, intro_template=STOP_COST_TEMPLATE, danger=True, dismiss="Keep tasks",
     )  # fmt: skip
+
+
+def _show_stop_cost(request: Request, cost: StopCost | None, text: str) -> HttpResponse:
+    """Return the part of a form that states what stopping the tasks costs, after the form was edited."""
+    return render(request, STOP_COST_TEMPLATE, {"cost": cost, "text": text, "post_to": request.path})
+
+
+def _worst_tasks(array: WorkloadArray, form: CancelWorstForm) -> list[int]:
+    values = form.cleaned_data
+    return arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])
 
 
 @signed_in

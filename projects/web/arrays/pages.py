@@ -1,7 +1,7 @@
 """Array page with its tasks, failures and metrics."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -67,6 +67,7 @@ class TaskSquare:
     # "running", and "reserved" counts as "pending".
     kind: str
     title: str
+    is_filtered_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     if is_export:
         return _as_csv(request, array, tasks, parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
-    squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
+    squares = _task_squares(array, all_tasks, parameters, matching) if array.task_count <= MAX_SQUARES else []
     table = _table_context(request, tasks, parameters, ranking)
     gpu_hours, cost = array_gpu_hours_and_cost(array.pk, timezone.now())
     estimate = estimate_runtime(array, progress)
@@ -127,6 +128,12 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         if (queued := counts.pending + counts.reserved) and counts.held
         else (),
         "filters": filters,
+        "is_filtered": matching is not None,
+        "other_matches": [
+            (word, title.lower(), count)
+            for word, title, count in tabs
+            if count and word not in ("live", "ended", "all")
+        ],
         "squares": _group_by_ten(squares),
         "failures": load_failures(array) if progress.counts.failed else [],
         "waits_for": dependency_statuses(request.actor, array),
@@ -272,9 +279,12 @@ def _as_csv(
 
 
 def _task_squares(
-    array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters
+    array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters, matching: Collection[int] | None
 ) -> list[TaskSquare]:
-    """Return a square for each task, in task index order."""
+    """Return a square for each task, in task index order.
+
+    `matching` contains the indexes of the tasks that match the filters. It is None without filters.
+    """
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
     for pk, name, index, phase, held in rows:
@@ -282,7 +292,8 @@ def _task_squares(
         state = "waiting for earlier tasks" if held else phase
         kind = "held" if held else "running" if phase in STATES["running"][1] else phase
         kind = "pending" if kind == Phase.RESERVED else kind
-        squares.append(TaskSquare(pk, index or 0, kind, f"{name}: {state}{values}"))
+        is_filtered_out = matching is not None and index not in matching
+        squares.append(TaskSquare(pk, index or 0, kind, f"{name}: {state}{values}", is_filtered_out))
     return squares
 
 

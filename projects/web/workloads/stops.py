@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,7 +35,7 @@ class StopCost:
     time_to_stop: str
 
 
-def stop_cost(step: str, rows: Sequence[Workload | WorkloadArray]) -> StopCost | None:
+def stop_cost(step: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost | None:
     """Return the cost of an action on workloads and arrays, or None if the action stops no pods."""
     if step not in STOPPING_STEPS:
         return None

@@ -182,8 +182,10 @@ def _build_chart(
         times.append(at)
         values.append(scaled(series.used(point)))
         line.append(scaled(series.allocated(point)) or None)
-        following = points[place + 1].at.timestamp() if place + 1 < len(points) else end
-        if following > at + 2 * axis.step:
+        is_last = place + 1 == len(points)
+        following = end if is_last else points[place + 1].at.timestamp()
+        # The latest minute or hour may not have been stored yet.
+        if following > at + axis.step * (2 if is_last else 1):
             times.append(at + axis.step)
             values.append(None)
             line.append(None)

@@ -33,10 +33,6 @@ class AllPodsMatches:
         """Number of pods whose logs were searched to the end."""
         return sum(matches.is_complete for _, matches in self.by_pod)
 
-    @property
-    def is_complete(self) -> bool:
-        return self.searched == self.pods
-
 
 def search_all_pods(
     logs: Sequence[PodLog],

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,32 +27,26 @@ from scheduler.reports.log_text import as_shown_in_terminal
 from scheduler.web.workloads.all_pods_search import MAX_PODS, search_all_pods
 from scheduler.web.workloads.details import PodPlacement, pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
+from scheduler.web.workloads.search_progress import parse_progress
 
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
 MAX_TIMED_BYTES = 8 * 1024 * 1024  # maximum number of bytes to read with their times, more than a page shows
-MAX_HITS, CONTEXT_LINES = 30, 2
-
-
-@dataclass(frozen=True, slots=True)
-class ContextLine:
-    """Line before or after a match. The time is a Unix time in milliseconds, or 0 if unknown."""
-
-    number: int
-    time: int
-    text: str
+MAX_HITS = 30
+MAX_LEADING_TEXT = 60  # maximum number of characters that are listed before the first match in a line
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """Line with a match, split into pieces. Each piece has a flag that is True for a match."""
+    """Line with a match, split into pieces. Each piece has a flag that is True for a match.
+
+    The time is a Unix time in milliseconds, or 0 if unknown.
+    """
 
     pod: Pod
     line: MatchingLine
     time: int
-    before: tuple[ContextLine, ...]
     pieces: tuple[tuple[str, bool], ...]
-    after: tuple[ContextLine, ...]
 
 
 @signed_in
@@ -67,7 +61,7 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         chunk = log.tail(min(_int_parameter(request, "tail", MAX_LINES), MAX_LINES))
     response = HttpResponse(chunk.data, content_type=TEXT)
     response.headers["X-Offset"] = str(chunk.offset)
-    if line := _line_number(log, chunk.offset):
+    if line := line_number(log, chunk.offset):
         response.headers["X-Line"] = str(line)
     response.headers["X-Next-Offset"] = str(chunk.next_offset)
     response.headers["X-Complete"] = "true" if chunk.complete else "false"
@@ -124,18 +118,17 @@ def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         log = _find_log(request, workload_id)
         start = parse_cursor(request.GET.get("cursor", ""))
         if finds_errors:
-            matches = search_errors(
-                log.read_large_chunk, start=start, max_matches=MAX_HITS, context_lines=CONTEXT_LINES
-            )
+            matches = search_errors(log.read_large_chunk, start=start, max_matches=MAX_HITS, context_lines=0)
         else:
             matches = search_log(
                 log.read_large_chunk, text, start=start, max_matches=MAX_HITS,
-                context_lines=CONTEXT_LINES, ignore_case=fold,
+                context_lines=0, ignore_case=fold,
             )  # fmt: skip
         context |= {
             "log": log,
             "pod_count": workload.pods.filter(run=log.pod.run).count(),
             "result": matches,
+            "progress": parse_progress(request.GET).add_log(matches),
             "hits": build_hits(log, matches, "" if finds_errors else text, fold),
             "more": start.offset > 0 and not request.GET.get("none_yet"),
             "next": format_cursor(matches.resume_at),
@@ -153,12 +146,14 @@ def _search_all_pods(
     pod_count = rows.count() if len(logs) == MAX_PODS else len(logs)
     starts = _parse_pod_cursors(request.GET.get("cursor", ""))
     matches = search_all_pods(
-        logs, text, starts=starts, pod_count=pod_count, max_matches=MAX_HITS, context_lines=CONTEXT_LINES,
+        logs, text, starts=starts, pod_count=pod_count, max_matches=MAX_HITS, context_lines=0,
         ignore_case=ignore_case,
     )  # fmt: skip
+    left_out = max(0, len(logs) - len(starts)) if starts else 0
     return {
         "log": log,
         "result": matches,
+        "progress": parse_progress(request.GET).add_pods(matches, left_out=left_out),
         "hits": [hit for each in matches.by_pod for hit in build_hits(*each, text, ignore_case)],
         "all_pods": True,
         "pod_count": pod_count,
@@ -212,25 +207,17 @@ def build_hits(log: PodLog, matches: LogMatches, text: str, ignore_case: bool) -
 
 
 def _build_hit(log: PodLog, line: MatchingLine, pattern: re.Pattern[str], *, is_marked: bool) -> SearchHit:
-    times = times_at(log, line.offsets)
-    count = len(line.before)
     shown = as_shown_in_terminal(line.text, pattern if is_marked else None)
+    pieces = [(piece, place % 2 == 1) for place, piece in enumerate(pattern.split(shown))]
+    leading, _ = pieces[0]
+    if is_marked and len(leading) > MAX_LEADING_TEXT:
+        pieces[0] = f"…{leading[-MAX_LEADING_TEXT:]}", False
     return SearchHit(
-        log.pod,
-        line,
-        times[count],
-        _context_lines(line.at.line - count, times, line.before),
-        tuple((piece, place % 2 == 1) for place, piece in enumerate(pattern.split(shown)) if piece),
-        _context_lines(line.at.line + 1, times[count + 1 :], line.after),
+        log.pod, line, times_at(log, line.offsets)[0], tuple(piece for piece in pieces if piece[0])
     )
 
 
-def _context_lines(first: int, times: Sequence[int], lines: Sequence[bytes]) -> tuple[ContextLine, ...]:
-    numbered = enumerate(zip(times, lines, strict=False), first)
-    return tuple(ContextLine(number, time, as_shown_in_terminal(line)) for number, (time, line) in numbered)
-
-
-def _line_number(log: PodLog, offset: int) -> int | None:
+def line_number(log: PodLog, offset: int) -> int | None:
     """Return the line number at an offset, or None if too many lines would have to be counted."""
     if offset > MAX_CHUNK_BYTES:
         return None

@@ -9,6 +9,7 @@ from scheduler.models import PodUtilization
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
+from tests.support.present import present
 
 REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttribute('hx-get'), '#use')"
 
@@ -68,6 +69,22 @@ def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
         expect(readout).to_have_text(re.compile(r"used \d+(\.\d+)?\s+allocated 16$"))
         page.get_by_role("heading", name="About").hover()
         expect(readout).to_be_hidden()
+        assert not faults
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_readout_of_gpu_utilization_states_the_percentage_like_its_chart(
+    opened: Open, scene: Scene, width: int
+) -> None:
+    with opened("dave", viewport={"width": width, "height": 844}, has_touch=width < 500) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
+        chart = page.get_by_role("img", name=re.compile("^GPU utilization: up to"))
+        chart.tap(position={"x": 60, "y": 20}) if width < 500 else chart.hover(position={"x": 60, "y": 20})
+        readout, marker = page.locator(".readout.on"), page.locator(".readout-marker")
+        expect(readout).to_have_text(re.compile(r"\s\d+%\s+[\d.]+ of 8 GPUs$"))
+        lowest, frame = present(readout.bounding_box()), present(chart.bounding_box())
+        assert lowest["y"] + lowest["height"] <= frame["y"], "the readout does not cover the chart"
+        assert abs(present(marker.bounding_box())["x"] - frame["x"] - 60) <= 2
         assert not faults
 
 

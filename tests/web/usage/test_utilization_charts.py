@@ -80,6 +80,21 @@ def test_charts_have_a_gap_where_nothing_was_measured(
         assert max(ends) < 600 and not any(200 < x < 480 for x in ends)
 
 
+def test_chart_of_a_day_has_a_gap_of_an_hour_in_which_the_pod_was_stopped(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
+    make.used(pod, 50)
+    for hours in (5, 4, 2, 1, 0):
+        make.past_utilization(pod, make.ago(hours=hours), step=3600, gpus=1, busy=50)
+    text = page(sign_in("erin"), f"/workloads/{pod.workload_id}/utilization?span=24h")
+    chart = re.search(r'aria-label="GPU utilization: [^"]*" data-points="([^"]*)".*?</svg>', text, re.DOTALL)
+    assert chart is not None
+    used = [value for _, value, *_ in json.loads(html.unescape(chart[1]))]
+    assert used == [500, 500, None, 500, 500, 500]
+    for path_data in re.findall(r'<path class="(?:used|line)" d="([^"]*)"', chart[0]):
+        assert path_data.count("M") == 2, "neither the area nor the line is drawn through the gap"
+
+
 def test_page_states_that_a_run_ended_before_its_first_measurement(cast: Cast, sign_in: SignIn) -> None:
     ended = make.ago(minutes=1)
     short = make.workload(

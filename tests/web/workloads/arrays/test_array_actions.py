@@ -89,7 +89,33 @@ def test_retry_form_offers_the_failed_tasks_or_a_choice_of_tasks(
 
 def test_cancel_form_preselects_all_live_tasks(sweep: WorkloadArray, sign_in: SignIn) -> None:
     form = sign_in("dave").get(f"/arrays/{sweep.pk}/cancel", headers=HTMX).content.decode()
-    assert "All 117 live tasks" in form and ">Cancel 117 tasks</span>" in form and "Keep running" in form
+    assert "All 117 unfinished tasks" in form and ">Cancel 117 tasks</span>" in form and "Keep tasks" in form
+
+
+def test_cancel_and_suspend_forms_state_the_lost_work_of_the_selected_tasks_and_their_time_to_stop(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn
+) -> None:
+    running = Workload.objects.filter(array=sweep, phase="running")
+    running.update(phase="pending", held=False)
+    node = make.node(cast.pool, gpus=2)
+    tasks = Workload.objects.filter(array=sweep, array_index__in=(3, 4)).order_by("array_index")
+    for device, task in enumerate(tasks):
+        task.phase, task.held, task.run, task.started_at = "running", False, 1, make.ago(hours=device + 1)
+        task.save()
+        make.place(task, node, [device])
+    dave, url = sign_in("dave"), f"/arrays/{sweep.pk}"
+    part = HTMX | {"HX-Target": "stop-cost"}
+    for step in ("cancel", "suspend"):
+        form = dave.get(f"{url}/{step}", headers=HTMX).content.decode()
+        assert "3.0 GPU-h of work will be lost</strong>" in form and "start of each task." in form
+        assert "The pods have 30 s to stop." in form
+        some = dave.get(f"{url}/{step}", {"choice": "other", "indexes": "3, 50"}, headers=part)
+        assert "1.0 GPU-h of work will be lost</strong>" in some.content.decode()
+        none = dave.get(f"{url}/{step}", {"choice": "other", "indexes": "50"}, headers=part).content.decode()
+        assert "will be lost" not in none and "to stop" not in none
+        typing = dave.get(f"{url}/{step}", {"choice": "other", "indexes": "3-"}, headers=part)
+        assert typing.status_code == 200 and "will be lost" not in typing.content.decode()
+    assert 'id="stop-cost"' not in dave.get(f"{url}/resume", headers=HTMX).content.decode()
 
 
 def test_tasks_of_an_array_without_failures_can_be_run_again(sweep: WorkloadArray, sign_in: SignIn) -> None:

@@ -119,7 +119,7 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
         assert words in page
     assert "sweep-50<" not in page and "Next" in page
     assert "<span>Tasks 0 to 49, 50 of 120</span>" in page
-    assert page.count('title="sweep-') == 120 and 'title="sweep-2: failed"' in page
+    assert page.count('aria-label="sweep-') == 120 and 'aria-label="sweep-2: failed"' in page
     failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="ended")
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 

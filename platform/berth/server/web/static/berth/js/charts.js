@@ -10,7 +10,9 @@
       readout = document.createElement("div");
       readout.className = "readout";
       readout.setAttribute("aria-hidden", "true"); // the table beside the chart has the same numbers
-      chart.append(readout);
+      const marker = document.createElement("div"); // a line at the pointer, visible with the readout
+      marker.className = "readout-marker";
+      chart.append(readout, marker);
     }
     return readout;
   }
@@ -32,7 +34,7 @@
     return `${short.format(new Date(point[0] * 1000))}–${clock.format(new Date((point[0] + period) * 1000))}`;
   }
 
-  document.addEventListener("pointermove", (event) => {
+  function show(event) {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
     for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps, .periods")) other.classList.remove("on");
     if (!chart) return;
@@ -45,15 +47,20 @@
     readout.classList.toggle("on", point !== undefined);
     if (!point) return;
     const factor = svg.dataset.thousandths === undefined ? 1 : 1000, bySteps = svg.dataset.steps !== undefined;
-    const lines = svg.dataset.names.split("|").map((name, place) => {
+    const [, used, allocated] = point, isShare = svg.dataset.percent !== undefined && used !== null && allocated > 0;
+    const lines = isShare ? [`${Math.round(100 * used / allocated)}%`, `${number.format(used / factor)} of ${number.format(allocated / factor)} GPUs`] : svg.dataset.names.split("|").map((name, place) => {
       const value = point[place + 1];
       if (name && !place && value === null && !columns && !bySteps) return "not measured";
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
     readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : moment(svg, point, time), ...lines.filter(Boolean)].join("\n");
-    const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
+    const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width, marker = readout.nextElementSibling;
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;
+    for (const [side, value] of [["left", left], ["top", frame.top - around.top], ["height", frame.height]]) marker.style[side] = `${value}px`;
+  }
+  for (const type of ["pointermove", "pointerdown"]) document.addEventListener(type, show); // a tap has no moves
+  document.addEventListener("pointerleave", (event) => { // a finger leaves at the end of each tap
+    if (event.pointerType !== "touch") document.querySelector(".readout.on")?.classList.remove("on");
   });
-  document.addEventListener("pointerleave", () => document.querySelector(".readout.on")?.classList.remove("on"));
 })();

@@ -166,10 +166,10 @@
   const enlarge = document.getElementById("enlarge");
   enlarge?.addEventListener("click", () => {
     const isEnlarged = enlarge.closest(".stack").classList.toggle("enlarged");
-    const [label, noun] = enlarge.querySelectorAll("span");
+    const label = enlarge.querySelector("span");
     enlarge.dataset.label ??= label.textContent;
     label.textContent = isEnlarged ? enlarge.dataset.enlargedLabel : enlarge.dataset.label;
-    noun.hidden = isEnlarged;
+    enlarge.setAttribute("aria-expanded", isEnlarged);
     if (!isEnlarged) return;
     document.getElementById("document-place").getBoundingClientRect(); // shows a document that was hidden for lack of room
     text().focus();

@@ -3,14 +3,14 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
   const earlier = document.getElementById("log-earlier"), later = document.getElementById("log-later");
   const download = document.getElementById("log-download");
   const pods = () => document.getElementById("log-pod");
-  const matches = document.getElementById("log-matches");
+  const matches = document.getElementById("log-matches"), scope = document.getElementById("log-scope");
   const CONTEXT = 4096; // bytes to show before a match
   let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
   let reader = new LogReader();
@@ -18,6 +18,7 @@
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
   const lines = new WeakMap(); // maps elements to lines, and lines to elements
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
+  let errors = null; // number of errors at the end of the log that the page has shown
   let pattern = null, chosen = -1, isAdvancing = false; // searched text, and index of the match that is shown
 
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
@@ -83,6 +84,7 @@
     box.classList.toggle("complete", complete);
     box.classList.toggle("no-output", !body.firstElementChild);
     if (follow.checked) box.scrollTop = box.scrollHeight;
+    if (scope) scope.hidden = pods()?.selectedOptions[0]?.parentElement.children.length < 2;
     follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
     showError();
     countErrors();
@@ -92,9 +94,11 @@
   const showError = () => { if (complete) showFailure(pod, body, line, offsetOf); };
 
   function countErrors() {
-    const isWhole = Boolean(body.firstElementChild) && first() <= 0 && later.hidden;
-    showCount(pod, errorsIn(body), isWhole);
-    linkErrors(pod, body, line, offsetOf, isWhole, later.hidden);
+    const isWhole = Boolean(body.firstElementChild) && first() <= 0 && later.hidden, count = errorsIn(body);
+    showCount(pod, count, isWhole);
+    if (!later.hidden || !body.firstElementChild) return;
+    if (errors !== null && count > errors) document.body.dispatchEvent(new Event("berth:errors")); // the page's header names the latest
+    errors = count;
   }
 
   // Times are shown for the whole log in one format, with the day unless the pod started today.
@@ -245,6 +249,7 @@
     if (event.deltaY < 0 && follow.checked) { follow.checked = false; hangUp(); settle(); }
   }, { passive: true });
   document.addEventListener("change", (event) => {
+    if (event.target.form === search && event.target.type === "checkbox" && search?.elements.text.value) search.requestSubmit();
     if (event.target.id !== "log-pod") return;
     matches?.replaceChildren();
     pattern = null;
@@ -257,13 +262,9 @@
     if (at && (at.contains(event.target) || getSelection().isCollapsed)) choose(hits().indexOf(at));
     if (step) choose(chosen + Number(step.dataset.logStep));
     if (event.target.closest?.("[data-log-scope]")) {
-      search.elements.all_pods.checked = !search.elements.all_pods.checked;
+      search.elements.all_pods.checked = true;
       search.requestSubmit();
     }
-    if (event.target.closest?.("#log-full, #log-exit")) fullScreen(!card.classList.contains("full"));
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && card.classList.contains("full")) fullScreen(false);
   });
   if (timestamps) timestamps.checked = localStorage.getItem(TIMESTAMPS) === "on";
   timestamps?.addEventListener("change", () => {
@@ -274,18 +275,11 @@
     listen(turn);
   });
   if (timestamps) wrapLines(box, timestamps);
+  fullScreenOf(box, follow);
 
   // Search: the server finds the matching lines, and the pane shows one of them after another.
-  const card = document.getElementById("log-card"), search = document.getElementById("log-search");
+  const search = document.getElementById("log-search");
   const hits = () => [...document.querySelectorAll("[data-log-at]")];
-
-  function fullScreen(on) {
-    card.classList.toggle("full", on);
-    const view = document.getElementById("log-view");
-    view?.removeAttribute("open");
-    if (follow.checked) box.scrollTop = box.scrollHeight;
-    (on ? document.getElementById("log-exit") : view?.querySelector("summary") ?? document.getElementById("log-full")).focus();
-  }
 
   function show(element) {
     if (!element) return;
@@ -305,12 +299,18 @@
     if (!all.length) return;
     if (number >= all.length && more) { isAdvancing = true; return more.click(); } // continue when the next matches have arrived
     chosen = (number + all.length) % all.length;
-    const { logAt, logLine, logPod, logName } = all[chosen].dataset, offset = Number(logAt);
-    document.getElementById("log-place").textContent = `${chosen + 1} of ${matches.querySelector("[data-count]").dataset.count}${logName ? `, ${logName}` : ""}`;
+    const { logAt, logLine, logPod } = all[chosen].dataset, offset = Number(logAt);
+    showPlace();
     if (logPod) pods().value = logPod;
     updateList(matches, all[chosen], startedToday());
     go(offset, Number(logLine));
     link(offset, Number(logLine));
+  }
+
+  /** Show which match the log shows, and how many there are. Further requests may raise the total. */
+  function showPlace() {
+    const { logName } = hits()[chosen].dataset, total = document.getElementById("log-total").textContent;
+    document.getElementById("log-place").textContent = `${chosen + 1} of ${total}${logName ? ` · ${logName}` : ""}`;
   }
 
   // Links to lines: the pod, the line and its offset are in the fragment of the URL.
@@ -365,14 +365,15 @@
   });
   addEventListener("hashchange", openLink);
 
+  searchWhileTyping(search, matches, () => { pattern = null; unmark(); });
   search?.addEventListener("keydown", (event) => { // Enter shows the next match, Shift-Enter the previous one
     if (event.key !== "Enter" || event.target.name !== "text" || !hits().length) return;
-    if (event.target.value !== matches.querySelector("[data-count]")?.dataset.text) return;
+    if (event.target.value !== matches.querySelector("[data-text]")?.dataset.text) return;
     event.preventDefault();
     choose(chosen + (event.shiftKey ? -1 : 1));
   });
   document.addEventListener("htmx:afterSettle", (event) => {
-    const result = matches?.querySelector("[data-count]");
+    const result = matches?.querySelector("[data-text]");
     if (!matches?.contains(event.target)) return;
     if (event.target === matches) {
       const flags = search.elements.ignore_case.checked ? "gi" : "g";
@@ -381,7 +382,7 @@
       if (!hits().length) unmark();
       choose(0);
     } else if (isAdvancing) choose(chosen + 1);
-    else if (chosen >= 0) updateList(matches, hits()[chosen], startedToday());
+    else if (chosen >= 0) { updateList(matches, hits()[chosen], startedToday()); showPlace(); }
     isAdvancing = false;
   });
   document.addEventListener("htmx:afterSettle", (event) => { // the list of pods may have changed: keep the selected pod
@@ -394,7 +395,6 @@
   });
   document.addEventListener("htmx:oobAfterSwap", (event) => {
     if (event.detail.target.id === "notices") showError();
-    if (event.detail.target.id === "head") countErrors();
   });
   if (pods()?.value && !(search && openLink())) newest();
 })();

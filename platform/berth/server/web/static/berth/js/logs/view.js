@@ -138,22 +138,6 @@
     location.assign(link.href);
   });
 
-  /** Show a link to the last shown error in the page's header, with the number of errors if the whole log is shown. */
-  function linkErrors(pod, body, first, offsetOf, isWhole, hasEnd) {
-    const place = document.getElementById("log-error-link"), link = place?.firstElementChild;
-    if (!link) return;
-    const errors = errorLines(body), lines = body.querySelectorAll(".l").length;
-    place.hidden = !errors.length;
-    if (!errors.length) return;
-    const number = numberOf(body, errors.at(-1), first), amount = `${errors.length} error${errors.length === 1 ? "" : "s"}`;
-    const range = isWhole ? "log" : `${hasEnd ? "last " : ""}${lines.toLocaleString("en")} ${hasEnd ? "" : "shown "}log lines`;
-    if (!number) link.textContent = `${amount} in the ${range}`;
-    else if (!isWhole) link.textContent = `${hasEnd ? "Latest error" : "Error"} at line ${number}`;
-    else link.textContent = errors.length === 1 ? `${amount} at line ${number}` : `${amount}, latest at line ${number}`;
-    link.title = `${amount} in the ${range}`;
-    linkLine(link, pod, errors.at(-1), number, offsetOf);
-  }
-
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
 
   /** Show the last line of a failed pod that names an error, also in red in the log, or else its last line. */
@@ -221,5 +205,57 @@
     choose();
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, markTracebacks, showFailure, stamp, updateList, weigh, wrapLines });
+  const PAUSE = 400, LIVE_TEXT = 2; // milliseconds without a key, and the shortest text that is searched without Enter
+
+  /** Search once typing pauses. Escape and an empty field remove the matches. */
+  function searchWhileTyping(search, matches, removeMarks) {
+    let timer = 0;
+    const field = search?.elements.text;
+    function clear() {
+      clearTimeout(timer);
+      htmx.trigger(search, "htmx:abort");
+      matches.replaceChildren();
+      removeMarks();
+    }
+    field?.addEventListener("input", () => {
+      clearTimeout(timer);
+      if (!field.value) clear();
+      else if (field.value.length >= LIVE_TEXT) timer = setTimeout(() => search.requestSubmit(), PAUSE);
+    });
+    field?.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") clearTimeout(timer);
+      if (event.key !== "Escape" || !field.value) return;
+      event.preventDefault(); // the next Escape ends the full screen
+      field.value = "";
+      clear();
+    });
+  }
+
+  /** Let the log fill the window on request, until the button or Escape ends it.
+   *
+   * Links to the search focus its field, and keep the log in full screen.
+   */
+  function fullScreenOf(box, follow) {
+    const card = box.closest("#log-card"), exit = document.getElementById("log-exit"), search = document.getElementById("log-text");
+    const start = () => [document.getElementById("log-full"), document.querySelector("#log-view > summary")].find((each) => each?.offsetParent);
+    function toggle(on) {
+      card.classList.toggle("full", on);
+      document.getElementById("log-view")?.removeAttribute("open");
+      for (const link of card.querySelectorAll("a[href*='#search']")) link.hash = on ? "search&full" : "search";
+      if (follow.checked) box.scrollTop = box.scrollHeight;
+      (on ? exit : start())?.focus();
+    }
+    document.addEventListener("click", (event) => {
+      if (event.target.closest?.("#log-full, #log-menu-full, #log-exit")) toggle(!card.classList.contains("full"));
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !event.defaultPrevented && card.classList.contains("full")) toggle(false);
+    });
+    const target = new URLSearchParams(location.hash.slice(1));
+    if (!search || !target.has("search")) return;
+    if (target.has("full")) toggle(true);
+    search.focus();
+  }
+
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines });
 })();

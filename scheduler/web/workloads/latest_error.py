@@ -1,0 +1,75 @@
+"""Link to the latest error of a running workload, which the header shows on all tabs."""
+
+import uuid
+from dataclasses import dataclass, replace
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from berth.core.wording.words import format_count
+from berth.server.web.pages import Request, signed_in
+from pools.runtimes.base import LogChunk
+from projects import selectors
+from projects.models import Phase, Workload
+from projects.selectors import find_workload
+from scheduler.api.logs.pod_log import PodLog, find_pod_log
+from scheduler.reports.log_errors import search_errors
+from scheduler.reports.log_search import LinePosition
+from scheduler.web.workloads.log import line_number
+
+MAX_LINES = 500  # number of lines at the end of the log that are searched
+
+
+@dataclass(frozen=True, slots=True)
+class LatestError:
+    """Error in a pod's log. `line` is None if the log is too long to number its lines."""
+
+    pod_id: uuid.UUID
+    offset: int
+    line: int | None
+    text: str
+
+
+@signed_in
+@require_GET
+def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Return a link to the latest error in the first pod's log, or nothing if there is none."""
+    workload = find_workload(request.actor, workload_id)
+    log = _first_log(request, workload)
+    context = {"workload": workload, "error": log and _latest_error(log)}
+    return render(request, "scheduler/workloads/latest_error.html", context)
+
+
+def _first_log(request: Request, workload: Workload) -> PodLog | None:
+    """Return the log that the tab Logs shows first, or None if the workload is not running."""
+    if workload.phase != Phase.RUNNING:
+        return None
+    rows = selectors.pods(request.actor).filter(workload=workload, run=workload.run)
+    pod = rows.order_by("rank", "role", "index").first()
+    return find_pod_log(request.actor, workload.pk, str(pod.pk)) if pod else None
+
+
+def _latest_error(log: PodLog) -> LatestError | None:
+    """Return the last error in the last lines, with the number of errors if these are the whole log."""
+    end = log.tail(MAX_LINES)
+    first_line = line_number(log, end.offset)
+
+    def read(offset: int, limit: int) -> LogChunk:
+        data = end.data[offset - end.offset :][:limit]
+        return replace(end, data=data, offset=offset, next_offset=offset + len(data), size=end.next_offset)
+
+    start = LinePosition(end.offset, first_line or 1)
+    errors = search_errors(read, start=start, max_matches=MAX_LINES, context_lines=0)
+    if not errors.lines:
+        return None
+    at = errors.lines[-1].at
+    line = None if first_line is None else at.line
+    place = "" if line is None else f" at line {line}"
+    if end.offset:
+        text = f"Latest error{place}"
+    elif errors.matches == 1:
+        text = f"1 error{place}"
+    else:
+        text = f"{format_count(errors.matches, 'error')}, latest{place}"
+    return LatestError(log.pod.pk, at.offset, line, text)

@@ -1,0 +1,73 @@
+"""Browser tests for the map of an array's tasks."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
+from tests.browser.driver.axe import accessibility_faults
+from tests.support.present import present
+
+
+def test_task_map_is_one_tab_stop_that_arrow_keys_move_in(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        focused, note = page.locator("#task-map a:focus"), page.locator("#task-note")
+        page.get_by_role("link", name="Download CSV").focus()
+        page.keyboard.press("Tab")
+        expect(focused).to_have_attribute("aria-label", re.compile("^lr-sweep-0: "))
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        expect(focused).to_have_attribute("aria-label", re.compile("^lr-sweep-2: completed, LR="))
+        expect(note).to_have_text(focused.get_attribute("aria-label") or "")
+        above = present(focused.bounding_box())
+        page.keyboard.press("ArrowDown")
+        below = present(focused.bounding_box())
+        assert above["x"] == below["x"] and above["y"] < below["y"]
+        page.keyboard.press("ArrowUp")
+        expect(focused).to_have_attribute("aria-label", re.compile("^lr-sweep-2: "))
+        assert accessibility_faults(page) == []
+        page.keyboard.press("Tab")
+        expect(focused).to_have_count(0)
+        expect(note).to_have_count(0)
+        page.keyboard.press("Shift+Tab")
+        expect(focused).to_have_attribute("aria-label", re.compile("^lr-sweep-2: "))
+        page.keyboard.press("End")
+        expect(focused).to_have_attribute("aria-label", re.compile("^lr-sweep-119: "))
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="lr-sweep-119")).to_be_visible()
+        assert faults == []
+
+
+def test_tap_on_the_task_map_names_the_nearest_task_and_links_to_it(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        task, note = page.locator("#task-12"), page.locator("#task-note")
+        task.scroll_into_view_if_needed()
+        frame = present(task.bounding_box())
+        page.touchscreen.tap(frame["x"] + frame["width"] / 2, frame["y"] - 1)  # between two rows
+        expect(note).to_contain_text(re.compile("^lr-sweep-12: failed, LR="))
+        expect(note).to_be_in_viewport(ratio=1)
+        assert accessibility_faults(page) == []
+        page.touchscreen.tap(195, 100)
+        expect(note).to_have_count(0)
+        page.touchscreen.tap(frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
+        note.get_by_role("link", name="Open task").tap()
+        expect(page.get_by_role("heading", name="lr-sweep-12")).to_be_visible()
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_filter_dims_other_tasks_and_says_in_which_states_tasks_match(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        page.get_by_label("LR", exact=True).select_option("1e-2")
+        expect(page.locator("#tasks .empty")).to_contain_text(
+            "Tasks that match the filter: 37 completed, 2 failed"
+        )
+        expect(page.locator("#task-map .other")).to_have_count(80)
+        page.get_by_role("link", name="Clear filter").click()
+        expect(page.locator("#task-map .other")).to_have_count(0)
+        assert faults == []

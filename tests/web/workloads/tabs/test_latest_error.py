@@ -1,0 +1,57 @@
+"""Tests for the link to the latest error in the header of a running workload."""
+
+import html
+import re
+
+import pytest
+
+from projects.models import Workload
+from tests import factories as make
+from tests.cast import Cast
+from tests.fakes.runtime import FakeRuntime
+from tests.web.conftest import SignIn
+from tests.web.workloads.tabs.test_log_pages import path, runtime, start_pod
+
+__all__ = ["runtime"]
+
+
+@pytest.mark.parametrize(
+    ("log", "text", "line"),
+    [
+        (b"step\nERROR one\nstep\n", "1 error at line 2", 2),
+        (b"Traceback (most recent call last):\n  a.py\nOSError\nKilled\n", "2 errors, latest at line 4", 4),
+        (b"ERROR one\n" * 300 + b"step\n" * 400, "Latest error at line 300", 300),
+    ],
+)  # fmt: skip
+def test_link_leads_to_the_latest_error_in_the_log(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime, log: bytes, text: str, line: int
+) -> None:
+    pod = start_pod(cast, runtime, log)
+    answer = sign_in("erin").get(path(pod, "/latest-error")).content.decode()
+    link = re.search(r'<a class="bad" href="([^"]+)">([^<]+)</a>', answer)
+    offset = len(b"\n".join(log.split(b"\n")[: line - 1])) + 1
+    address = f"/workloads/{pod.workload_id}/logs#pod={pod.pk}&line={line}&at={offset}"
+    assert link and (html.unescape(link[1]), link[2]) == (address, text)
+    assert sign_in("grace").get(path(pod, "/latest-error")).status_code == 404
+
+
+def test_link_is_empty_without_a_recent_error_or_a_running_workload(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+) -> None:
+    pod, client = start_pod(cast, runtime, b"ERROR one\n" + b"step\n" * 600), sign_in("dave")
+    assert client.get(path(pod, "/latest-error")).content.strip() == b""
+    runtime.write(str(pod.pk), b"ERROR two\n")
+    assert b"Latest error at line 602" in client.get(path(pod, "/latest-error")).content
+    Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago())
+    assert client.get(path(pod, "/latest-error")).content.strip() == b""
+
+
+def test_header_is_the_same_on_other_tabs(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
+    pod, client = start_pod(cast, runtime, b"ERROR one\n"), sign_in("dave")
+    tabs = ("", "/logs", "/metrics", "/outputs", "/resources", "/timeline", "/spec")
+    pages = {tab: client.get(f"/workloads/{pod.workload_id}{tab}").content.decode() for tab in tabs}
+    heads = {
+        tab: re.findall(r'<p class="head-facts">.*?</p>', page, re.DOTALL) for tab, page in pages.items()
+    }
+    assert {tab: head for tab, head in heads.items() if head != heads[""]} == {}
+    assert "/latest-error" in heads[""][0]
