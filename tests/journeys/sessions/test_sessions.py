@@ -187,7 +187,7 @@ def test_unknown_plugin_unknown_pool_and_invalid_node_range_are_rejected(client:
     with pytest.raises(NotFound, match="There is no node pool named 'cloud'"), client.session("cloud"):
         pytest.fail("the session must not open")
     with (
-        pytest.raises(Invalid, match=r"node.min: above max"),
+        pytest.raises(Invalid, match=r"node.min: is above max"),
         client.session("local", nodes=(3, 2), project="vision"),
     ):
         pytest.fail("the session must not open")

@@ -62,9 +62,9 @@ def test_limit_derived_from_a_tiny_request_is_sufficient_to_start_a_program() ->
         ({"memory_mib": 2**31}, "default_limits.memory_mib: is not a valid amount of memory"),
         ({"memory_mib": "many"}, "default_limits.memory_mib: is not a valid quantity"),
         ({"cpu": 0.001}, "default_limits.cpu: is less than the kernel can allot"),
-        ({"cpu": float("nan")}, "default_limits.cpu: is not a finite number"),
+        ({"cpu": float("nan")}, "default_limits.cpu: must be a finite number"),
         ({"cpu": 10**9}, "default_limits.cpu: is not a valid number of CPU cores"),
-        ({"memory_from_request": 1}, "default_limits.memory_from_request: is not true or false"),
+        ({"memory_from_request": 1}, "default_limits.memory_from_request: must be true or false"),
     ],
 )
 def test_invalid_default_limits_are_rejected(values: object, problem: str) -> None:
@@ -82,8 +82,8 @@ def test_invalid_default_limits_are_rejected(values: object, problem: str) -> No
         ({"cpu": 0.009}, "received 0.009 cores; allowed: 0.01 cores or more, or unlimited"),
         ({"memory_mib": -1}, "roles[0].limit.memory_mib: is not a valid amount of memory"),
         ({"memory_mib": 10**12}, "roles[0].limit.memory_mib: is not a valid amount of memory"),
-        ({"cpu": float("nan")}, "roles[0].limit.cpu: is not a finite number"),
-        ({"cpu": float("inf")}, "roles[0].limit.cpu: is not a finite number"),
+        ({"cpu": float("nan")}, "roles[0].limit.cpu: must be a finite number"),
+        ({"cpu": float("inf")}, "roles[0].limit.cpu: must be a finite number"),
     ],
 )
 def test_limits_too_low_to_start_any_program_are_rejected(limit: dict[str, Any], problem: str) -> None:
