@@ -196,11 +196,12 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
     is_pending = workload.phase == Phase.PENDING and bool(workload.reason)
-    shows_reason = is_pending and workload.reason != UNSCHEDULABLE and not has_card
-    is_stated = has_card or shows_reason or workload.phase == Phase.FAILED
+    has_row = tab == "timeline" and workload.explained_at is not None
+    has_reason = is_pending and workload.reason != UNSCHEDULABLE
+    is_stated = has_card or has_reason or workload.phase == Phase.FAILED
     return {
         "message": "" if is_stated else _shown_message(workload),
-        "shows_reason": shows_reason,
+        "shows_reason": has_reason and not (has_card or has_row),
         "not_before": _active_backoff(workload, timezone.now()),
         "edited_at": edited_since_evaluation(workload),
     }

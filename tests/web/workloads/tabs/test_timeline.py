@@ -81,7 +81,7 @@ def test_workload_that_runs_without_a_start_event_shows_how_long_it_was_pending(
     assert round(running.lasted / timedelta(minutes=1)) == 60
 
 
-def test_timeline_and_header_describe_a_restart_delay_identically(cast: Cast, sign_in: SignIn) -> None:
+def test_timeline_states_a_restart_delay_instead_of_the_header(cast: Cast, sign_in: SignIn) -> None:
     message = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
     ours = make.workload(
         cast.vision, "ours", reason="Backoff", message=message, explained_at=make.ago(seconds=5),
@@ -90,6 +90,8 @@ def test_timeline_and_header_describe_a_restart_delay_identically(cast: Cast, si
     text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
     assert "Restart delay until <time" in text and "Restart delay for" not in text
     assert re.search(r"<strong>Now pending</strong> <span class=\"faint\">for 4 min.* so far", text)
+    lead = text.partition('class="lead wrap"')[2].partition("</p>")[0]
+    assert "Restart delay" not in lead, "the list states the reason"
 
 
 @pytest.mark.heavy
