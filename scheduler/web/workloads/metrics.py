@@ -1,7 +1,10 @@
 """Charts of the metrics that a workload reports, compared with another workload's metrics."""
 
+import math
 import uuid
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from django.http import HttpResponse
@@ -20,6 +23,7 @@ from projects.queries.reported_metrics import may_report, to_series, workload_me
 from projects.selectors import find_workload, workloads
 
 POINTS = 200
+MAX_DISTANCE = 3  # maximum distance between connected points, as a multiple of the median distance
 CANDIDATES_MAX = 50
 
 
@@ -84,15 +88,31 @@ def _build_chart(
     row: Metric, workload: Workload, other: Workload | None, compared: Series | None
 ) -> MetricChart:
     series = to_series(row)
-    lines = [(workload.name, "", series.downsample(POINTS))]
+    lines = [(workload.name, "", _points_with_gaps(series))]
     if other is not None and compared is not None:
-        lines.append((other.name, "hue-1", compared.downsample(POINTS)))
+        lines.append((other.name, "hue-1", _points_with_gaps(compared)))
     return MetricChart(
         name=row.name, chart=line_chart(lines), last=format_point(series.last),
         step=NO_VALUE if series.last is None else f"{series.last.step}",
         lowest=format_point(series.lowest), highest=format_point(series.highest),
         other=format_point(compared.last if compared else None), not_finite=series.not_finite,
     )  # fmt: skip
+
+
+def _points_with_gaps(series: Series) -> list[tuple[int, float | None]]:
+    """Return points of a metric for a chart.
+
+    If the workload has reported values that are not finite, unusually long distances between steps are gaps.
+    """
+    points: list[tuple[int, float | None]] = []
+    reported = series.downsample(POINTS)
+    distances = [after.step - before.step for before, after in pairwise(reported)]
+    usual = median(distances) if distances and series.not_finite else math.inf
+    for point, distance in zip(reported, [*distances, 0], strict=False):
+        points.append(point)
+        if distance > MAX_DISTANCE * usual:
+            points.append((point.step + 1, None))
+    return points
 
 
 def format_point(point: Point | None) -> str:

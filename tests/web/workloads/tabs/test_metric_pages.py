@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from projects.models import Workload
+from projects.models import Metric, Workload
 from projects.services import arrays
 from tests import factories as make
 from tests.cast import Cast, training
@@ -25,6 +25,20 @@ def test_metrics_tab_draws_each_metric_and_compares_two_workloads(cast: Cast, si
     for invalid in ("x", str(hidden.pk)):
         assert "hue-1" not in client.get(f"{path}/charts", {"with": invalid}).content.decode()
     assert sign_in("grace").get(f"{path}/charts").status_code == 404
+
+
+@pytest.mark.parametrize(("not_finite", "parts"), [(3, 2), (0, 1)])
+def test_metric_chart_has_a_gap_where_values_were_not_finite(
+    cast: Cast, sign_in: SignIn, not_finite: int, parts: int
+) -> None:
+    workload = make.workload(cast.vision, "train")
+    make.metric(workload, "loss", 1.0, 0.25)
+    steps, values = [0, 10, 20, 60, 70, 80], [1.0, 0.9, 0.8, 0.4, 0.3, 0.25]
+    Metric.objects.update(steps=steps, values=values, last_step=80, not_finite=not_finite)
+    text = sign_in("dave").get(f"/workloads/{workload.pk}/metrics/charts").content.decode()
+    line = re.search(r'<path class="line " d="([^"]+)"', text)
+    assert line and line[1].count("M") == parts
+    assert ("[21, null]" in text) == (parts == 2)
 
 
 @pytest.mark.heavy

@@ -37,9 +37,12 @@ class LineChart:
         return self.lines[0].readouts if self.lines else "[]"
 
 
-def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float]]]]) -> LineChart:
-    """Return a chart of the series, each with its label, CSS class and points sorted by step."""
-    points = [point for _, _, each in series for point in each]
+def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float | None]]]]) -> LineChart:
+    """Return a chart of the series, each with its label, CSS class and points sorted by step.
+
+    A line has a gap at a point without a value.
+    """
+    points = [(step, value) for _, _, each in series for step, value in each if value is not None]
     if not points:
         return LineChart((), (), 0, 0)
     begin, end = min(step for step, _ in points), max(step for step, _ in points)
@@ -52,10 +55,14 @@ def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float]]]]) -
 
     lines = []
     for label, kind, each in series:
-        corners = [position(*point) for point in each]
-        if len(corners) == 1:  # a horizontal line, because a single point would be invisible
-            corners.append(f"{WIDTH} {corners[0].split()[1]}")
-        path = f"M{' L'.join(corners)}" if corners else ""
+        parts, is_new = list[str](), True
+        for step, value in each:
+            if value is not None:
+                parts.append(f"{'M' if is_new else 'L'}{position(step, value)}")
+            is_new = value is None
+        if len(parts) == 1:  # a horizontal line, because a single point would be invisible
+            parts.append(f"L{WIDTH} {parts[0].split()[1]}")
+        path = " ".join(parts)
         lines.append(Line(label, kind, path, json.dumps([list(point) for point in each])))
     labels = tuple((_y(mark, low, high), f"{mark:.6g}") for mark in reversed(marks))
     return LineChart(tuple(lines), labels, begin, end)

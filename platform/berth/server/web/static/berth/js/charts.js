@@ -50,7 +50,7 @@
     const [, used, allocated] = point, isShare = svg.dataset.percent !== undefined && used !== null && allocated > 0;
     const lines = isShare ? [`${Math.round(100 * used / allocated)}%`, `${number.format(used / factor)} of ${number.format(allocated / factor)} GPUs`] : svg.dataset.names.split("|").map((name, place) => {
       const value = point[place + 1];
-      if (name && !place && value === null && !columns && !bySteps) return "not measured";
+      if (name && !place && value === null && !columns) return bySteps ? "not finite" : "not measured";
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
     readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : moment(svg, point, time), ...lines.filter(Boolean)].join("\n");
