@@ -97,7 +97,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         "priority",
         "Priority",
         lambda row: row[0].priority,
-        order="priority",
+        order="priority_and_position",
         number=True,
         is_largest_first=True,
     ),

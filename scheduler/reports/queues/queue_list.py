@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Sum, TextField, Value, When
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Sum,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Collate, Concat, LPad
 
@@ -43,9 +55,9 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the pending workloads that the user may see, in queue order, of one pool or of all pools.
 
-    Each workload is annotated with its pool, its queue position and a text for sorting by both. Reserved
-    workloads come first, without a position, because their nodes are already chosen. Workloads that no cycle
-    has evaluated yet come last.
+    Each workload is annotated with its pool and queue position, a text for sorting by both, and a number for
+    sorting by priority and then by position. Reserved workloads come first, without a position, because their
+    nodes are already chosen. Workloads that no cycle has evaluated yet come last.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
@@ -55,6 +67,8 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
         pool_and_position=Collate(
             Concat("queue_pool", Value(" "), padded_position, output_field=TextField()), "C"
         ),
+        priority_and_position=Cast(F("priority"), BigIntegerField()) * (NOT_EVALUATED + 1)
+        - F("queue_position"),
     ).order_by("queue_position", "pk")
 
 

@@ -1,6 +1,7 @@
-"""Tests for the order of the queue page: sections, reasons for the order, and unknown start times."""
+"""Tests for the order of the queue page: sections, reasons, ties, empty pools and unknown start times."""
 
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -128,3 +129,23 @@ def test_first_click_on_priority_shows_the_highest_priority_first(cast: Cast, si
     client = sign_in("alice")
     assert 'sort=-priority" hx-get' in client.get(ADDRESS).content.decode()
     assert 'sort=priority" hx-get' in client.get(f"{ADDRESS}&sort=-priority").content.decode()
+
+
+def test_empty_pool_keeps_the_filters_and_links_to_all_pools(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("empty")
+    make.workload(cast.vision, "mine", phase="pending", reason="ProjectLimit", explanation={"pool": "local"})
+    page = sign_in("dave").get("/queue?pool=empty").content.decode()
+    assert "No pending workloads in this pool" in page
+    assert re.search(r'<a class="button" href="/queue">Show all pools</a>', page)
+    assert '<option value="local">local (1)</option>' in page
+
+
+def test_equal_priorities_are_in_queue_order(cast: Cast, sign_in: SignIn) -> None:
+    for position, priority in ((3, 50), (1, 50), (4, 90), (2, 50)):
+        explanation = {"pool": "local", "queue_position": position, "ordering": []}
+        make.workload(
+            cast.vision, f"at-{position}", phase="pending", reason="ProjectLimit", priority=priority,
+            explanation=explanation,
+        )  # fmt: skip
+    context: Any = sign_in("dave").get("/queue?pool=local&sort=-priority").context
+    assert [row.name for row, *_ in context["rows"]] == ["at-4", "at-1", "at-2", "at-3"]
