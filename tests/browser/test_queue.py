@@ -1,4 +1,6 @@
-"""Browser tests for the queue page: columns fit, and explanations open next to their buttons."""
+"""Browser tests for the queue page: columns fit, explanations open next to their buttons, and filters can be
+cleared, as on other lists.
+"""
 
 import re
 
@@ -100,3 +102,18 @@ def test_time_until_the_expected_start_is_on_a_separate_line(opened: Open) -> No
         page.get_by_role("link", name="Show all pending workloads").click()
         expect(starts.first).to_be_visible()
         assert faults == []
+
+
+@pytest.mark.parametrize("path", ["/workloads", "/queue"])
+def test_filters_in_use_can_be_cleared(opened: Open, path: str) -> None:
+    with opened("ada") as (page, faults):
+        page.goto(path)
+        clear = page.get_by_role("link", name="Clear filters")
+        expect(page.locator("#f-project")).to_be_visible()
+        expect(clear).to_be_hidden()
+        page.locator("#f-project").select_option("vision")
+        clear.click()
+        expect(page).to_have_url(re.compile(f"{path}$"))
+        expect(page.locator("#f-project")).to_have_value("")
+        expect(clear).to_be_hidden()
+    assert faults == []
