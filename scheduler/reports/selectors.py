@@ -36,6 +36,15 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
     return visible | Q(preemptor_project_name=text)
 
 
+def workload_search_filter(actor: Actor, text: str) -> Q:
+    """Return a filter by the ID, or by part of the name, of a victim or preemptor that the user may see."""
+    return _restrict_to_visible(
+        actor, "project_id", _id_or_name_filter(text, "workload_id", "workload_name__icontains")
+    ) | _restrict_to_visible(
+        actor, "preemptor_project_id", _id_or_name_filter(text, "preemptor_id", "preemptor_name__icontains")
+    )
+
+
 def cycles(actor: Actor) -> QuerySet[Cycle]:
     """Return all cycles for platform admins and none for others, because a cycle shows all tenants' plans."""
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()

@@ -7,8 +7,9 @@ from django.views.decorators.http import require_GET, require_POST
 from berth.core.errors import Conflict
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
+from berth.server.web.lists.periods import CHOICES, parse_period
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import parse_time, reader_zone
+from berth.server.web.zones import reader_zone
 from projects.access import is_platform_admin, visible_pools
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.selectors import projects
@@ -24,7 +25,6 @@ from scheduler.reports.replay import replay
 from scheduler.reports.triggers import describe_trigger
 from scheduler.web.decision_rows import decision_rows
 from scheduler.web.decision_steps import step_rows
-from scheduler.web.evictions import PERIODS
 
 SORTS = {"at": "pk"}
 CYCLES_PER_PAGE = 50
@@ -36,12 +36,8 @@ KEYS = ("kind", "pool", "project", "workload", "since", "until", "period")
 def index(request: Request) -> HttpResponse:
     values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in KEYS}
     filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
-    zone = reader_zone(request)
-    since, until = parse_time(values["since"], zone), parse_time(values["until"], zone, end=True)
-    if length := next((length for key, _, length in PERIODS if key == values["period"]), None):
-        begin = timezone.now() - length
-        since = max(since, begin) if since else begin
-    rows = decided_cycles(request.actor, filters, since, until)
+    period = parse_period(values, reader_zone(request), timezone.now())
+    rows = period.restrict(decided_cycles(request.actor, filters, period.since, period.until))
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
     unknown = (
@@ -50,13 +46,14 @@ def index(request: Request) -> HttpResponse:
     )
     context = {
         "filters": values,
+        "period": period,
         "unknown": "" if listing.rows else describe_unknown(*unknown),
         "is_admin": is_platform_admin(request.actor),
         "is_filtered": any(values.values()),
         "slice": listing,
         "rows": decision_rows(render_cycles(request.actor, listing.rows, filters)),
         "kinds": KIND_TITLES.items(),
-        "periods": [(key, title) for key, title, _ in PERIODS],
+        "periods": CHOICES,
         "pools": visible_pools(request.actor).order_by("name"),
         "projects": projects(request.actor),
     }

@@ -1,9 +1,7 @@
 """Eviction pages, which show each eviction with the rule that allowed it and the affected queues."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, StreamingHttpResponse
@@ -17,8 +15,9 @@ from berth.db.queries.known_names import NameColumn
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
+from berth.server.web.lists.periods import CHOICES, ListPeriod, parse_period
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import parse_time, reader_zone
+from berth.server.web.zones import reader_zone
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
@@ -29,7 +28,7 @@ from scheduler.models import Cycle, Eviction
 from scheduler.reports.evictions.known_parties import unknown_party_problems
 from scheduler.reports.evictions.matrix import build_matrix, totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
-from scheduler.reports.selectors import evictions, victim_filter
+from scheduler.reports.selectors import evictions, workload_search_filter
 from scheduler.reports.visibility import viewer_for
 
 FILTERS = {
@@ -42,15 +41,16 @@ FILTERS = {
 
 SORTS = {"at": "pk", "kind": "kind", "gpus": "gpu_milli", "lost": "lost_gpu_seconds"}
 OTHER_FILTERS = ("workload", "since", "until", "period")
-PERIODS = (("24h", "Last 24 hours", timedelta(hours=24)), ("7d", "Last 7 days", timedelta(days=7)))
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHER_FILTERS)}
-    rows = filter_evictions(request.actor, filters, reader_zone(request))
+    period = parse_period(filters, reader_zone(request), timezone.now())
+    rows = filter_evictions(request.actor, filters, period)
     if request.GET.get("format") == "csv":
+        period.require_valid()
         sort = request.GET.get("sort", "-at")
         chosen = sort if sort.removeprefix("-") in SORTS else "-at"
         return stream_csv(ApiRequest(request), sort_rows(rows, SORTS, chosen), viewer_for(request.actor))
@@ -61,6 +61,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     moved = rows.filter(kind="consolidate").count()
     context = {
         "filters": filters,
+        "period": period,
         "unknown": "" if listing.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
         "slice": listing,
         "sort": listing.sort,
@@ -72,7 +73,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "grid": build_matrix(totals),
         "count": sum(pair.count for pair in totals) - moved,
         "moved": moved,
-        "periods": [(key, title) for key, title, _ in PERIODS],
+        "periods": CHOICES,
         "lost_gpu_seconds": sum(pair.lost_gpu_seconds for pair in totals),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")
@@ -104,20 +105,13 @@ def _find_victim(actor: Actor, eviction: RenderedEviction) -> Workload | None:
     return workloads(actor).filter(pk=victim.id).first()
 
 
-def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
+def filter_evictions(actor: Actor, filters: Mapping[str, str], period: ListPeriod) -> QuerySet[Eviction]:
     rows = evictions(actor).filter(
         **{column: filters[key] for key, column in FILTERS.items() if filters.get(key)}
     )
     if filters.get("workload"):
-        rows = rows.filter(victim_filter(actor, filters["workload"]))
-    since, until = parse_time(filters["since"], zone), parse_time(filters["until"], zone, end=True)
-    if length := next((length for key, _, length in PERIODS if key == filters.get("period")), None):
-        rows = rows.filter(at__gte=timezone.now() - length)
-    if since:
-        rows = rows.filter(at__gte=since)
-    if until:
-        rows = rows.filter(at__lte=until)
-    return rows
+        rows = rows.filter(workload_search_filter(actor, filters["workload"]))
+    return period.restrict(rows)
 
 
 def unknown_name_problems(actor: Actor, filters: dict[str, str]) -> list[Problem | None]:

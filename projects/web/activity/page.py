@@ -9,9 +9,10 @@ from django.views.decorators.http import require_GET
 
 from berth.db.queries.known_names import NameColumn, unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
+from berth.server.web.lists.periods import parse_period
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import parse_time, reader_zone
+from berth.server.web.zones import reader_zone
 from projects.known_names import unknown_user_problem
 from projects.known_words import OBJECT_TYPES
 from projects.models import Audit
@@ -45,12 +46,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if filters["search"]:
         rows = rows.filter(object_name__icontains=filters["search"])
     zone = reader_zone(request)
-    if since := parse_time(filters["since"], zone):
-        rows = rows.filter(at__gte=since)
-    if until := parse_time(filters["until"], zone, end=True):
-        rows = rows.filter(at__lte=until)
+    period = parse_period(filters, zone, timezone.now())
+    rows = period.restrict(rows)
     listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
     if file := requested_csv(request, listing):
+        period.require_valid()
         return file
     unknown = (
         unknown_word_problem(
@@ -67,6 +67,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     today = timezone.now().astimezone(zone)
     context = {
         "filters": filters,
+        "period": period,
         "listing": listing,
         "days": [
             (_day_title(day, today), list(group_entries(of_day)))

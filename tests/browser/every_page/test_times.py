@@ -52,11 +52,26 @@ def test_day_chosen_in_a_filter_is_shown_in_the_date_format_of_the_page(opened: 
     with opened("ada", locale="en-US") as (page, faults):
         open_settled(page, "/evictions")
         field = page.get_by_label("From", exact=True)
+        expect(field).to_be_hidden()
+        expect(page.get_by_role("link", name="Clear filters")).to_be_hidden()
+        page.get_by_label("Period").select_option("Custom dates")
         expect(field).to_have_attribute("placeholder", "YYYY-MM-DD")
         calendar = page.locator(".date-field:has(#f-since) > [type=date]")
         calendar.evaluate(CHOOSE, "2026-07-02")
         expect(field).to_have_value("2026-07-02")
-        page.wait_for_url("**/evictions?since=2026-07-02")
+        page.wait_for_url("**/evictions?period=custom&since=2026-07-02")
+        field.fill("31.12.2026")
+        field.press("Enter")
+        problem = page.get_by_text("From is “31.12.2026”, which is not a date.")
+        expect(problem).to_be_visible()
+        expect(field).to_have_attribute("aria-invalid", "true")
+        page.reload()
+        expect(field).to_have_value("31.12.2026")
+        field.fill("2026-07-03")
+        field.press("Enter")
+        expect(problem).to_have_count(0)
+        expect(page.locator("#filters .clear-filters")).to_be_visible()
+        expect(field).not_to_have_attribute("aria-invalid", "true")
         assert faults == []
 
 

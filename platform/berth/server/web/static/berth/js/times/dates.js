@@ -16,7 +16,7 @@
     button.className = "icon-button";
     button.setAttribute("aria-label", "Open calendar");
     if (sprite) button.innerHTML = `<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="${sprite}"></use></svg>`;
-    const typed = field.value.replace("T", " ");
+    const typed = field.getAttribute("value")?.replace("T", " ") ?? "";
     field.placeholder = FORMATS[field.type];
     field.type = "text";
     field.value = typed;
@@ -36,4 +36,12 @@
   }
 
   document.querySelectorAll("input[type=date], input[type=datetime-local]").forEach(convert);
+
+  document.addEventListener("htmx:afterSwap", () => { // the new list names the date filters that are not valid
+    const invalid = document.querySelector("[data-invalid]")?.dataset.invalid.split(" ") ?? [];
+    for (const field of document.querySelectorAll(".filters .date-field > [name]")) {
+      if (invalid.includes(field.name)) field.setAttribute("aria-invalid", "true");
+      else field.removeAttribute("aria-invalid");
+    }
+  });
 })();

@@ -1,0 +1,40 @@
+"""Tests for list filters by date whose values cannot be applied."""
+
+import pytest
+
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+PAGES = ("/evictions", "/decisions", "/activity")
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("query", "field", "message"),
+    [
+        ("since=2026-13-45", "since", "From is “2026-13-45”, which is not a date. Enter a date such as "),
+        ("until=31.12.2026", "until", "To is “31.12.2026”, which is not a date."),
+        ("since=2026-11-02&until=2026-11-01", "until", "From (2026-11-02) is after To (2026-11-01)."),
+    ],
+)
+def test_invalid_date_is_explained_and_shows_no_rows(
+    cast: Cast, sign_in: SignIn, path: str, query: str, field: str, message: str
+) -> None:
+    make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
+    page = sign_in("alice").get(f"{path}?{query}").content.decode()
+    assert message in page
+    assert f'name="{field}" value="{query.rpartition("=")[2]}" aria-invalid="true"' in page
+    assert "<tbody" not in page
+
+
+@pytest.mark.parametrize("path", ["/evictions", "/activity"])
+def test_download_with_an_invalid_date_is_rejected(cast: Cast, sign_in: SignIn, path: str) -> None:
+    assert sign_in("alice").get(f"{path}?since=2026-13-45&format=csv").status_code == 400
+
+
+def test_unknown_period_is_explained_and_shows_no_rows(cast: Cast, sign_in: SignIn) -> None:
+    make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
+    page = sign_in("alice").get("/evictions?period=30d")
+    assert page.context["rows"] == []
+    assert "Period is “30d”. Allowed: 24h, 7d, custom." in page.content.decode()
