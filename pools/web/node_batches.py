@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.wording.words import format_count
+from berth.server.web.numbers import duration
 from berth.server.web.pages import Request, page, signed_in, success_response
 from pools import selectors
 from pools.models import Node, NodePool
@@ -42,7 +43,7 @@ STEPS: Mapping[str, BatchStep] = {
         has_reason=False,
     ),
     "drain": BatchStep(
-        "Running pods may finish within the pool's drain timeout. Then the nodes are replaced.",
+        "Running pods have {drain_timeout} to finish. Then the nodes are terminated and replaced.",
         "draining",
         NodeState.DRAINING,
         names="Workloads to finish or move",
@@ -71,9 +72,10 @@ def apply_to_nodes(request: Request, name: str, step: str) -> HttpResponse:
     chosen = [node for node in selected if step in NODE_ACTIONS.get(node.state, ())]
     unchanged = [node for node in selected if node not in chosen]
     count = format_count(len(chosen), "node")
+    warning = action.warning.format(drain_timeout=duration(pool.drain_timeout))
     context = {
         "title": f"{step.capitalize()} {count}?" if chosen else f"No nodes to {step}",
-        "warning": action.warning if chosen else "Select nodes to which the action applies.",
+        "warning": warning if chosen else "Select nodes to which the action applies.",
         "label": f"{step.capitalize()} {count}",
         "post_to": request.path,
         "back": back,

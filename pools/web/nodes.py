@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
+from berth.server.web.numbers import duration
 from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
 from pools import selectors, services
 from pools.environments.progress import START
@@ -38,7 +39,7 @@ STEPS: Mapping[str, NodeAction] = {
         "New pods can be placed on the node again.", "is uncordoned", services.uncordon_node, has_reason=False
     ),
     "drain": NodeAction(
-        "Running pods may finish within the pool's drain timeout; then the node is terminated and replaced.",
+        "Running pods have {drain_timeout} to finish. Then the node is terminated and replaced.",
         "is being drained",
         services.drain_node,
         names="Workloads to finish or move",
@@ -177,11 +178,12 @@ def apply_action(request: Request, name: str, step: str) -> HttpResponse:
     return confirm_page(
         request,
         title=f"{step.capitalize()} {node.name}?",
-        warning=action.warning,
+        warning=action.warning.format(drain_timeout=duration(node.pool.drain_timeout)),
         label=step.capitalize(),
         danger=action.danger,
         form=form,
         names=action.names,
         work=selectors.workloads_on_nodes([node.pk])[node.pk] if action.names else (),
+        lost_work=reverse("node-lost-work", args=[node.name]) if step == "terminate" else "",
         back=back,
     )

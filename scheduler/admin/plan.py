@@ -40,18 +40,23 @@ class PlanLinks:
 
 
 def plan_rows(bundle: dict[str, Any], links: PlanLinks) -> Iterator[tuple[object, ...]]:
-    """Yield one row for each group of pods with the same workload, role, step and node."""
+    """Yield one row for each group of pods with the same workload, role, step and node.
+
+    Only the first row names the decision and its pool.
+    """
     groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for step in bundle.get("steps", ()):
         key = (step.get("do", ""), step.get("workload", ""), step.get("role", ""), step.get("node", ""))
         groups.setdefault(key, []).append(step)
+    decision: tuple[object, object] = (_describe_decision(bundle, links), links.pool(bundle.get("pool", "")))
     for (step_kind, workload, role, node), steps in groups.items():
         indices = format_ranges(step["index"] for step in steps if "index" in step)
         devices = format_ranges(device for step in steps for device in step.get("devices") or ())
         yield (
-            _describe_decision(bundle, links), links.pool(bundle.get("pool", "")), to_words(step_kind),
+            *decision, to_words(step_kind),
             links.workload(workload), f"{role} {indices}".strip(), links.node(node), devices or NO_VALUE,
         )  # fmt: skip
+        decision = ("", "")
 
 
 def _describe_decision(bundle: dict[str, Any], links: PlanLinks) -> SafeString:

@@ -33,7 +33,7 @@ KIND_TITLES = {
 }
 # Reason for a decision if neither the plan nor an eviction states one.
 KIND_REASONS = {
-    "start": "All pods that it needs to start fit within its queues' limits.",
+    "start": "It fits within its queues' limits.",
     "grow": "Resources are free for replicas above its minimum.",
     "shrink": "Its replicas above the minimum are needed for other workloads.",
     "reserve": "Its resources are set aside until nodes have booted or evicted pods have stopped.",

@@ -22,13 +22,21 @@ class StepRow:
     has_node_page: bool
 
 
-def step_rows(actor: Actor, decisions: Iterable[Decision]) -> list[tuple[Decision, list[StepRow]]]:
-    """Return each decision with its steps."""
+def step_rows(actor: Actor, decisions: Iterable[Decision]) -> list[tuple[Decision, list[StepRow], bool]]:
+    """Return each decision with its steps, and whether they name all of its workloads."""
     decisions = list(decisions)
     names = {step.node for decision in decisions for step in decision.steps}
     existing = nodes().filter(name__in=names, pk__in=visible_nodes(actor))
     linked = set(existing.values_list("name", flat=True))
-    return [(decision, list(_build_step_rows(decision, linked))) for decision in decisions]
+    return [
+        (decision, list(_build_step_rows(decision, linked)), _names_all_workloads(decision))
+        for decision in decisions
+    ]
+
+
+def _names_all_workloads(decision: Decision) -> bool:
+    workloads = (decision.workload, *(victim.workload for victim in decision.victims))
+    return all(workload.name for workload in workloads)
 
 
 def _build_step_rows(decision: Decision, linked: set[str]) -> Iterable[StepRow]:

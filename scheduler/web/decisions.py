@@ -69,6 +69,7 @@ def detail(request: Request, cycle_id: int) -> HttpResponse:
         "decisions": step_rows(request.actor, cycle.decisions),
         "trigger": describe_trigger(cycle.row.trigger),
         "is_admin": is_platform_admin(request.actor),
+        "has_snapshot": Cycle.objects.filter(pk=cycle_id, snapshot__isnull=False).exists(),
     }
     return page(request, "scheduler/decisions/detail.html", context)
 

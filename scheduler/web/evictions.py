@@ -87,10 +87,12 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
         raise Http404
     each = render_with_links(viewer_for(request.actor), [row])[0]
     has_cycle = row.cycle is not None and Cycle.objects.filter(pk=row.cycle).exists()
+    sides = queues_with_titles(each)
     context = {
         "each": each,
         "row": row,
-        "sides": queues_with_titles(each),
+        "sides": sides,
+        "has_usage": any(round(queue.get("usage") or 0, 3) for _, queues in sides for queue in queues),
         "has_cycle": has_cycle,
         "victim": _find_victim(request.actor, each),
     }

@@ -72,6 +72,7 @@ urlpatterns = [
     path("workloads/<uuid:workload_id>/log/download", log.download, name="workload-log-download"),
     path("workloads/<uuid:workload_id>/utilization", utilization.workload, name="workload-utilization"),
     path("nodes/<str:name>/contents", pool_nodes.show_contents, name="node-contents"),
+    path("nodes/<str:name>/lost-work", pool_nodes.show_lost_work, name="node-lost-work"),
     path("nodes/<str:name>/utilization", utilization.node, name="node-utilization"),
     path("quotas", tree.index, name="quotas"),
     path("quotas/grid", grid_changes.preview_or_apply, name="quota-grid"),

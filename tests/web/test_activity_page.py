@@ -88,6 +88,24 @@ def test_deleted_workload_is_not_linked(cast: Cast, sign_in: SignIn) -> None:
     assert [entry.link for entry in entries(sign_in("carol"))] == [""]
 
 
+def test_channels_and_secrets_are_named_as_on_their_pages(cast: Cast, sign_in: SignIn) -> None:
+    for key, name in enumerate(("vision to chat", "vision to mail", "vision to webhook")):
+        Audit.objects.create(
+            actor="alice", action="subscribe", object_type="subscription", object_id=str(key),
+            object_name=name,
+        )  # fmt: skip
+    for before in (None, {"secret": "hub"}):
+        Audit.objects.create(
+            actor="alice", action="set_secret", object_type="nodepool", object_id="1", object_name="local",
+            before=before, after={"secret": "hub"},
+        )  # fmt: skip
+    texts = [sentence(entry) for entry in entries(sign_in("alice"))]
+    assert "alice replaced secret hub of node pool local" in texts[0]
+    assert "alice created secret hub of node pool local" in texts[1]
+    endings = ("sent to a webhook", "sent by email", "sent to Slack")
+    assert [text.endswith(ending) for text, ending in zip(texts[2:], endings, strict=True)] == [True] * 3
+
+
 def test_date_filter_applies_to_page_and_export(cast: Cast, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     client = sign_in("alice")
@@ -138,7 +156,7 @@ def test_similar_changes_within_a_minute_are_grouped_into_one_expandable_row(
     assert project_group.unnamed_count == 2
     assert isinstance(single, ActivityEntry) and single.name == "early"
     page = client.get("/activity").content.decode()
-    assert "Show 6 changes" in page and "and 2 more" in page
+    assert '<span class="if-open">Hide</span> 6 changes' in page and "and 2 more" in page
     assert "created the quota of" in page, "the unfolded sentences are complete"
     file = streamed(client.get("/activity?format=csv"))
     assert file.count(b"\n") == 14, "the file has one line per change"

@@ -49,6 +49,7 @@ def test_page_for_missing_documentation_shows_the_build_command(
     response = client.get("/docs/")
     assert response.status_code == 404
     assert "make docs" in response.content.decode()
+    assert str(tmp_path) not in response.content.decode()
 
 
 def test_documentation_builds_without_warnings_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:

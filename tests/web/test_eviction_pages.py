@@ -70,6 +70,21 @@ def test_lists_of_evictions_name_victims_and_preemptors(cast: Cast, sign_in: Sig
     assert "Victim ↓ Preemptor →" in dave.get("/evictions").content.decode()
 
 
+def test_eviction_page_leaves_out_decayed_usage_of_zero_and_has_one_legend(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    victim, preemptor = (make.workload(project, "train") for project in (cast.vision, cast.ads))
+    sides = {side: [make.eviction_side(side, 8, 12, 16, 12)] for side in ("victim", "preemptor")}
+    alice = sign_in("alice")
+    for usage, is_shown in ((0.0, False), (0.25, True)):
+        for side in sides.values():
+            side[0]["usage"] = usage
+        row = make.eviction(victim, preemptor, cast.pool, numbers=sides)
+        text = alice.get(f"/evictions/{row.pk}").content.decode()
+        assert ("Decayed usage" in text) == is_shown
+        assert text.count('class="legend"') == 1
+
+
 def test_moved_workload_is_not_counted_as_evicted(cast: Cast, sign_in: SignIn) -> None:
     create_eviction(cast, "stopped")
     create_eviction(cast, "moved", kind="consolidate")

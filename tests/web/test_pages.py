@@ -393,3 +393,8 @@ def test_email_addresses_are_shown_only_to_admins_of_the_scope(cast: Cast, sign_
             shown = [person for person in sorted(cast.people) if f"{person}@example.org" in body.decode()]
             listed = seen.replace("erin", "erin frank") if name == "alice" else seen  # roles are not needed
             assert " ".join(shown) == listed, f"{name} {query}"
+
+
+def test_page_for_a_missing_object_names_a_platform_admin(cast: Cast, sign_in: SignIn) -> None:
+    text = sign_in("dave").get("/nowhere").content.decode()
+    assert "Search for the name, or ask alice for a role." in text

@@ -56,11 +56,12 @@ WRITES = {
 }
 # Verbs for actions on a pool's secrets, hosts and tokens, and the recorded value that names the object.
 IN_POOL = {
-    "set_secret": ("set secret", "secret"), "delete_secret": ("deleted secret", "secret"),
+    "set_secret": ("created secret", "secret"), "delete_secret": ("deleted secret", "secret"),
     "forget_host": ("removed SSH host", "host"), "issue_join_token": ("issued a join token", ""),
     "revoke_join_token": ("revoked a join token", ""),
 }  # fmt: skip
 SUBMITTED = ("workload", "workloadarray")
+CHANNELS = {"chat": "sent to Slack", "mail": "sent by email", "webhook": "sent to a webhook"}
 MAX_INLINE_CHANGES = 3
 MAX_INLINE_LENGTH = 40
 
@@ -144,6 +145,8 @@ def _describe_entry(
     verb = _verb_phrase(row)
     if row.object_type == "nodepool" and row.action in IN_POOL:
         text, key = IN_POOL[row.action]
+        if row.action in WRITES and row.before:
+            text = f"{WRITES[row.action]} secret"
         verb = f"{text} {(row.after or row.before or {}).get(key, '')}".strip() + " of node pool"
     tail = tail or _inline_value(row, values)
     if schedule:
@@ -156,7 +159,7 @@ def _describe_entry(
     # Subscriptions have names such as "vision to chat".
     if row.object_type == "subscription" and " to " in name:
         name, _, channel = name.rpartition(" to ")
-        verb, tail = f"{verb}s about", f", sent to {channel}{tail}"
+        verb, tail = f"{verb}s about", f", {CHANNELS.get(channel, f'sent to {channel}')}{tail}"
     return ActivityEntry(row, verb, name, _object_url(row, live), tail, folded, in_group)
 
 

@@ -22,6 +22,7 @@ from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
 from projects.models import Pod
 from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE
+from projects.queries.lost_work import work_lost_if_stopped
 from scheduler.models import Allocation
 from scheduler.reports.pool_findings import Finding
 from scheduler.web.pools.devices import NodeMap, measured_node_maps
@@ -182,3 +183,14 @@ def show_contents(request: Request, name: str) -> HttpResponse:
         "hidden": allocations.count() - len(rows),
     }
     return render(request, "scheduler/pools/node_contents.html", context)
+
+
+@signed_in
+@require_GET
+def show_lost_work(request: Request, name: str) -> HttpResponse:
+    """Show the work that is lost if the node is terminated now, for the dialog that confirms it."""
+    node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
+    request.require("edit", node)
+    allocations = Allocation.objects.filter(node=node, released_at__isnull=True)
+    seconds = work_lost_if_stopped(allocations.values_list("pod__workload", flat=True), timezone.now())
+    return render(request, "scheduler/pools/lost_work.html", {"lost_gpu_seconds": sum(seconds.values())})

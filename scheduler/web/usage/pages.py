@@ -66,6 +66,11 @@ class UsageTableRow:
     use: MeasuredGpuHours | None  # None if no utilization was measured
     workloads_url: str
 
+    @property
+    def is_partly_measured(self) -> bool:
+        """Whether the utilization covers less than 90% of the GPU-hours."""
+        return self.use is not None and self.use.measured < 0.9 * self.used.gpu_hours
+
 
 @dataclass(frozen=True, slots=True)
 class UsageChart:

@@ -72,7 +72,7 @@ def test_audit_list_describes_changes_as_the_activity_page_does(admin_client: Cl
     page = admin_client.get(address).content.decode()
     latest, earlier = rows(page)
     assert "Changed quota vision in pool local GPUs 4 → 8 alice" in earlier
-    assert "Created notifications vision vision sent to mail alice" in latest
+    assert "Created notifications vision vision sent by email alice" in latest
     for raw in ("set_quota", "object_type", "subscription"):
         assert raw not in text_of(page), raw
     assert '<option value="set_quota">Set quota</option>' in page

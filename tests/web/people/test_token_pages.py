@@ -44,6 +44,12 @@ def test_platform_admin_lists_and_revokes_the_tokens_of_all_users(
     assert (entry.actor, entry.before) == ("alice", {"name": "ci", "for": "dave"})
 
 
+def test_tab_of_tokens_has_no_buttons_for_users(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
+    alice = sign_in("alice")
+    assert "Add user" in alice.get("/access").content.decode()
+    assert "Add user" not in alice.get("/access/tokens").content.decode()
+
+
 def test_expired_and_revoked_tokens_are_not_listed(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
     ApiToken.objects.filter(pk=ci.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
     ApiToken.objects.filter(name="notebook").update(revoked_at=timezone.now())

@@ -96,3 +96,15 @@ def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: 
     assert contents.count("vision/waiting") == 1 + 2  # named once, and in the tooltip of each GPU
     assert "2 GPUs reserved for vision/waiting" in contents
     assert "No pods" not in contents and "No events" not in text, "a booting node has neither"
+
+
+def test_drain_and_terminate_dialogs_state_the_timeout_and_the_lost_work(sign_in: SignIn, node: Node) -> None:
+    alice = sign_in("alice")
+    drain = alice.get(f"/nodes/{node.name}/drain").content.decode()
+    assert "Running pods have 10 min to finish. Then the node is terminated and replaced." in drain
+    lost_work = f"/nodes/{node.name}/lost-work"
+    assert lost_work not in drain
+    assert f'hx-get="{lost_work}"' in alice.get(f"/nodes/{node.name}/terminate").content.decode()
+    text = alice.get(lost_work).content.decode()
+    assert "<strong>Up to 9.0 GPU-min of work will be lost</strong>" in text
+    assert sign_in("dave").get(lost_work).status_code == 403

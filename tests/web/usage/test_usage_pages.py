@@ -70,6 +70,10 @@ def test_measured_usage_and_idle_hours_cover_only_visible_projects(cast: Cast, s
     assert (uses["vision"].percent, uses["vision"].idle) == (25, 3)
     assert (uses["ads"].percent, uses["ads"].idle) == (50, 2)
     assert everything["use"].idle == 5
+    assert uses["vision"].measured == 4
+    text = sign_in("alice").get("/usage?span=24h").content.decode()
+    partial = [line.name for line in everything["lines"] if line.is_partly_measured]
+    assert text.count('<span class="sub">of 4.0 h measured</span>') == len(partial) > 0
     page = sign_in("erin").get("/usage?span=24h")
     assert page.context["use"].idle == 3
     assert "/workloads?project=vision&amp;state=all" in page.content.decode()

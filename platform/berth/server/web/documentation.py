@@ -19,7 +19,7 @@ def documentation(request: HttpRequest, path: str | None = None) -> HttpResponse
     """
     folder: Path = settings.BERTH_DOCS
     if not (folder / "index.html").is_file():
-        return render(request, "web/docs_missing.html", {"folder": folder}, status=404)
+        return render(request, "web/docs_missing.html", status=404)
     if path is None or (not path.endswith("/") and path and Path(safe_join(folder, path)).is_dir()):
         return HttpResponseRedirect(f"{request.path}/")
     file = path if path and not path.endswith("/") else f"{path}index.html"

@@ -53,10 +53,12 @@
       if (name && !place && value === null && !columns) return bySteps ? "not finite" : "not measured";
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
+    if (svg.dataset.total !== undefined && lines.filter(Boolean).length > 1) lines.push(`total ${number.format(point.slice(1).reduce((sum, value) => sum + (value ?? 0), 0) / factor)}`);
     readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : moment(svg, point, time), ...lines.filter(Boolean)].join("\n");
     const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width, marker = readout.nextElementSibling;
-    readout.classList.toggle("before", share > 0.6);
-    readout.style.left = `${left}px`;
+    const isBefore = share > 0.6, edge = columns ? (column + (isBefore ? 0 : 1)) / columns.length : share; // beside the column
+    readout.classList.toggle("before", isBefore);
+    readout.style.left = `${frame.left - around.left + edge * frame.width}px`;
     for (const [side, value] of [["left", left], ["top", frame.top - around.top], ["height", frame.height]]) marker.style[side] = `${value}px`;
   }
   for (const type of ["pointermove", "pointerdown"]) document.addEventListener(type, show); // a tap has no moves
