@@ -1,7 +1,7 @@
 """Validate the settings of pools and convert them to JSON for the audit log."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -114,14 +114,19 @@ def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def check_pool(pool: NodePool) -> None:
-    pool_node_spec(pool)
-    check_settings(pool.provider, pool.provider_settings, pool.boot_timeout)
-    check_runtime(pool.provider, pool.runtime)
+    misnamed = list(_name_problems(pool))
+    miscounted = _problems_of(pool_node_spec, pool)
+    misconfigured = [
+        *_problems_of(check_settings, pool.provider, pool.provider_settings, pool.boot_timeout),
+        *_problems_of(check_runtime, pool.provider, pool.runtime),
+    ]
+    if misconfigured:  # the other checks depend on these values
+        raise Invalid([*misnamed, *miscounted, *misconfigured])
     check_credentials(pool)
     check_slurm_token(pool)
-    misnamed = list(_name_problems(pool))
     problems = [
         *misnamed,
+        *miscounted,
         *_label_problems(pool.labels),
         *_taint_problems(pool.taints),
         *_topology_problems(pool.topology),
@@ -129,6 +134,7 @@ def check_pool(pool: NodePool) -> None:
     ]
     # `nodes_desired` is not checked, because the caller limits it to the allowed range before saving.
     excluded = ["labels", "taints", "topology", "nodes_desired", *(problem.path for problem in misnamed)]
+    excluded += NODE_SPEC_KEYS if miscounted else ()
     try:
         pool.full_clean(exclude=excluded, validate_constraints=True)
     except ValidationError as error:
@@ -138,6 +144,15 @@ def check_pool(pool: NodePool) -> None:
         ]
     if problems:
         raise Invalid(problems)
+
+
+def _problems_of(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
+    """Return the problems with which the check rejects its arguments."""
+    try:
+        check(*arguments)
+    except Invalid as error:
+        return error.problems
+    return ()
 
 
 def _name_problems(pool: NodePool) -> Iterator[Problem]:

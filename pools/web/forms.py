@@ -10,9 +10,11 @@ from django.utils.functional import lazy
 from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count
+from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form, FormSection
 from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy
+from pools.engine.node_spec import NodeSpec
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
 from pools.providers.ssh.settings import DEFAULT_KEY
@@ -38,7 +40,8 @@ UNSTORED = {
     "name", "cpu", "version", "confirmed", "image_mode", "patterns", *KEY_FIELDS.values(), *LIMIT_FIELDS,
 }  # fmt: skip
 OMITTED_IF_EMPTY = {"kubeconfig", "runtime", "slurm_token"}
-PATHS = {
+NODE_PATHS = {"nodes.min": "nodes_min", "nodes.max": "nodes_max", "nodes.desired": "ready_threshold"}
+PATHS = NODE_PATHS | {
     "cpu_milli": "cpu",
     "image_policy.mode": "image_mode",
     "nodes": "nodes_max",
@@ -233,6 +236,14 @@ class PoolForm(Form):
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True
+
+    def clean(self) -> dict[str, Any]:
+        """Check the numbers of nodes, so that their errors are shown together with those of other fields."""
+        cleaned = super().clean() or self.cleaned_data
+        if self.errors and not any(name in self.errors for name in NODE_PATHS.values()):
+            with form_errors(self, NODE_PATHS):
+                NodeSpec(cleaned["nodes_min"], cleaned["nodes_max"], cleaned["ready_threshold"])
+        return cleaned
 
     def values(self) -> dict[str, Any]:
         """Return the form's values by model field, as the services expect them."""

@@ -1,26 +1,33 @@
 """Form field for an amount of memory with a unit."""
 
+import re
 from typing import Any
 
 from django import forms
 from pydantic_core import PydanticCustomError
 
 from berth.core.spec.values.quantities import parse_memory
+from berth.core.wording.words import format_mib
 
-MIB_PER_GIB = 1024
+WITH_SEPARATORS = re.compile(r"\d{1,3}(,\d{3})+\D*")
 
 
 class MemoryField(forms.CharField):
-    """Amount of memory, such as 64Gi. A number without a unit is in MiB. The value of the field is in MiB."""
+    """Amount of memory in MiB, entered with a unit such as 64 GiB or 64Gi, or in MiB without a unit."""
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)
         if not text:
             return None
+        plain = text.replace(" ", "")
+        if WITH_SEPARATORS.fullmatch(plain):
+            plain = plain.replace(",", "")
+        if plain.endswith("iB"):
+            plain = plain.removesuffix("B")
         try:
-            amount = parse_memory(int(text) if text.isdecimal() else text)
+            amount = parse_memory(int(plain) if plain.isdecimal() else plain)
         except PydanticCustomError as error:
-            raise forms.ValidationError(f"Memory {error.message()}.") from None
+            raise forms.ValidationError(f"Memory {error.message()}. Enter for example 64 GiB.") from None
         if not amount:
             raise forms.ValidationError("Enter at least 1 MiB.")
         return amount
@@ -28,4 +35,4 @@ class MemoryField(forms.CharField):
     def prepare_value(self, value: Any) -> Any:
         if not isinstance(value, int):
             return value
-        return f"{value // MIB_PER_GIB}Gi" if value and value % MIB_PER_GIB == 0 else f"{value}Mi"
+        return format_mib(value)

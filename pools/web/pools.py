@@ -52,9 +52,8 @@ def create(request: Request) -> HttpResponse:
                     request, form, title=TITLE, label="Create node pool", back=_list_url(), **more
                 )
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
-            return success_response(
-                request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
-            )
+            message = f"Pool {pool} created. Assign quotas so that projects can use it."
+            return success_response(request, message, to=_pool_url(pool), leave=True)
     return form_page(request, form, title=TITLE, label="Create node pool", back=_list_url(), **more)
 
 

@@ -200,9 +200,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
+    email = getattr(request.user, "email", "")
+    is_subscribed = subscriptions(request.actor).filter(user=request.user.pk, to=email).exists()
     initial = {
         "scope": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": 60,
-        "to": getattr(request.user, "email", ""),
+        "to": "" if is_subscribed else email,
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")
     cast("forms.ChoiceField", form.fields["scope"]).choices = _scope_choices(request.actor)

@@ -3,7 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
+from projects.actor import Actor
 from projects.models import Schedule
+from projects.services import schedules
+from projects.services.schedules import ScheduleValues
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
@@ -72,3 +75,21 @@ def test_first_visit_to_the_schedule_form_suggests_the_browsers_time_zone(opened
         expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
         expect(page.locator("#schedule_next_runs")).to_contain_text("Europe/Berlin")
         assert faults == []
+
+
+def test_run_that_is_rejected_opens_a_dialog_with_the_reason_and_a_way_on(opened: Open, scene: Scene) -> None:
+    values, dave = ScheduleValues("0 3 * * 1", template="nightly"), Actor.for_user(scene.people["dave"])
+    schedules.set_schedule(actor=dave, project=scene.projects["vision"], name="orphan", values=values)
+    with opened("ada") as (page, faults):
+        page.goto("/schedules/vision/orphan")
+        page.get_by_role("link", name="Run now").click()
+        dialog = page.locator("#dialog")
+        expect(dialog.get_by_role("button", name="Run now")).to_be_visible()
+        Schedule.objects.filter(name="orphan").update(template="gone")
+        dialog.get_by_role("button", name="Run now").click()
+        expect(dialog.get_by_role("heading", name="orphan cannot run now")).to_be_visible()
+        expect(dialog).to_contain_text("Template gone no longer exists.")
+        expect(dialog.get_by_role("link", name="Edit schedule")).to_be_visible()
+        dialog.get_by_role("link", name="Close").click()
+        expect(dialog).to_be_hidden()
+        assert all("422" in fault for fault in faults)

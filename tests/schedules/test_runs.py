@@ -11,6 +11,7 @@ from django.db import connection
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem
+from berth.core.wording.problem_sentences import describe_problem
 from berth.db.loops import lease
 from projects.elastic.rounds import ServiceLoop
 from projects.models import (
@@ -26,7 +27,6 @@ from projects.models import (
 )
 from projects.services import schedules, tenants, workloads
 from projects.services.schedules import ScheduleValues, submit_due_runs
-from projects.services.schedules.rejections import describe_problem
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
 from tests.fakes.clock import FixedClock

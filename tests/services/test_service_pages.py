@@ -53,7 +53,7 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     Autoscaler.objects.update(enabled=True)
     shown = dave.get(f"/services/{service.workload_id}").content.decode()
     assert "scale-out above 5 s" in shown
-    assert shown.count('class="limit"') == 3 and re.search(r"┄ maximum \d+<", shown), (
+    assert shown.count('class="limit"') == 3 and re.search(r"┄ max \d+<", shown), (
         "each dashed line has its value"
     )
     Autoscaler.objects.update(enabled=False)
@@ -123,13 +123,14 @@ def test_scale_in_is_previewed_before_it_starts(
     service, dave = stage.serve(), sign_in("dave")
     stage.finish(stage.scale_out(service, num_replicas=3))
     at = f"/services/{service.workload_id}/scale-in"
+    assert dave.post(at, {"num_replicas": "0"}, headers=HTMX).status_code == 422
+    same = dave.post(at, {"num_replicas": "3"}, headers=HTMX)
+    assert (same.status_code, "no more engines than requested" in same.content.decode()) == (422, True)
     preview = dave.post(at, {"num_replicas": "1"}, headers=HTMX).content.decode()
-    assert "engine_2, http://" in preview
-    assert not ScaleRequest.objects.filter(direction="scale_in").exists()
+    assert "engine_2 (serving), http://" in preview
+    assert not ScaleRequest.objects.filter(direction="scale_in").exclude(status="NOOP").exists()
     done = dave.post(at, {"num_replicas": "1", "confirmed": "1"}, headers=HTMX)
-    assert (done.status_code, ScaleRequest.objects.filter(direction="scale_in").count()) == (204, 1)
-    rejected = dave.post(at, {"num_replicas": "0"}, headers=HTMX)
-    assert rejected.status_code == 422
+    assert (done.status_code, ScaleRequest.objects.get(status="PENDING").direction) == (204, "scale_in")
 
 
 def test_service_is_scaled_and_autoscaled_with_forms(
@@ -139,9 +140,16 @@ def test_service_is_scaled_and_autoscaled_with_forms(
     at = f"/services/{service.workload_id}"
     both = {"num_replicas": "3", "engine_urls": "http://198.51.100.1"}
     rejected = dave.post(f"{at}/scale-out", both, headers=HTMX)
-    assert "cannot be combined with num_replicas" in rejected.content.decode().lower()
+    assert "cannot be combined with total engines" in rejected.content.decode().lower()
+    fewer = dave.post(f"{at}/scale-out", {"num_replicas": "2"}, headers=HTMX)
+    assert (fewer.status_code, ScaleRequest.objects.count()) == (422, 0)
+    assert "&quot;2&quot; is too low. Enter 3 or more." in fewer.content.decode()
     assert dave.post(f"{at}/scale-out", {"num_replicas": "3"}, headers=HTMX).status_code == 204
     request = ScaleRequest.objects.get()
+    for to in (f"{at}/scale-out", f"{at}/scale-in"):
+        dialog = dave.get(to, headers=HTMX).content.decode()
+        assert "A scale-out to 3 engines by dave is in progress. Wait until it ends, or cancel it." in dialog
+        assert f'href="{at}/cancel/{request.pk}">Cancel scale-out</a>' in dialog
     assert dave.post(f"{at}/cancel/{request.pk}", headers=HTMX).status_code == 204
     assert stage.reload(request).status == "CANCELLED"
     assert dave.post(f"{at}/autoscaler/on", headers=HTMX).status_code == 204
@@ -195,6 +203,9 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
     assert answer.status_code == 422
     errors = answer.context["form"].errors
     assert set(errors) == {"max_engines", "scale_in_policy__token_usage_threshold"}
+    crossed = autoscaler_fields(dave, at, min_engines="9", max_engines="8")
+    errors = dave.post(f"{at}/autoscaler", crossed, headers=HTMX).context["form"].errors
+    assert errors == {"max_engines": ["Must be at least Min engines (9)."]}
 
 
 @pytest.mark.heavy

@@ -165,7 +165,7 @@ def test_invalid_document_shows_an_error_and_preserves_the_text(sign_in: SignIn)
         answer = dave.post("/submit", {"document": document, "step": "submit"})
         assert answer.status_code == 422, path
         text = answer.content.decode()
-        assert f">{path}</code>" in text
+        assert path == "document" or f">{path}</code>" in text
         assert words in text
         assert answer.context["text"] == document, "the editor keeps the text"
         assert not Workload.objects.exists()
@@ -299,7 +299,7 @@ def test_default_pool_form_can_be_saved_and_rejects_an_invalid_name(alice: Clien
     values = {name: value for name, value in shown.items() if value is not None and value is not False}
     values |= {name: form.fields[name].choices[0][0] for name in ("provider", "runtime")}
     rejected = alice.post("/node-pools/new", {**values, "name": "with_line"}, headers=HTMX)
-    assert errors(rejected)["name"][0].startswith("Is not a valid name; allowed: 1 to 40")
+    assert errors(rejected)["name"][0].startswith("Enter a valid name.")
     assert alice.post("/node-pools/new", {**values, "name": "big"}, headers=HTMX).status_code == 204
     made = NodePool.objects.get(name="big")
     assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})
@@ -313,8 +313,14 @@ def test_pool_can_be_created_paused_and_scaled_within_its_limits(cast: Cast, ali
         if field.initial is not None
     }
     values = {**initial, "name": "big", "provider": "fake", "runtime": "fake", "node_placement": "binpack"}
-    bad = alice.post("/node-pools/new", {**values, "nodes_min": "5", "nodes_max": "2"}, headers=HTMX)
+    wrong = {**values, "nodes_min": "5", "nodes_max": "2", "memory_mib": "much"}
+    bad = alice.post("/node-pools/new", wrong, headers=HTMX)
     assert bad.status_code == 422
+    assert errors(bad)["nodes_max"] == ["Must be at least Minimum nodes (5)."]
+    assert errors(bad).keys() == {"nodes_max", "memory_mib"}, "all errors are shown together"
+    typed = {"memory_mib": "1,024 GiB", "nodes_max": "2", "nodes_min": "3", "name": "with_line"}
+    bad = alice.post("/node-pools/new", {**values, **typed}, headers=HTMX)
+    assert errors(bad).keys() == {"nodes_max", "name"}
     assert alice.post("/node-pools/new", {**values, "nodes_max": "3"}, headers=HTMX).status_code == 204
     assert alice.post("/node-pools/big/pause", headers=HTMX).status_code == 204
     too_many = alice.post("/node-pools/big/scale", {"nodes_desired": "9", "version": "2"}, headers=HTMX)

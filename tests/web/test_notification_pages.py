@@ -26,6 +26,13 @@ def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_
     assert not Subscription.objects.exists()
 
 
+def test_form_suggests_the_users_email_address_only_until_it_is_subscribed(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    subscribe(actor=cast.dave, scope=cast.dave.user, to="dave@example.org", events=["failed"])
+    assert "dave@example.org" not in sign_in("dave").get("/notifications/new", headers=HTMX).content.decode()
+
+
 @pytest.mark.heavy
 def test_standalone_form_has_a_main_heading(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
@@ -41,7 +48,7 @@ def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in:
 
 def test_invalid_address_is_rejected_with_an_error(sign_in: SignIn) -> None:
     answer = sign_in("dave").post("/notifications/new", SUBSCRIPTION_FORM | {"to": "nowhere"}, headers=HTMX)
-    assert (answer.status_code, "Is not a valid address" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "Enter a valid address." in answer.content.decode()) == (422, True)
 
 
 def test_webhook_url_is_shown_without_its_secret(cast: Cast, sign_in: SignIn) -> None:

@@ -61,8 +61,8 @@ def test_schedule_form_shows_the_next_runs_while_the_user_types(sign_in: SignIn)
     runs = shown("0 3 * * 1")
     assert runs.startswith("Mondays at 03:00 Europe/Berlin Mon ")
     assert runs.count("03:00") == 6
-    assert shown("0 25 * * *") == "Has an invalid hour; allowed: 0 to 23."
-    assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: is not a valid time zone")
+    assert shown("0 25 * * *") == "Has an invalid hour. Allowed: 0 to 23."
+    assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: Not a valid time zone")
     assert shown("") == "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 
 
@@ -71,9 +71,9 @@ def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> 
     answer = sign_in("dave").post("/schedules/new", values, headers=HTMX)
     assert answer.status_code == 422
     shown = text(answer)
-    assert "Has an invalid hour; allowed: 0 to 23" in shown
+    assert "Has an invalid hour. Allowed: 0 to 23." in shown
     assert "Did you mean `Europe/Berlin`?" in shown
-    assert "roles[0].gpus: unknown key" in shown
+    assert "roles[0].gpus: Unknown key" in shown
     assert not Schedule.objects.exists()
 
 
@@ -183,13 +183,14 @@ def test_buttons_pause_resume_run_and_delete_a_schedule(cast: Cast, sign_in: Sig
     page = text(dave.get(PAGE))
     assert "Paused by dave." in page
     assert "No runs until the schedule is resumed." in page
-    assert "Paused by dave." in text(dave.get("/schedules"))
+    assert "Paused by dave Run now" in text(dave.get("/schedules"))
     assert dave.post(f"{PAGE}/resume", headers=HTMX).status_code == 204
     assert dave.post(f"{PAGE}/run", headers=HTMX).status_code == 204
     assert "by dave" in text(dave.get(PAGE))
     again = dave.post(f"{PAGE}/run", headers=HTMX)
     assert again.status_code == 409
-    assert "The previous run has not ended" in text(again)
+    assert "nightly cannot run now The previous run has not ended" in text(again)
+    assert "data-close" in again.content.decode(), "the dialog can be closed"
     assert dave.post(f"{PAGE}/delete", headers=HTMX)["HX-Redirect"] == "/schedules"
     assert not Schedule.objects.exists()
 
@@ -261,6 +262,36 @@ def test_template_pages_name_the_schedules_that_use_the_template(cast: Cast, sig
     assert "dave · template train" in text(dave.get("/schedules"))
 
 
+def test_template_in_use_cannot_be_deleted_and_the_dialog_links_its_schedules(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    create(cast, text="", template="train")
+    dave, to = sign_in("dave"), "/templates/vision/train/delete"
+    dialog = dave.get(to, headers=HTMX).content.decode()
+    assert "Template vision/train is in use" in dialog
+    assert f'<a href="{PAGE}">nightly</a>' in dialog
+    assert "Delete template" not in dialog
+    assert dave.post(to, headers=HTMX).status_code == 409
+    assert cast.vision.templates.exists()
+
+
+def test_schedule_whose_template_is_missing_looks_broken_and_cannot_run(cast: Cast, sign_in: SignIn) -> None:
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    create(cast, text="", template="train")
+    cast.vision.templates.all().delete()
+    dave = sign_in("dave")
+    rows = text(dave.get("/schedules"))
+    assert "Template missing runs are rejected Pause" in rows, "neither a next run nor Run now"
+    page = dave.get(PAGE)
+    assert "Template missing Template train no longer exists, so every run is rejected." in text(page)
+    assert "No workloads are submitted until" in text(page)
+    assert "step-run" not in page.content.decode()
+    for answer in (dave.get(f"{PAGE}/run", headers=HTMX), dave.post(f"{PAGE}/run", headers=HTMX)):
+        assert "nightly cannot run now Template train no longer exists." in text(answer)
+        assert f'href="{PAGE}/edit">Edit schedule</a>' in answer.content.decode()
+
+
 @pytest.mark.heavy
 def test_schedule_form_states_that_the_project_has_no_templates(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/schedules/templates", {"project": "vision"})
@@ -317,7 +348,10 @@ def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Ca
         due_at = now - timedelta(days=len(outcomes) - number)
         schedule.runs.create(due_at=due_at, outcome=outcome, message=message)
     page = sign_in("dave").get("/schedules").content.decode()
-    assert f'The previous run, nightly, had not ended. <a href="{PAGE}#runs-title">Show runs' in page
+    assert (
+        f'The previous run, nightly, had not ended. <a class="nowrap" href="{PAGE}#runs-title">Show runs'
+        in page
+    )
     dots = re.findall(r'<i class="(\w*)" title="(\w+), ', page)
     assert [title for _, title in dots] == ["Submitted", "Submitted", "Submitted", "Rejected", "Skipped"]
     assert [tone for tone, _ in dots] == ["good", "good", "good", "bad", "warn"]

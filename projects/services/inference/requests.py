@@ -85,7 +85,7 @@ def scale_out(
     at = now or timezone.now()
     with transaction.atomic():
         row = _lock_live_service(service)
-        running = _active_request(row)
+        running = active_request(row)
         urls = new_urls(row, parameters, running)
         if running is not None and is_identical_request(running, "scale_out", parameters):
             return AcceptedRequest(running, running.status, "An identical request is already in progress.")
@@ -115,7 +115,7 @@ def scale_in(
     at = now or timezone.now()
     with transaction.atomic():
         row = _lock_live_service(service)
-        running = _active_request(row)
+        running = active_request(row)
         if not dry_run and running is not None and is_identical_request(running, "scale_in", parameters):
             return AcceptedRequest(running, running.status, "An identical request is already in progress.")
         removed = engines_to_remove(row, parameters)
@@ -194,7 +194,8 @@ def _lock_live_service(service: Service) -> Service:
     return row
 
 
-def _active_request(service: Service) -> ScaleRequest | None:
+def active_request(service: Service) -> ScaleRequest | None:
+    """Return the service's scale request that has not ended, or None."""
     return (
         service.requests.exclude(status__in=scaling.FINAL)
         .select_related("service__workload__project")

@@ -9,6 +9,7 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
 from berth.core.spec.sections.service import ServiceSpec
+from berth.core.wording.words import format_count
 from projects.engine import scaling
 from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 
@@ -144,11 +145,16 @@ def is_identical_request(running: ScaleRequest, direction: str, parameters: Scal
 
 def require_no_active_request(running: ScaleRequest | None) -> None:
     if running is not None:
-        message = f"{running.get_direction_display()} {running.pk} is {running.status}. Wait until it ends"
-        raise ScalingInProgress(
-            f"{message}, or cancel it." if running.direction == "scale_out" else f"{message}.",
-            running=str(running.pk),
-        )
+        raise ScalingInProgress(describe_active_request(running), running=str(running.pk))
+
+
+def describe_active_request(running: ScaleRequest) -> str:
+    """Return sentences that say what the request does and how it can be ended."""
+    direction = running.get_direction_display().lower()
+    target = f" to {format_count(running.num_replicas, 'engine')}" if running.num_replicas else ""
+    may_cancel = running.direction == "scale_out" and running.status != "ROLLING_BACK"
+    advice = "Wait until it ends, or cancel it." if may_cancel else "Wait until it ends."
+    return f"A {direction}{target} by {running.requested_by} is in progress. {advice}"
 
 
 def new_urls(service: Service, parameters: ScaleParameters, running: ScaleRequest | None) -> list[str]:

@@ -16,6 +16,7 @@ from django.db.models.functions import Greatest, RowNumber
 
 from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from berth.core.problems import Problem
+from berth.core.wording.problem_sentences import describe_error
 from berth.db.loops.crash_points import crash_point
 from projects.access import Action, may
 from projects.actor import Actor
@@ -25,7 +26,6 @@ from projects.models.schedules import Overlap, RunOutcome
 from projects.models.workloads import LIVE_PHASES
 from projects.services import announce, arrays, workloads
 from projects.services.notifications.notify import notify_schedule
-from projects.services.schedules.rejections import describe_rejection
 from projects.services.schedules.values import parse_schedulable_document, schedule_document
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -176,7 +176,7 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
             submit_document(schedule, run, Actor.for_user(schedule.owner), now)
     except BerthError as error:
         run.outcome, run.workload, run.array = RunOutcome.REJECTED, None, None
-        run.message = describe_rejection(error)
+        run.message = describe_error(error)
         message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was rejected: {run.message}"
         notify_schedule(schedule, message, now)
 

@@ -10,11 +10,12 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.spec.values.texts import NAME_ALLOWED, find_control_character
+from berth.core.wording.words import join_words
 from berth.db.writes.references import checked_references
 from berth.documents import read_document
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Project, Template
+from projects.models import Project, Schedule, Template
 from projects.services.project_rows import audit_change, check_version, may_change_row, next_version
 from projects.services.workloads.checks.runtimes import check_image
 
@@ -22,6 +23,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 MAX_PER_PROJECT = 200
 MAX_DESCRIPTION = 200
 MAX_TEXT = 64 * 1024
+MAX_LISTED = 5  # maximum number of schedules that an error message names
 DOCUMENT_PATH = "document"  # path prefix of problems in the document
 
 
@@ -61,7 +63,10 @@ def set_template(
 
 
 def delete_template(*, actor: Actor, template: Template, expected_version: int | None = None) -> None:
-    """Delete a template. Workloads created from the template are kept."""
+    """Delete a template. Workloads created from the template are kept.
+
+    Raises Conflict if schedules use the template, NotFound, Forbidden or PreconditionFailed.
+    """
     with transaction.atomic():
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=template.pk).first()
@@ -69,8 +74,16 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
             raise NotFound("This template has been deleted.")
         require_change_permission(actor, locked)
         check_version(locked, expected_version, "template")
+        if names := schedule_names(locked):
+            raise Conflict(_in_use_message(names), schedules=names)
         audit_change(actor, "delete_template", locked, template_values(locked))
         locked.delete()
+
+
+def schedule_names(template: Template) -> list[str]:
+    """Return the names of the schedules that submit workloads from the template, in alphabetical order."""
+    rows = Schedule.objects.filter(project=template.project, template=template.name).order_by("name")
+    return list(rows.values_list("name", flat=True))
 
 
 def may_change(actor: Actor, template: Template) -> bool:
@@ -94,6 +107,14 @@ def template_document(template: Template) -> dict[str, Any]:
 
 def template_values(template: Template) -> dict[str, Any]:
     return {"description": template.description, "document": template.text}
+
+
+def _in_use_message(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"Schedule {names[0]} uses this template. Edit or delete the schedule first."
+    more = [f"{len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
+    listed = join_words([*names[:MAX_LISTED], *more])
+    return f"Schedules {listed} use this template. Edit or delete these schedules first."
 
 
 def _check_template(project: Project, name: str, text: str, description: str) -> None:

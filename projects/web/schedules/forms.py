@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import PreconditionFailed
 from berth.core.problems import Problem
+from berth.server.web.error_sentences import describe_problem
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form, FormSection
 from berth.server.web.pages import Request, form_page, signed_in, success_response
@@ -303,9 +304,8 @@ def _template_choices(actor: Actor, project: str, current: str = "") -> list[tup
 
 
 def _problem_sentence(problem: Problem) -> str:
-    text = f"{problem.message}{problem.advice}"
-    text = f"Time zone: {text}" if problem.path == "time_zone" else text[:1].upper() + text[1:]
-    return text if text.endswith("?") else f"{text}."
+    sentence = describe_problem(problem).text
+    return f"Time zone: {sentence}" if problem.path == "time_zone" else sentence
 
 
 def _initial_values(schedule: Schedule) -> dict[str, Any]:

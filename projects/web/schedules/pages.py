@@ -13,14 +13,16 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from berth.core.errors import Conflict, Invalid
 from berth.core.not_found import ObjectKind, missing_object
+from berth.core.wording.problem_sentences import describe_error
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
-from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
+from berth.server.web.pages import Request, confirm_page, page, refusal_page, signed_in, success_response
 from projects import selectors
 from projects.access import Action, may, may_submit_anywhere, with_roles
 from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
-from projects.models import Schedule, ScheduleRun
+from projects.models import Schedule, ScheduleRun, Template
 from projects.services import schedules
 
 NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of upcoming and of past runs on one page
@@ -33,10 +35,17 @@ class ScheduleRow:
 
     schedule: Schedule
     runs: Sequence[ScheduleRun]
+    is_template_missing: bool = False
 
     @property
     def last(self) -> ScheduleRun | None:
         return self.runs[0] if self.runs else None
+
+    @property
+    def pause_note(self) -> str:
+        """Return who paused the schedule, such as "by dave", or a sentence with another reason."""
+        message = self.schedule.pause_message
+        return message.removeprefix("Paused ").removesuffix(".") if message.startswith("Paused ") else message
 
     @property
     def run_states(self) -> list[tuple[str, str]]:
@@ -143,7 +152,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return file
     actor = with_roles(request.actor)
     context = {
-        "rows": [(row, _row_steps(actor, row.schedule)) for row in listing.rows],
+        "rows": [(row, _row_steps(actor, row)) for row in listing.rows],
         "listing": listing,
         "is_searched": is_searched or bool(project),
         "project": project,
@@ -167,13 +176,19 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
     )
     if file := requested_csv(request, runs):
         return file
+    is_template_missing = bool(_with_missing_template([schedule]))
     context = {
         "schedule": schedule,
+        "is_template_missing": is_template_missing,
         "times": describe_cron(schedule.cron),
         "next_runs": schedules.next_run_times(schedule, NEXT_RUNS, timezone.now()),
         "runs": runs.rows,
         "listing": runs,
-        "steps": list(_allowed_steps(request.actor, schedule)),
+        "steps": [
+            (step, label)
+            for step, label in _allowed_steps(request.actor, schedule)
+            if not (step == "run" and is_template_missing)
+        ],
         "may_change": schedules.may_change(request.actor, schedule),
     }
     return page(request, "projects/schedules/page.html", context, inner="projects/schedules/body.html")
@@ -190,8 +205,16 @@ def apply_step(request: Request, project: str, name: str, step: str) -> HttpResp
         schedules.require_change_permission(request.actor, schedule)
     chosen = STEPS[step]
     back = reverse("schedule", args=[project, name])
+    if step == "run" and _with_missing_template([schedule]):
+        text = f"Template {schedule.template} no longer exists. Edit the schedule to choose another workload."
+        return _refuse_run(request, schedule, text, status=422 if request.method == "POST" else 200)
     if request.method == "POST":
-        chosen.run(actor=request.actor, schedule=schedule)
+        try:
+            chosen.run(actor=request.actor, schedule=schedule)
+        except (Conflict, Invalid) as error:
+            if step != "run":
+                raise
+            return _refuse_run(request, schedule, describe_error(error), status=error.status)
         to = reverse("schedules") if chosen.leaves else back
         return success_response(request, chosen.result.format(name), to=to, leave=chosen.leaves)
     return confirm_page(
@@ -204,6 +227,29 @@ def apply_step(request: Request, project: str, name: str, step: str) -> HttpResp
     )
 
 
+def _refuse_run(request: Request, schedule: Schedule, text: str, *, status: int) -> HttpResponse:
+    """Explain why no run can be submitted. Offer to edit the schedule if the user may."""
+    arguments = [schedule.project.name, schedule.name]
+    may_edit = schedules.may_change(request.actor, schedule)
+    return refusal_page(
+        request,
+        title=f"{schedule.name} cannot run now",
+        text=text,
+        back=reverse("schedule", args=arguments),
+        action=("Edit schedule", reverse("schedule-edit", args=arguments)) if may_edit else None,
+        status=status,
+    )
+
+
+def _with_missing_template(rows: Sequence[Schedule]) -> set[int]:
+    """Return the IDs of the schedules whose template has been deleted."""
+    names = {row.template for row in rows if row.template}
+    stored = (
+        set(Template.objects.filter(name__in=names).values_list("project_id", "name")) if names else set()
+    )
+    return {row.pk for row in rows if row.template and (row.project_id, row.template) not in stored}
+
+
 def _with_last_runs(rows: list[Schedule]) -> list[ScheduleRow]:
     ranked = ScheduleRun.objects.filter(schedule__in=rows).annotate(
         place=Window(RowNumber(), partition_by="schedule_id", order_by=("-due_at", "-pk"))
@@ -212,7 +258,8 @@ def _with_last_runs(rows: list[Schedule]) -> list[ScheduleRow]:
     runs: dict[int, list[ScheduleRun]] = defaultdict(list)
     for run in latest.order_by("schedule_id", "place"):
         runs[run.schedule_id].append(run)
-    return [ScheduleRow(row, runs[row.pk]) for row in rows]
+    broken = _with_missing_template(rows)
+    return [ScheduleRow(row, runs[row.pk], row.pk in broken) for row in rows]
 
 
 def find_schedule(request: Request, project: str, name: str) -> Schedule:
@@ -222,12 +269,12 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
     return row
 
 
-def _row_steps(actor: Actor, schedule: Schedule) -> list[tuple[str, str]]:
+def _row_steps(actor: Actor, row: ScheduleRow) -> list[tuple[str, str]]:
     """Return the actions that the list offers for one schedule, with short labels."""
     return [
         (step, label.removesuffix(" schedule"))
-        for step, label in _allowed_steps(actor, schedule)
-        if step != "delete"
+        for step, label in _allowed_steps(actor, row.schedule)
+        if step != "delete" and not (step == "run" and row.is_template_missing)
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from berth.core.errors import BerthError
-from berth.core.problems import Problem
+from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form, FormSection
 from pools.web.duration_field import PreciseDurationField
 from projects.web.services.conditions import TITLES
@@ -145,12 +145,7 @@ class AutoscalerForm(Form):
 
     def add_problems(self, error: BerthError) -> None:
         """Show each problem next to its field, and problems without a field at the top of the form."""
-        problems: Sequence[Problem] = getattr(error, "problems", ())
-        for problem in problems:
-            name = problem.path.replace(".", "__")
-            self.add_error(name if name in self.fields else None, str(problem))
-        if not self.errors:
-            self.add_error(None, error.detail)
+        add_form_errors(self, error, {".".join(one.path): one.name for one in SETTINGS})
 
 
 def _names(settings: Sequence[SettingField]) -> tuple[str, ...]:

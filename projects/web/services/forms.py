@@ -12,25 +12,34 @@ from berth.core.errors import BerthError
 from berth.core.wording.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
+from berth.server.web.pages import Request, confirm_page, form_page, refusal_page, signed_in, success_response
 from projects.access import Action, require
-from projects.models import Service
+from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.queries.services import find_request, find_service
 from projects.services.inference import autoscalers, requests
 from projects.services.inference.addresses import new_addresses
-from projects.services.inference.rules import ScaleParameters, engine_count
+from projects.services.inference.rules import ScaleParameters, describe_active_request, engine_count
 from projects.web.services.autoscaler_form import AutoscalerForm
 from projects.web.services.replays import preview_settings
+from projects.web.services.serving import engine_status
 
+NO_CHANGE = "NOOP"
 FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
 
 
 class ScaleOutForm(Form):
-    num_replicas = forms.IntegerField(label="Total engines", min_value=0, required=False)
+    num_replicas = forms.IntegerField()
     engine_urls = forms.CharField(
         label="External engines", required=False, widget=forms.Textarea(attrs={"rows": 3}),
         help_text="One URL per line, instead of a number of engines, for example http://198.51.100.10:30000.",
     )  # fmt: skip
+
+    def __init__(self, *args: Any, engines: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        least = engines + 1  # a request for fewer engines would change nothing
+        self.fields["num_replicas"] = forms.IntegerField(
+            label="Total engines", min_value=least, required=False, help_text=f"At least {least}."
+        )
 
     def parameters(self) -> ScaleParameters:
         urls = new_addresses(self.cleaned_data["engine_urls"].split())
@@ -47,12 +56,18 @@ class ScaleInForm(Form):
 @require_http_methods(["GET", "POST"])
 def scale_out(request: Request, service: str) -> HttpResponse:
     row = _find_service(request, service)
+    if running := requests.active_request(row):
+        return _refuse_scaling(request, row, running)
     count = engine_count(row)
-    form = ScaleOutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
+    form = ScaleOutForm(
+        request.POST or None, engines=count, initial={"num_replicas": count + 1}, auto_id="scale_%s"
+    )
     if request.method == "POST" and form.is_valid():
         with form_errors(form, FIELDS):
             accepted = requests.scale_out(actor=request.actor, service=row, parameters=form.parameters())
-            return success_response(request, f"{row}: {accepted.message}.", to=_service_url(row))
+            if accepted.status != NO_CHANGE:
+                return success_response(request, f"{row} is scaling out.", to=_service_url(row))
+            form.add_error(None, accepted.message)
     text = (
         f"Currently {format_count(count, 'engine')}. New engines are queued for GPUs like any other workload."
     )
@@ -65,6 +80,8 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 def scale_in(request: Request, service: str) -> HttpResponse:
     """Show the inference engines that the scale-in would remove. Request it once it is confirmed."""
     row = _find_service(request, service)
+    if running := requests.active_request(row):
+        return _refuse_scaling(request, row, running)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")
     order_text = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
@@ -87,12 +104,34 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     back=_service_url(row),
                     text=text,
                     names="Engines to remove",
-                    work=[f"{engine.name}, {engine.url or 'no address yet'}" for engine in preview.engines],
+                    work=[_describe_engine(engine) for engine in preview.engines],
                 )
             accepted = requests.scale_in(actor=request.actor, service=row, parameters=parameters)
-            return success_response(request, f"{row}: {accepted.message}.", to=_service_url(row))
+            if accepted.status != NO_CHANGE:
+                return success_response(request, f"{row} is scaling in.", to=_service_url(row))
+            form.add_error("num_replicas", accepted.message)
     return form_page(
         request, form, title=f"Scale in {row}", label="Preview", back=_service_url(row), text=text
+    )
+
+
+def _describe_engine(engine: InferenceEngine) -> str:
+    """Return the engine's name, status and address, such as "engine_3 (serving), http://10.0.4.11:23004"."""
+    status = engine_status(engine).title
+    return f"{engine.name} ({status[:1].lower()}{status[1:]}), {engine.url or 'no address yet'}"
+
+
+def _refuse_scaling(request: Request, row: Service, running: ScaleRequest) -> HttpResponse:
+    """Explain that another scale request is in progress, and offer to cancel it if that is possible."""
+    may_cancel = running.direction == "scale_out" and running.status != "ROLLING_BACK"
+    cancel_url = reverse("service-cancel", args=[row.workload_id, running.pk])
+    return refusal_page(
+        request,
+        title=f"{row} is already scaling",
+        text=describe_active_request(running),
+        action=("Cancel scale-out", cancel_url) if may_cancel else None,
+        back=_service_url(row),
+        status=409 if request.method == "POST" else 200,
     )
 
 

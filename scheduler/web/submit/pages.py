@@ -13,6 +13,7 @@ from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import SUGGESTION, Problem, format_value
 from berth.core.spec import parse_workload
 from berth.documents import read_document
+from berth.server.web.error_sentences import NAME_IN_USE
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import may_submit_anywhere
 from projects.actor import Actor
@@ -30,7 +31,6 @@ from scheduler.web.submit.form.draft import (
     open_submitted_document,
     read_draft,
 )
-from scheduler.web.submit.form.error_sentences import NAME_IN_USE
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import find_missing_step

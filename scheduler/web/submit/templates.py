@@ -13,11 +13,20 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
+from berth.server.web.error_sentences import describe_problem
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
-from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
+from berth.server.web.pages import (
+    Request,
+    confirm_page,
+    form_page,
+    page,
+    refusal_page,
+    signed_in,
+    success_response,
+)
 from projects.access import Action, may
 from projects.known_names import unknown_project_problem
 from projects.models import Project, Template
@@ -86,7 +95,7 @@ class TemplatePage:
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
     # Errors in the fields for name and description.
-    field_problems: list[Problem] = field(default_factory=list)
+    field_errors: list[str] = field(default_factory=list)
     rejected: str = ""
     conflicting: Template | None = None  # version that another user has saved since the form was opened
 
@@ -217,6 +226,17 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     if stored is None:
         raise missing_object(ObjectKind.TEMPLATE, name=name, owner=project)
     service.require_change_permission(request.actor, stored)
+    if names := service.schedule_names(stored):
+        return refusal_page(
+            request,
+            title=f"Template {stored.handle} is in use",
+            text="This schedule submits workloads from it. Edit or delete the schedule first."
+            if len(names) == 1
+            else "These schedules submit workloads from it. Edit or delete the schedules first.",
+            links=[(name, reverse("schedule", args=[project, name])) for name in names],
+            back=reverse("templates"),
+            status=409 if request.method == "POST" else 200,
+        )
     if request.method == "POST":
         service.delete_template(actor=request.actor, template=stored)
         return success_response(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
@@ -236,7 +256,7 @@ def _render_save_page(request: Request, form: SaveForm) -> HttpResponse:
     return form_page(
         request,
         form,
-        title="Save as template",
+        title="Create template" if form["then"].value() == EDIT else "Save as template",
         text="; ".join(str(fault) for fault in faults),
         label="Save template",
         post_to=reverse("template-save"),
@@ -305,7 +325,9 @@ def _add_error(template_page: TemplatePage, error: BerthError) -> None:
     inside = f"{service.DOCUMENT_PATH}."
     for problem in error.problems:
         if problem.path in ("name", "description"):
-            template_page.field_problems.append(problem)
+            template_page.field_errors.append(
+                f"{problem.path.capitalize()}: {describe_problem(problem).text}"
+            )
         else:
             path = problem.path.removeprefix(inside) if problem.path != service.DOCUMENT_PATH else ""
             template_page.problems.append(Problem(path, problem.message, problem.received, problem.allowed))

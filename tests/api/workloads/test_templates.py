@@ -66,6 +66,23 @@ def test_recreated_template_has_a_new_version(cast: Cast, dave: Caller) -> None:
     assert Audit.objects.filter(action="delete_template").count() == 1
 
 
+def test_template_that_a_schedule_uses_is_not_deleted(cast: Cast, dave: Caller) -> None:
+    tag = save(dave)["ETag"]
+    for name in ("weekly", "daily"):
+        values = {"cron": "0 3 * * *", "template": "nightly"}
+        assert dave("PUT", f"projects/vision/schedules/{name}", values, headers=NEW).status_code == 201
+    refused = dave("DELETE", VISION_TEMPLATES, headers={"If-Match": tag})
+    assert (refused.status_code, refused.json()["schedules"]) == (409, ["daily", "weekly"])
+    assert refused.json()["detail"] == (
+        "Schedules daily and weekly use this template. Edit or delete these schedules first."
+    )
+    for name in ("weekly", "daily"):
+        assert (
+            dave("DELETE", f"projects/vision/schedules/{name}", headers={"If-Match": "*"}).status_code == 204
+        )
+    assert dave("DELETE", VISION_TEMPLATES, headers={"If-Match": tag}).status_code == 204
+
+
 @pytest.mark.heavy
 def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
     document = {"roles": [{"gpu": 1, "replicas": 2, "name": "worker"}], "command": ["a", "b"], "name": "x"}

@@ -79,6 +79,14 @@ def test_template_delete_command_sends_the_version_that_was_read(terminal: Termi
     assert server.requests[1].headers["If-Match"] == '"3"'
 
 
+def test_template_delete_command_names_the_schedules_that_use_the_template(terminal: Terminal) -> None:
+    detail = "Schedule nightly uses this template. Edit or delete the schedule first."
+    server = StubServer(template(3), problem(409, code="conflict", detail=detail))
+    result = terminal.run("template", "delete", "vision/nightly", server=server)
+    assert result.exit_code == 5
+    assert detail in result.output
+
+
 def test_set_option_changes_values_of_a_template(terminal: Terminal) -> None:
     server = StubServer(template(), httpx.Response(201, json=workload("run-7")))
     result = terminal.run(

@@ -73,16 +73,20 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
 @pytest.mark.parametrize(
     ("typed", "field", "expected"),
     [
-        ({"plugins": "- torhc"}, "plugins", "[0].name: is not an installed plugin"),
-        ({"plugins": "- torch\n- torch"}, "plugins", "[1].name: is listed twice"),
+        ({"plugins": "- torhc"}, "plugins", "Entry 1, name: Not an installed plugin"),
+        ({"plugins": "- torch\n- torch"}, "plugins", "Entry 2, name: Listed twice"),
         ({"plugins": "torch"}, "plugins", "This is not a list"),
         ({"plugins": "- [torch"}, "plugins", "This is not valid YAML"),
-        ({"plugins": "- mps: {thread_percentage: 0}"}, "plugins", "[0].parameters.thread_percentage: is"),
-        ({"pip": "--index-url=x"}, "pip", "[0]: is not allowed; allowed: a pip requirement"),
-        ({"indexes": "ftp://x"}, "indexes", "[0].url: is not allowed"),
+        (
+            {"plugins": "- mps: {thread_percentage: 0}"},
+            "plugins",
+            "Entry 1, parameters.thread_percentage: Must be",
+        ),
+        ({"pip": "--index-url=x"}, "pip", "Entry 1: Must be a pip requirement"),
+        ({"indexes": "ftp://x"}, "indexes", "Entry 1, url: Must be a URL"),
         ({"env": "A"}, "env", "A has no equals sign"),
-        ({"env": "PATH=x"}, "env", "PATH: is set by Berth"),
-        ({"python": "2.7"}, "python", "Is not a valid Python version"),
+        ({"env": "PATH=x"}, "env", "PATH: Set by Berth"),
+        ({"python": "2.7"}, "python", "Enter a valid Python version."),
     ],
 )
 def test_invalid_environment_shows_an_error_on_its_field(

@@ -34,7 +34,7 @@ def test_each_provider_has_its_own_settings_fields(cast: Cast, alice: Client) ->
     wrong = {**EC2_POOL, "aws_region": "moon", "aws_instance_types": "g6.xlarge\nG6"}
     shown = errors(alice.post("/node-pools/new", wrong, headers=HTMX))
     assert sorted(shown) == ["aws_instance_types", "aws_region"]
-    assert shown["aws_instance_types"][0].startswith("[1]: ")
+    assert shown["aws_instance_types"][0].startswith("Entry 2: ")
     assert "aws_region" in errors(alice.post("/node-pools/new", {**EC2_POOL, "aws_region": ""}, headers=HTMX))
     assert alice.post("/node-pools/new", EC2_POOL, headers=HTMX).status_code == 204
     pool = NodePool.objects.get(name="cloud")
@@ -58,7 +58,7 @@ def test_pool_form_stores_nested_settings_and_the_default_runtime(cast: Cast, al
     }  # fmt: skip
     bad = {**filled, "kubernetes_tolerations": "- kye: gpu"}
     shown = errors(alice.post("/node-pools/new", bad, headers=HTMX))
-    assert any("[0].kye: " in error for error in shown["kubernetes_tolerations"])
+    assert any("Entry 1, kye: " in error for error in shown["kubernetes_tolerations"])
     no_yaml = {**filled, "kubernetes_node_selector": "gpu: [a100"}
     shown = errors(alice.post("/node-pools/new", no_yaml, headers=HTMX))
     assert shown["kubernetes_node_selector"][0].startswith("This is not valid YAML")

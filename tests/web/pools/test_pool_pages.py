@@ -181,7 +181,7 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     values |= {"version": "1"}
     wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, headers=HTMX)
     (fault,) = wrong.context["form"].errors["patterns"]
-    assert fault.startswith("[1]: is not a valid image pattern; allowed: REGISTRY/NAME")
+    assert fault.startswith("Entry 2: Not a valid image pattern. Allowed: REGISTRY/NAME")
     changes = {"image_mode": "require", "patterns": "ghcr.io/*", "idle_rule": "below=7%"}
     changes["volumes"] = '[{"name": "data", "source": "/mnt/data", "projects": ["vision"]}]'
     right = alice.post("/node-pools/local/settings", {**values, **changes}, headers=HTMX)
@@ -205,7 +205,7 @@ def test_s3_volume_is_defined_in_the_form_and_shown_to_admins(
     values |= {"version": "1", "volumes": volume}
     wrong = alice.post("/node-pools/local/settings", values, headers=HTMX)
     (fault,) = wrong.context["form"].errors["volumes"]
-    assert "is not a secret of this pool with an S3 access key" in fault
+    assert "Not a secret of this pool with an S3 access key" in fault
     key = SecretContent("secret-access-key", username="AKIAEXAMPLE", is_s3_key=True)
     set_pool_secret(actor=cast.alice, pool=cast.pool, name="s3-reader", content=key, at=timezone.now())
     assert alice.post("/node-pools/local/settings", values, headers=HTMX).status_code == 204
@@ -243,7 +243,7 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
         "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": "many"}]'}, headers=HTMX
     )
     (fault,) = wrong.context["form"].errors["disruption_budgets"]
-    assert fault.startswith("[0].nodes: is not a valid number of nodes")
+    assert fault.startswith("Entry 1, nodes: Not a valid number of nodes")
     right = alice.post(
         "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": 0}]'}, headers=HTMX
     )

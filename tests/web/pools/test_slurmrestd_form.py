@@ -81,12 +81,12 @@ def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, filled:
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
-        ({"slurm_token": ""}, "slurm_token", "is required with provider_settings.rest_url"),
-        ({"slurm_token": "secret"}, "slurm_token", "is not a valid slurm token"),
+        ({"slurm_token": ""}, "slurm_token", "required with slurmrestd url"),
+        ({"slurm_token": "secret"}, "slurm_token", "enter a valid slurm token."),
         ({"slurm_rest_url": "http://slurm.example.org"}, "slurm_rest_url", "unencrypted connection"),
-        ({"slurm_rest_user": ""}, "slurm_rest_user", "is required with rest_url"),
-        ({"slurm_rest_ca": "my CA"}, "slurm_rest_ca", "is not a valid pem certificate"),
-        ({"slurm_partition": ""}, "slurm_partition", "is required with rest_url"),
+        ({"slurm_rest_user": ""}, "slurm_rest_user", "required with slurmrestd url"),
+        ({"slurm_rest_ca": "my CA"}, "slurm_rest_ca", "not a valid pem certificate"),
+        ({"slurm_partition": ""}, "slurm_partition", "required with slurmrestd url"),
         ({"slurm_rest_url": "", "slurm_rest_user": ""}, "slurm_token", "has no effect without"),
     ],
 )

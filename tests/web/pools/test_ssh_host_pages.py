@@ -45,7 +45,7 @@ def metal(cast: Cast, alice: Client, keys: tuple[str, str]) -> NodePool:
     }  # fmt: skip
     wrong = {**filled, "ssh_hosts": "- adress: 10.0.0.1"}
     shown = errors(alice.post("/node-pools/new", wrong, headers=HTMX))
-    assert any("[0].adress" in error for error in shown["ssh_hosts"])
+    assert any("Entry 1, adress" in error for error in shown["ssh_hosts"])
     assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
     return NodePool.objects.get(name="metal")
 

@@ -170,7 +170,7 @@ def test_document_on_the_submit_page_can_be_saved_as_a_template(cast: Cast, dave
     form = dialog.context["form"]
     assert (form["document"].value(), form["name"].value()) == (TEXT, "x")
     broken = {"project": "vision", "name": "x", "document": "a: ["}
-    assert "not valid YAML" in dave.post("/templates/save", broken, headers=HTMX).content.decode()
+    assert "Not valid YAML" in dave.post("/templates/save", broken, headers=HTMX).content.decode()
 
 
 def test_deleting_a_template_requires_confirmation(nightly_template: Template, dave: Client) -> None:

@@ -3,10 +3,19 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
-from django.forms import Form
+from django.forms import ChoiceField, Field, Form
 
 from berth.core.errors import BerthError, Invalid
+from berth.core.problems import Problem
+from berth.core.wording.problem_sentences import describe_problem
+from berth.server.web.error_sentences import REQUIRED
+from berth.server.web.error_sentences import describe_problem as describe_field_problem
+
+NOT_VALID = "is not a valid "
+ENTRY = re.compile(r"\[(\d+)\](?:\.(.+))?")
+HINT_MIN = 60  # shorter descriptions of the allowed values are always shown
 
 
 @contextmanager
@@ -23,14 +32,41 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
     if not isinstance(error, Invalid):
         form.add_error(None, error.detail)
         return
+    labels = {
+        path: str(form.fields[name].label) for path, name in (fields or {}).items() if name in form.fields
+    }
     for problem in error.problems:
         name, subpath = _form_field(problem.path, fields or {})
         if name not in form.fields and (head := _containing_field(name, form.fields)):
-            name, subpath = head, name.partition(head)[2].removeprefix(".")
-        text = f"{subpath}: " * bool(subpath) + problem.message
-        text += problem.advice
-        sentence = text if subpath else text[:1].upper() + text[1:]
-        form.add_error(name if name in form.fields else None, sentence)
+            name, subpath = head, re.split(rf"\b{head}\b", name, maxsplit=1)[1].removeprefix(".")
+        if name in form.fields:
+            form.add_error(name, _field_sentence(form.fields[name], subpath, problem, labels))
+        else:
+            form.add_error(None, describe_problem(problem))
+
+
+def _field_sentence(field: Field, subpath: str, problem: Problem, labels: Mapping[str, str]) -> str:
+    has_hint = field.help_text and len(problem.allowed) > HINT_MIN
+    if problem.message.startswith(NOT_VALID) and has_hint and not subpath:
+        return f"Enter a valid {problem.message.removeprefix(NOT_VALID)}."  # the help text says what is valid
+    label = str(field.label or "") if problem.message in REQUIRED and not subpath else ""
+    if problem.message.startswith(REQUIRED) and not label:
+        problem = replace(problem, allowed="")
+    is_choice = isinstance(field, ChoiceField)
+    sentence = describe_field_problem(problem, label, choice=is_choice, labels=labels).text
+    sentence = _use_labels(sentence, labels)
+    if entry := ENTRY.fullmatch(subpath):
+        key = f", {entry[2]}" if entry[2] else ""
+        return f"Entry {int(entry[1]) + 1}{key}: {sentence}"
+    return f"{subpath}: {sentence}" if subpath else sentence
+
+
+def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
+    """Replace the paths of other fields with their labels."""
+    for path, label in labels.items():
+        if "_" in (key := path.rpartition(".")[2]):
+            sentence = re.sub(rf"\b({re.escape(path)}|{re.escape(key)})\b", label, sentence)
+    return sentence
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from berth.core.errors import BerthError, Unauthenticated
+from berth.core.wording.problem_sentences import describe_error
 from berth.server.web.zones import reader_zone
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 from projects.access import Action, require
 from projects.actor import Actor
 
+SWAPPED_STATUSES = (409, 412, 422)  # htmx shows responses with these statuses in place, see base.html
 GetResponse = Callable[[HttpRequest], HttpResponse]
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -102,7 +104,11 @@ class ServiceErrorPages:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if not isinstance(error, BerthError) or request.path.startswith("/api/"):
             return None
-        if getattr(request, "htmx", False) or not request.accepts("text/html"):
+        if getattr(request, "htmx", False) and error.status in SWAPPED_STATUSES:
+            context = {"title": error.title, "text": describe_error(error), "back": request.path}
+            response = render(request, "web/refusal_body.html", context)
+            response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#dialog", "innerHTML"
+        elif getattr(request, "htmx", False) or not request.accepts("text/html"):
             response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8")
         else:
             response = render(request, "web/rejection.html", {"error": error})

@@ -13,6 +13,7 @@ MIB_PER_GIB = 1024
 DECIMALS_BELOW_HOURS = 1000  # longer durations are shown without decimals
 HOURS_MIN = 0.001  # smaller values are shown as "< 0.001"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+SEPARATOR = re.compile(r"([@./_:](?=\w))")
 HYPHENATED_UNIT = re.compile(r"\b(GPU-(?:hours?|h|min))\b")
 
 
@@ -120,6 +121,11 @@ def milliseconds(value: float | None) -> str:
     if value is None:
         return NO_VALUE
     return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def breakable(text: str) -> SafeString:
+    """Return HTML in which a name or an address may be broken after its separators."""
+    return mark_safe(SEPARATOR.sub(r"\1<wbr>", conditional_escape(text)))  # noqa: S308
 
 
 def unbroken_units(text: str) -> SafeString:

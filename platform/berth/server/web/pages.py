@@ -1,7 +1,7 @@
 """Respond with an entire page, or with the fragment that an open page requested."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
@@ -95,6 +95,24 @@ def confirm_page(
     }  # fmt: skip
     status = 422 if form and form.errors else 200
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
+
+
+def refusal_page(
+    request: Request,
+    *,
+    title: str,
+    text: str,
+    back: str,
+    links: Sequence[tuple[str, str]] = (),
+    action: tuple[str, str] | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """Explain why an action is not possible. `links` and `action` are (label, URL) pairs.
+
+    `links` lists the objects that prevent the action. `action` is a button that helps.
+    """
+    context = {"title": title, "text": text, "back": back, "links": links, "action": action}
+    return page(request, "web/refusal.html", context, inner="web/refusal_body.html", status=status)
 
 
 def success_response(

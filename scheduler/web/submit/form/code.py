@@ -6,11 +6,11 @@ from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
+from berth.server.web.error_sentences import NO_FILES
 from projects.actor import Actor
 from projects.models import CodeTree
 from projects.selectors import projects
 from projects.services.code import find_tree
-from scheduler.web.submit.form.error_sentences import NO_FILES
 from scheduler.web.submit.form.presentation import ShownPart
 
 NO_CODE, FILES, GIT = "", "files", "git"

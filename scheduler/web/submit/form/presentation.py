@@ -9,6 +9,7 @@ from typing import Any
 from berth.core.problems import Problem, join_path
 from berth.documents import SourceLines
 from berth.documents.values import value_at
+from berth.server.web.error_sentences import ErrorSentence, describe_problem
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.draft import (
     PREFIX,
@@ -18,7 +19,6 @@ from scheduler.web.submit.form.draft import (
     find_field,
     selected_values,
 )
-from scheduler.web.submit.form.error_sentences import ErrorSentence, describe_problem
 from scheduler.web.submit.form.fields import (
     GIT_TITLE,
     MAX_REPLICAS,

@@ -99,6 +99,8 @@ def set_template(
 def delete(template: TemplateArgument, project: TemplateProjectOption = None) -> None:
     """Delete a template. Workloads created from the template are not affected.
 
+    A template that schedules use is not deleted: edit or delete these schedules first.
+
     \b
     berth template delete vision/nightly
     """

@@ -1,4 +1,4 @@
-"""Sentences that explain why a scheduled run was rejected."""
+"""Convert validation problems to sentences."""
 
 import re
 
@@ -10,7 +10,7 @@ VERBS = ("is ", "does ", "must ", "has ", "needs ", "was ", "can ", "cannot ", "
 STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
-def describe_rejection(error: BerthError) -> str:
+def describe_error(error: BerthError) -> str:
     """Return the reason in sentences, without document paths."""
     if isinstance(error, Invalid):
         return " ".join(describe_problem(problem) for problem in error.problems)

@@ -1,11 +1,18 @@
 """Convert validation problems to sentences for users of a form."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from berth.core.problems import SUGGESTION, Problem
 from berth.core.spec.values.texts import NAME_ALLOWED
 
+# Messages that say no more than the allowed values.
+COMPARISONS = (
+    "is below", "is above", "is less than", "is more than", "is shorter than", "is longer than",
+    "is too small", "is too large", "is out of range", "out of range", "is invalid",
+)  # fmt: skip
+BOUND = re.compile(r"(at least|at most|above|below) (\S+)(?:, (\S+))?")
 REQUIRED = ("is empty", "is missing", "is required")
 NAME_IN_USE = "is already in use"
 NO_FILES = "has no files"
@@ -26,8 +33,13 @@ class ErrorSentence:
         )
 
 
-def describe_problem(problem: Problem, label: str = "", *, choice: bool = False) -> ErrorSentence:
-    """Describe a problem with a form field, given its label, or with a document key if there is no label."""
+def describe_problem(
+    problem: Problem, label: str = "", *, choice: bool = False, labels: Mapping[str, str] | None = None
+) -> ErrorSentence:
+    """Describe a problem with a form field, given its label, or with a document key if there is no label.
+
+    `labels` contains the labels of the form's other fields by path.
+    """
     message, allowed = problem.message, problem.allowed
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
@@ -46,10 +58,26 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
     if message.startswith(NAME_IN_USE) and allowed.startswith(SUGGESTION):
         name = allowed.split("`")[1]
         return ErrorSentence(f"{_capitalize(message.removeprefix('is '))}. {name} is free.", name)
+    if bound := _bound_sentence(message, allowed, labels or {}):
+        return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
+    if allowed.startswith("Set "):  # an instruction
+        return ErrorSentence(f"{sentence}. {allowed.removesuffix('.')}.")
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")
     return ErrorSentence(f"{sentence}. Allowed: {allowed}." if allowed else f"{sentence}.")
+
+
+def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> str:
+    """Describe a value that is out of bounds, such as "Must be at least Minimum nodes (3)."."""
+    if not (message.startswith(COMPARISONS) or message == "is not allowed") or not allowed:
+        return ""
+    bound = BOUND.fullmatch(allowed)
+    if bound is None:
+        return f"Must be {allowed}."
+    word, first, second = bound.groups()
+    other = labels.get(first if second else message.rpartition(" ")[2], "")
+    return f"Must be {word} {other} ({second or first})." if other else f"Must be {allowed}."
 
 
 def suggest_name(received: str) -> str:
