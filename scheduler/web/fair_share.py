@@ -19,8 +19,9 @@ from projects.known_names import unknown_pool_problem
 from projects.selectors import find_owner
 from scheduler.reports.fair_share.table import QueueShare, share_table
 from scheduler.reports.fair_share.trace import UNITS, share_trace
+from scheduler.reports.queues.pending_gpus import pending_by_pool
 from scheduler.reports.usage.decayed import HALF_LIFE
-from scheduler.web.pools.capacity import pool_capacity
+from scheduler.web.pools.capacity import capacity_by_pool, pool_capacity
 from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
 
 QueueRow = tuple[QueueShare, QueueShare]  # (department, queue)
@@ -104,7 +105,7 @@ def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
-    pool = next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
+    pool = next((pool for pool in pools if pool.name == name), None) or _busiest_pool(pools)
     departments = _sort_by_name(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     default = default_columns([queue for _, queue in pairs])
@@ -145,6 +146,21 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,
     }
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
+
+
+def _busiest_pool(pools: Sequence[NodePool]) -> NodePool | None:
+    """Return the pool with the most allocated, reserved and pending GPUs."""
+    if len(pools) < 2:
+        return pools[0] if pools else None
+    capacity = capacity_by_pool(pools)
+    pending = pending_by_pool(pools)
+    return max(
+        pools,
+        key=lambda pool: (
+            capacity[pool.pk].allocated + capacity[pool.pk].reserved + pending[pool.name],
+            capacity[pool.pk].existing,
+        ),
+    )
 
 
 def _sort_by_name(

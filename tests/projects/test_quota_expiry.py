@@ -9,7 +9,7 @@ from django.utils import timezone
 from berth.core.errors import Invalid
 from projects.models import Quota, QuotaChange, QuotaExpiry
 from projects.services import quotas
-from projects.services.quotas import drafts
+from projects.services.quotas import drafts, reverts
 from projects.services.quotas.documents import read_draft
 from projects.services.quotas.expiry import revert_expired
 from tests.cast import Cast, make_cast
@@ -75,7 +75,7 @@ def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
 def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     change = apply_change(cast, until, ("vision", 8))
-    drafts.revert(actor=cast.bob, change=change)
+    reverts.revert(actor=cast.bob, change=change)
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
     assert revert_expired(until) == 1
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")

@@ -6,7 +6,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
-PAGES = ("/evictions", "/decisions", "/activity")
+PAGES = ("/evictions", "/decisions", "/activity", "/quotas/changes")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -28,7 +28,7 @@ def test_invalid_date_is_explained_and_shows_no_rows(
     assert "<tbody" not in page
 
 
-@pytest.mark.parametrize("path", ["/evictions", "/activity"])
+@pytest.mark.parametrize("path", ["/evictions", "/activity", "/quotas/changes"])
 def test_download_with_an_invalid_date_is_rejected(cast: Cast, sign_in: SignIn, path: str) -> None:
     assert sign_in("alice").get(f"{path}?since=2026-13-45&format=csv").status_code == 400
 

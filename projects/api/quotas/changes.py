@@ -18,7 +18,7 @@ from projects import selectors
 from projects.actor import Actor
 from projects.api.quotas.schemas import DraftBody, OwnerKind
 from projects.models import QuotaChange, QuotaExpiry
-from projects.services.quotas import drafts
+from projects.services.quotas import drafts, reverts
 from projects.services.quotas.documents import read_draft
 
 
@@ -95,7 +95,7 @@ class RevertQuotaChange(ApiView):
     @idempotent
     def post(self, request: Request, change_id: int) -> Response:
         change = selectors.find_quota_change(self.actor, change_id)
-        return Response(serialize_changes(self.actor, [drafts.revert(actor=self.actor, change=change)])[0])
+        return Response(serialize_changes(self.actor, [reverts.revert(actor=self.actor, change=change)])[0])
 
 
 def serialize_changes(actor: Actor, rows: Sequence[QuotaChange]) -> list[Any]:

@@ -1,24 +1,23 @@
-"""Apply and revert quota drafts atomically.
+"""Apply quota drafts atomically.
 
 A draft is checked against the versions that its author saw. The draft's tag contains one version per quota,
 so that a conflict error can name the quotas that another user changed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
 
-from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
+from berth.core.errors import Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.db.writes.references import checked_references
-from pools.models import NodePool, QuotaGroup
+from pools.models import QuotaGroup
 from pools.quota_lock import lock_pools_and_quotas
-from projects import selectors
 from projects.actor import Actor
-from projects.models import Audit, Department, Project, Quota, QuotaChange, QuotaExpiry
+from projects.models import Audit, Department, Quota, QuotaChange, QuotaExpiry
 from projects.models.tenants import (
     PoolOrGroup,
     Tenant,
@@ -28,7 +27,7 @@ from projects.models.tenants import (
 )
 from projects.services.quotas.changes import WrittenQuota, record_change
 from projects.services.quotas.places import build_overlap_problem, is_pool_of_group, overlap_problem
-from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
+from projects.services.quotas.values import Columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 from projects.services.quotas.write import require_quota_permission
 
@@ -138,49 +137,6 @@ def apply_draft(
             raise _conflict_error(drafted, expected)
         changed = [item for item in drafted if item.is_changed]
         return (_write_changes(actor, changed, draft, reverts) if changed else None), drafted
-
-
-def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag of the versions written by the change.
-
-    Raises Conflict if an owner or pool was deleted.
-    """
-    changes, versions = [], []
-    for number, entry in enumerate(change.written):
-        owner, pool = _load_owner(entry), _load_pool_or_group(entry)
-        if owner is None or pool is None:
-            missing = entry["pool"] if pool is None else entry["name"]
-            raise Conflict(
-                f"Change {change.pk} cannot be reverted, because {missing} has been deleted. Edit the quotas "
-                "instead."
-            )
-        before = entry["before"]
-        changes.append(QuotaChangeDraft(owner, pool, _quota_columns(before), f"changes[{number}]"))
-        versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)
-    return Draft(tuple(changes), f"Reverts change {change.pk}"), "-".join(versions)
-
-
-def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
-    """Revert a change. Raises PreconditionFailed if one of its quotas has since changed.
-
-    Raises Conflict if the change has already been reverted, or if an owner or pool was deleted. Raises
-    Forbidden, without details, if the user does not see every quota in the change.
-    """
-    visible_scope = selectors.VisibleScope(actor)
-    if not all(
-        visible_scope.includes(entry.get("project_id"), entry["department_id"]) for entry in change.written
-    ):
-        raise Forbidden(
-            f"Change {change.pk} includes quotas that you may not set. "
-            "Ask a platform admin to revert the change."
-        )
-    existing_revert = QuotaChange.objects.filter(reverts=change.pk).first()
-    if existing_revert is not None:
-        raise Conflict(f"Change {change.pk} has already been reverted by change {existing_revert.pk}.")
-    draft, expected_tag = inverse_draft(change)
-    revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_tag, reverts=change.pk)
-    assert revert_change is not None, "a change without effect is never recorded"
-    return revert_change
 
 
 def _write_changes(
@@ -301,19 +257,3 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
         "at": last.at.isoformat() if last else None,
         "current": _quota_values_or_none(item.before),
     }
-
-
-def _load_pool_or_group(entry: Mapping[str, Any]) -> PoolOrGroup | None:
-    if entry["pool_id"] is None:
-        return QuotaGroup.objects.filter(pk=entry["group_id"]).first()
-    return NodePool.objects.filter(pk=entry["pool_id"]).first()
-
-
-def _load_owner(entry: Mapping[str, Any]) -> Tenant | None:
-    if entry["kind"] == "department":
-        return Department.objects.filter(pk=entry["department_id"]).first()
-    return Project.objects.select_related("department").filter(pk=entry["project_id"]).first()
-
-
-def _quota_columns(values: Mapping[str, Any] | None) -> Columns | None:
-    return None if values is None else parse_columns(values)

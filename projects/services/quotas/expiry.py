@@ -13,7 +13,8 @@ from berth.core.errors import BerthError
 from berth.core.problems import Problem, format_value
 from projects.actor import Actor
 from projects.models import Quota, QuotaChange, QuotaExpiry
-from projects.services.quotas.drafts import Draft, apply_draft, inverse_draft
+from projects.services.quotas.drafts import Draft, apply_draft
+from projects.services.quotas.reverts import inverse_draft
 
 MAX_LIFETIME = timedelta(days=366)
 REVERTED_EARLY = "Reverted before it expired."

@@ -30,6 +30,9 @@ KEYS = (*RESOURCES, "limit", "weight", "over_quota", "rank")
 SCALE = {"gpu": MILLI, "cpu": MILLI, "memory_mib": 1}
 
 
+UNITS = {"gpu": "GPUs", "cpu": "CPU cores", "memory_mib": "MiB"}
+
+
 Columns = dict[str, Any]
 
 
@@ -152,8 +155,9 @@ def value_problems(quota: Quota) -> list[Problem]:
     for name, column in COLUMNS.items():
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")
         if amount is not None and limit is not None and amount > limit:
-            value, maximum = format_value(_to_document(name, amount)), f"at most {_to_document(name, limit)}"
-            problems.append(Problem(name, "exceeds its limit", value, maximum))
+            value, maximum = format_value(_to_document(name, amount)), _to_document(name, limit)
+            message = f"exceeds its limit of {maximum} {UNITS[name]}"
+            problems.append(Problem(name, message, value, f"at most {maximum}, or a higher limit"))
     return problems
 
 

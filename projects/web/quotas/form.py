@@ -10,7 +10,7 @@ from berth.server.web.forms import Form
 from projects.models import Quota
 from projects.services.quotas import quota_values
 
-UNLIMITED = "Leave empty for unlimited"
+LIMITED = (("gpu", "GPUs"), ("cpu", "CPU cores"), ("memory_mib", "MiB"))  # with their units
 FIELDS = (
     "gpu",
     "limit_gpu",
@@ -36,9 +36,9 @@ FIELDS_BY_PATH = {
 }
 
 
-def _amount_field(label: str, step: str, hint: str = UNLIMITED) -> forms.FloatField:
+def _amount_field(label: str, step: str) -> forms.FloatField:
     widget = forms.NumberInput(attrs={"class": "short", "step": step, "min": "0", "placeholder": "∞"})
-    return forms.FloatField(label=label, required=False, widget=widget, help_text=hint)
+    return forms.FloatField(label=label, required=False, widget=widget)
 
 
 class QuotaForm(Form):
@@ -52,8 +52,7 @@ class QuotaForm(Form):
     rank = forms.IntegerField(
         label="Rank",
         required=False,
-        widget=forms.NumberInput(attrs={"class": "short"}),
-        help_text="Leave empty to inherit.",
+        widget=forms.NumberInput(attrs={"class": "short", "placeholder": "inherited"}),
     )
     cpu = _amount_field("CPU cores", "any")
     limit_cpu = _amount_field("CPU limit", "any")
@@ -62,6 +61,15 @@ class QuotaForm(Form):
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened
+
+    def clean(self) -> dict[str, Any]:
+        for name, unit in LIMITED:
+            amount, limit = (self.cleaned_data.get(field) for field in (name, f"limit_{name}"))
+            if amount is not None and limit is not None and amount > limit:
+                maximum = f"{limit:,.10g}"
+                message = f"{amount:,.10g} {unit} exceed the limit of {maximum}. "
+                self.add_error(name, f"{message}Enter at most {maximum} or raise the limit.")
+        return self.cleaned_data
 
     def values(self) -> dict[str, Any]:
         """Return the form's values as arguments for the quota service."""

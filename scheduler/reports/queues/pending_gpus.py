@@ -1,5 +1,6 @@
 """Pending GPUs of projects, for the overview and the quota and fair share pages."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from django.db.models import Sum
@@ -26,3 +27,16 @@ def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) ->
         .annotate(requested=Sum("gpu_milli_min"))
     )
     return dict(rows.exclude(reason=UNSCHEDULABLE) if can_start else rows)
+
+
+def pending_by_pool(pools: Iterable[NodePool]) -> Counter[str]:
+    """Return the pending milli-GPU, keyed by pool name. A workload counts in each pool that it may run in."""
+    result = Counter[str]()
+    rows = Workload.objects.filter(
+        phase=Phase.PENDING, held=False, pools__overlap=[pool.name for pool in pools]
+    )
+    groups = rows.order_by().values_list("pools").annotate(requested=Sum("gpu_milli_min"))
+    for names, requested in groups:
+        for name in names:
+            result[name] += requested or 0
+    return result

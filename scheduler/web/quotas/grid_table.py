@@ -54,6 +54,11 @@ class Cell:
     over_quota: bool = False
 
     @property
+    def held(self) -> int:
+        """Allocated and reserved milli-GPU."""
+        return self.allocated + self.reserved
+
+    @property
     def allocation_text(self) -> str:
         """Describe allocated and reserved GPUs, such as "4 + 8 reserved". Return "" if there are none."""
         if self.reserved:

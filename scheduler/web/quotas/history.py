@@ -3,24 +3,25 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
 from berth.core.wording.words import format_count
+from berth.server.web.lists.periods import parse_period
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in, success_response
-from berth.server.web.zones import parse_time, reader_zone
+from berth.server.web.zones import reader_zone
 from projects.access import Action, may, visible_pools
 from projects.actor import Actor
 from projects.models import QuotaChange, QuotaExpiry
 from projects.selectors import VisibleScope, audit, departments, find_quota_change, quota_changes
 from projects.services.quotas import require_quota_permission
-from projects.services.quotas.drafts import inverse_draft, revert
+from projects.services.quotas.reverts import latest_changes, prepare_revert, revert, superseding_change
 from projects.web.activity.values import list_differences
 from scheduler.reports.what_if.quota_preview import preview_draft
 
@@ -46,6 +47,7 @@ class ListedChange:
     quotas: list[ChangedQuota]
     hidden: int
     reverted_by: int | None
+    superseded_by: int | None
     expiry: QuotaExpiry | None
     can_revert: bool
 
@@ -87,22 +89,29 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     actor, rows = request.actor, quota_changes(request.actor)
     for word in table_state(request.GET, "")["search"].split():
         named = audit(actor).filter(object_name__icontains=word, change_id__isnull=False)
+        numbered = Q(pk=int(word)) if word.isdecimal() and len(word) < 18 else Q()
         rows = rows.filter(
-            Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)
+            Q(pk__in=named.values("change_id"))
+            | Q(actor__icontains=word)
+            | Q(comment__icontains=word)
+            | numbered
         )
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:150] for key in KEYS}
     users = rows.order_by("actor").values_list("actor", flat=True).distinct()
-    rows = _filter_changes(rows, filters, reader_zone(request))
+    period = parse_period(filters, reader_zone(request), timezone.now())
+    rows = period.restrict(_filter_changes(rows, filters))
     listing = list_query(
         request, COLUMNS, rows, lambda some: list_changes(actor, some),
         file_name="quota-changes", default="-at", size=PAGE_SIZE,
     )  # fmt: skip
     if file := requested_csv(request, listing):
+        period.require_valid()
         return file
     context = {
         "listing": listing,
         "changes": listing.rows,
         "filters": filters,
+        "period": period,
         "is_filtered": bool(listing.search or any(filters.values())),
         "pools": visible_pools(actor).order_by("name").values_list("name", flat=True),
         "users": users,
@@ -110,27 +119,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/quotas/changes.html", context, inner="scheduler/quotas/change_rows.html")
 
 
-def _filter_changes(
-    rows: QuerySet[QuotaChange], filters: Mapping[str, str], zone: ZoneInfo
-) -> QuerySet[QuotaChange]:
+def _filter_changes(rows: QuerySet[QuotaChange], filters: Mapping[str, str]) -> QuerySet[QuotaChange]:
     if filters["pool"]:
         rows = rows.filter(written__contains=[{"pool": filters["pool"]}])
-    if filters["user"]:
-        rows = rows.filter(actor=filters["user"])
-    if since := parse_time(filters["since"], zone):
-        rows = rows.filter(at__gte=since)
-    if until := parse_time(filters["until"], zone, end=True):
-        rows = rows.filter(at__lte=until)
-    return rows
+    return rows.filter(actor=filters["user"]) if filters["user"] else rows
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def revert_change(request: Request, change_id: int) -> HttpResponse:
     change = find_quota_change(request.actor, change_id)
-    draft, impact, fault = None, None, None
+    impact, fault = None, None
     try:
-        draft, _ = inverse_draft(change)
+        draft, _ = prepare_revert(request.actor, change)
         for edit in draft.changes:
             require_quota_permission(request.actor, edit.owner)
         if request.method == "POST":
@@ -146,6 +147,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     context = {
         "listed": list_changes(request.actor, [change])[0],
         "impact": impact,
+        "evicted": len(impact.evictions) + impact.hidden.evictions if impact else 0,
         "fault": fault.detail if fault else "",
         "post_to": request.path,
         "back": reverse("quota-changes"),
@@ -171,6 +173,7 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
     }
     mine = {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
     everything = may(actor, Action.ADMINISTER)
+    latest = latest_changes(quota for row in changes for quota in row.written)
     listing = []
     for row in changes:
         shown = [
@@ -179,14 +182,16 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
         settable = everything or all(
             quota["kind"] == "project" and quota["department_id"] in mine for quota in row.written
         )
+        superseded_by = superseding_change(row, shown, latest)
         listing.append(
             ListedChange(
                 change=row,
                 quotas=[_changed_quota(quota) for quota in shown],
                 hidden=len(row.written) - len(shown),
                 reverted_by=reverted.get(row.pk),
+                superseded_by=superseded_by,
                 expiry=expiries.get(row.pk),
-                can_revert=settable and row.pk not in reverted,
+                can_revert=settable and row.pk not in reverted and superseded_by is None,
             )
         )
     return listing

@@ -99,15 +99,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "shows_rank": shows_rank,
         "width": 8 + shows_rank,
         "legend": {
-            "over": any(line.over_quota for line in lines),
-            "reserved": any(line.reserved for line in lines),
-            "reserved_over": any(
-                part.kind == "reserved-over"
-                for line in lines
-                if line.numbers_visible
-                for part in line.bar.parts
-            ),
-            "pending": any(line.pending for line in lines),
+            part.kind for line in lines if line.numbers_visible for part in line.bar.parts if part.width > 0
         },
         "has_torn_bars": any(line.bar.continues for line in lines if line.numbers_visible),
         "few": few,

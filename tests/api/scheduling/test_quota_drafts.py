@@ -139,12 +139,16 @@ def test_reverting_a_change_restores_deleted_quotas_and_deletes_created_quotas(
     assert gpu_quotas() == {"speech": 1000}
 
 
-@pytest.mark.heavy
 def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Caller) -> None:
     made = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match="*").json()["change"]["id"]
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
     answer = bob.post(f"quotas/changes/{made}/revert")
     assert (answer.status_code, [item["name"] for item in answer.json()["changed"]]) == (412, ["speech"])
+    last = QuotaChange.objects.latest("pk")
+    assert answer.json()["detail"] == (
+        f"Change {made} cannot be reverted, because its quotas were changed again: speech in pool local "
+        f"(change {last.pk} by alice). Edit the quotas instead."
+    )
     assert gpu_quotas() == {"vision": 3000, "speech": 2000}
 
 

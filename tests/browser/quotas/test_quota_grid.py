@@ -55,6 +55,8 @@ def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open,
         expect(page.locator("#cell-error")).to_contain_text(
             "Enter 0 to 1,000,000,000 in steps of 0.001, or ∞"
         )
+        box, row = page.locator("#cell-error").bounding_box(), vision.locator("..").bounding_box()
+        assert box and row and box["width"] > 150 and row["height"] < 60, "the error does not stretch the row"
         page.keyboard.press("Control+a")
         page.keyboard.type("20")
         page.keyboard.press("Tab")
@@ -71,6 +73,8 @@ def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open,
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota saved.")).to_be_visible()
         expect(vision).to_have_text("12")
+        expect(vision).to_have_attribute("data-allocated", "12 allocated")
+        assert vision.get_attribute("data-over") is None, "the allocation no longer exceeds the quota"
         expect(page.locator("#quota-changes-form")).to_be_hidden()
         assert page.evaluate("window.stillTheSame")
         assert faults == []
@@ -120,7 +124,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota deleted.")).to_be_visible()
         expect(vision).to_have_text(NO_QUOTA)
-        expect(vision).to_have_attribute("title", "No quota")
+        expect(vision).to_have_attribute("title", "Allocated and reserved GPUs exceed the quota")
         assert not Quota.objects.filter(**where).exists()
         vision.focus()
         page.keyboard.type("0")

@@ -115,7 +115,7 @@ def test_grid_shows_allocated_gpus_below_quotas(cast: Cast, spot: NodePool, sign
     status.reserved = [3000, 0, 0]
     status.save()
     answer = sign_in("alice").get("/quotas")
-    assert 'data-allocated="2 + 3 reserved" data-over' in answer.content.decode(), "5 of a quota of 4"
+    assert 'data-allocated="2 + 3 reserved" data-held="5000" data-over' in answer.content.decode(), "5 of 4"
     rows = {row.name: row for row in answer.context["rows"]}
     assert [cell.allocated for cell in rows["vision"].cells] == [1500, 0, 0, 0, 0, 0], (
         "other pools are separate"

@@ -1,10 +1,12 @@
 """Tests for the page of quota changes and for reverting changes."""
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
+from pools.models import Node
 from projects.models import Quota, QuotaChange
 from projects.services import quotas
 from tests import factories as make
@@ -47,9 +49,11 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert gpus()["vision"] == 0, "a preview changes nothing"
     assert bob.post(address, headers=HTMX)["HX-Redirect"] == "/quotas/changes"
     assert gpus()["vision"] == 2000
-    assert f"reverted by change {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
-    again = bob.get(address)
-    assert again.status_code == 200
+    assert f"Reverted by {change.pk + 1}</a>" in bob.get("/quotas/changes").content.decode()
+    again = bob.get(address, headers=HTMX)
+    assert again.status_code == 409
+    assert f"Change {change.pk} has already been reverted by" in again.content.decode()
+    assert "<button" not in again.content.decode(), "nothing is left to revert"
     assert bob.post(address).status_code == 409
 
 
@@ -63,21 +67,66 @@ def test_new_quota_is_listed_as_created(cast: Cast, sign_in: SignIn) -> None:
     assert listed.description.startswith("Quota of vision in pool local created: GPUs 1")
 
 
-@pytest.mark.heavy
-def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign_in: SignIn) -> None:
-    for gpu in (1, 3):
-        quotas.set_quota(
-            actor=cast_with_quotas.alice,
-            owner=cast_with_quotas.vision,
-            pool=cast_with_quotas.pool,
-            values={"gpu": gpu},
-        )
-    first = QuotaChange.objects.order_by("pk").first()
-    assert first is not None
-    page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", headers=HTMX)
-    assert page.status_code == 412
-    assert "Changed since your preview: vision in pool local (by alice)" in page.content.decode()
-    assert gpus()["vision"] == 3000
+def set_vision(cast: Cast, gpu: int) -> QuotaChange:
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": gpu})
+    return QuotaChange.objects.latest("pk")
+
+
+def test_superseded_quota_change_links_to_the_later_change_instead_of_offering_a_revert(
+    cast_with_quotas: Cast, sign_in: SignIn
+) -> None:
+    first, _, last = (set_vision(cast_with_quotas, gpu) for gpu in (1, 3, 4))
+    bob = sign_in("bob")
+    listed = bob.get("/quotas/changes").content.decode()
+    assert listed.count(f'href="/quotas/changes?search={last.pk}">Changed again by {last.pk}</a>') == 2
+    assert re.findall(r'href="/quotas/changes/(\d+)/revert"', listed) == [str(last.pk)]
+    assert last in [row.change for row in bob.get(f"/quotas/changes?search={last.pk}").context["changes"]]
+    for verb in (bob.get, bob.post):
+        answer = verb(f"/quotas/changes/{first.pk}/revert", headers=HTMX)
+        text = answer.content.decode()
+        assert answer.status_code == 412
+        assert f"its quotas were changed again: vision in pool local (change {last.pk} by alice)." in text
+        assert "Impact on the next cycle" not in text and "<button" not in text
+    assert gpus()["vision"] == 4000
+
+
+def test_change_is_superseded_if_its_quota_was_deleted_and_set_again(
+    cast_with_quotas: Cast, sign_in: SignIn
+) -> None:
+    cast, change = cast_with_quotas, set_vision(cast_with_quotas, 1)
+    quotas.remove_quota(actor=cast.alice, quota=Quota.objects.get(project=cast.vision))
+    removal = QuotaChange.objects.latest("pk")
+    bob = sign_in("bob")
+    assert f"Changed again by {removal.pk}<" in bob.get("/quotas/changes").content.decode()
+    last = set_vision(cast, 5)
+    listed = {row.change.pk: row.superseded_by for row in bob.get("/quotas/changes").context["changes"]}
+    assert listed == {change.pk: last.pk, removal.pk: last.pk, last.pk: None}
+
+
+def test_revert_dialog_names_a_change_applied_after_it_was_opened(
+    cast_with_quotas: Cast, sign_in: SignIn
+) -> None:
+    change = set_vision(cast_with_quotas, 1)
+    bob, address = sign_in("bob"), f"/quotas/changes/{change.pk}/revert"
+    assert "Revert change</button>" in bob.get(address, headers=HTMX).content.decode()
+    later = set_vision(cast_with_quotas, 3)
+    text = bob.post(address, headers=HTMX).content.decode()
+    assert f"vision in pool local (change {later.pk} by alice). Edit the quotas instead." in text
+    assert f"Show change {later.pk}</a>" in text and "Revert change</button>" not in text
+
+
+def test_revert_that_evicts_says_so_beside_a_danger_button(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+    cast = cast_with_quotas
+    change = set_vision(cast, 0)
+    holder = make.workload(
+        cast.speech, "holder", phase="running", gpus=1, replicas=2, run=1, started_at=make.ago(minutes=30)
+    )
+    node = Node.objects.get(pool=cast.pool)
+    for device in range(2):
+        make.place(holder, node, [device])
+    text = sign_in("bob").get(f"/quotas/changes/{change.pk}/revert", headers=HTMX).content.decode()
+    assert "Evicts 1 workload</span>" in text
+    assert '<button class="button danger">Revert change</button>' in text
 
 
 def test_role_determines_which_quota_changes_a_user_can_see_and_revert(

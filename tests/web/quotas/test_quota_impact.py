@@ -47,6 +47,14 @@ def test_preview_lists_started_and_reclaimed_workloads(
     assert Quota.objects.get(project=cast.vision).gpu_milli == 0
 
 
+def test_quota_above_its_limit_is_explained_in_a_sentence(
+    cast: Cast, pending_workload: None, sign_in: SignIn
+) -> None:
+    for path in (ADDRESS, f"{ADDRESS}/preview"):
+        page = sign_in("bob").post(path, form(cast, gpu=40, limit_gpu=16), headers=HTMX)
+        assert "40 GPUs exceed the limit of 16. Enter at most 16 or raise the limit." in page.content.decode()
+
+
 @pytest.mark.heavy
 def test_invalid_preview_shows_an_error_on_the_field(
     cast: Cast, pending_workload: None, sign_in: SignIn

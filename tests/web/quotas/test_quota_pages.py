@@ -134,6 +134,14 @@ def test_pool_quota_legend_lists_only_what_the_bars_show(cast: Cast, sign_in: Si
         text = sign_in("alice").get("/quotas?pool=local").content.decode()
         return text.partition('<div class="legend">')[2].partition("</div>")[0]
 
-    assert "within quota" in legend() and "reserved" not in legend() and "pending" not in legend()
+    assert "quota" in legend() and "within quota" not in legend() and "pending" not in legend()
     make.workload(cast.vision, "waits")
-    assert "pending" in legend() and "reserved" not in legend()
+    assert "pending" in legend() and "reserved" not in legend() and "within quota" not in legend()
+
+
+def test_fair_share_opens_on_the_pool_with_the_most_work(cast: Cast, sign_in: SignIn) -> None:
+    busy = make.pool("train")
+    make.workload(cast.vision, "waits", pools=["train"])
+    page = sign_in("alice").get("/fair-share")
+    assert page.context["pool"] == busy
+    assert sign_in("alice").get("/fair-share?pool=local").context["pool"] == cast.pool

@@ -95,15 +95,13 @@
     place.append(file);
     const head = card?.querySelector(":scope > .card-head");
     const bar = filters?.querySelector("[data-table-tools]"); // a list without a head offers a place beside its filters
-    const impact = table.closest(".impact-pool")?.querySelector(".impact-head");
     if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
     else if (bar) bar.replaceChildren(place);
-    else if (impact && !impact.querySelector(".table-foot")) impact.append(place);
     else (table.closest(".table-wrap") ?? table).after(place);
   }
 
   function begin(table) {
-    if (table.dataset.small !== undefined || table.role === "grid" || table.classList.contains("draft")) return;
+    if (table.dataset.small !== undefined || table.role === "grid" || table.classList.contains("draft") || table.closest(".impact")) return;
     if (!table.tHead || !table.tBodies[0] || table.querySelector("thead a, input, textarea") || table.tBodies[0].rows.length < 2) return;
     table.dataset.small = "";
     const heads = [...table.tHead.rows].at(-1).cells, plain = !table.querySelector("tr.group, [rowspan]");

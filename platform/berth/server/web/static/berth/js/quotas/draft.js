@@ -128,6 +128,7 @@
       else td.replaceChildren(old, " → ", make("ins", now));
     } else td.replaceChildren(now);
     if (td.dataset.sum !== undefined) td.append(sums.sumOf(td));
+    if (td.dataset.held !== undefined) sums.markOver(td);
   }
 
   /** Draw a cell of a quota to be deleted: only the cell with the edit names the deletion. */
@@ -144,7 +145,8 @@
     const cells = [...draft.values()].reduce((sum, edited) => sum + edited.cells.size, 0);
     const counts = [changed ? `${many(cells - deleted, "cell")} of ${many(changed, "quota")} changed` : "", deleted ? `${many(deleted, "quota")} deleted` : ""];
     form.hidden = !cells && !past.length && !future.length;
-    part("summary").textContent = [...(cells ? counts : ["0 cells of 0 quotas changed"]), open.length ? `${many(open.length, "conflict")}` : ""].filter(Boolean).join(", ");
+    form.classList.toggle("idle", !cells);
+    part("summary").textContent = [...(cells ? counts : ["No unsaved edits"]), open.length ? `${many(open.length, "conflict")}` : ""].filter(Boolean).join(", ");
     for (const [name, off] of [["undo", !past.length], ["redo", !future.length], ["discard", !cells], ["preview", !cells || open.length], ["apply", !cells || open.length]]) {
       form.querySelector(`[data-do=${name}]`).disabled = Boolean(off) || applying;
     }

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const { NONE, amountOf, make } = window.berthQuotas;
+  const EXCEEDS = "Allocated and reserved GPUs exceed the quota";
   const shown = new Intl.NumberFormat("en", { maximumFractionDigits: 3 }); // the server uses the same number format
 
   /** The argument is the sheet of the page: its draft, and functions that look up cells in the table. */
@@ -38,6 +39,14 @@
       return make("span", `${inner.text} assigned to projects`, isOversubscribed ? "sub warn" : "sub");
     }
 
+    /** Mark the allocation of a cell that exceeds its quota, stored or in the draft. */
+    function markOver(td) {
+      const quota = amountOf(textOf(td), columnOf(td)), over = quota !== null && Number(td.dataset.held) > quota;
+      td.toggleAttribute("data-over", over);
+      if (over) td.title = EXCEEDS;
+      else if (td.title === EXCEEDS) td.removeAttribute("title");
+    }
+
     const headOf = (pool) => table().querySelector(`th[data-pool-head="${pool}"] [data-has]`);
 
     function paintHead(pool) {
@@ -57,6 +66,6 @@
       }
     }
 
-    return { sumOf, headOf, paintHead, shift };
+    return { sumOf, markOver, headOf, paintHead, shift };
   };
 })();

@@ -1,0 +1,173 @@
+"""Revert quota changes, and find the later changes that rule out a revert."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db.models import Max, Q
+
+from berth.core.errors import Conflict, Forbidden, PreconditionFailed
+from pools.models import NodePool, QuotaGroup
+from projects.actor import Actor
+from projects.models import Audit, Department, Project, Quota, QuotaChange
+from projects.models.tenants import PoolOrGroup, Tenant
+from projects.selectors import VisibleScope
+from projects.services.quotas.drafts import NO_VERSION, Draft, QuotaChangeDraft, apply_draft
+from projects.services.quotas.values import Columns, parse_columns
+
+Entry = Mapping[str, Any]  # quota in a change's `written`
+# Kind and ID of the owner, and the IDs of the pool and the quota group.
+_Place = tuple[str, int, int | None, int | None]
+
+
+def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
+    """Revert a change. Raises the errors of `prepare_revert`."""
+    draft, expected_tag = prepare_revert(actor, change)
+    try:
+        revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_tag, reverts=change.pk)
+    except PreconditionFailed as conflict:
+        prepare_revert(actor, change)  # names the change that was applied in the meantime
+        raise PreconditionFailed(
+            f"Change {change.pk} cannot be reverted, because one of its quotas was changed again. Edit the "
+            "quotas instead.",
+            **conflict.extra,
+        ) from None
+    assert revert_change is not None, "a change without effect is never recorded"
+    return revert_change
+
+
+def prepare_revert(actor: Actor, change: QuotaChange) -> tuple[Draft, str]:
+    """Return the draft that reverts a change, and the tag of the versions written by the change.
+
+    Raises PreconditionFailed if one of its quotas was changed again. Raises Conflict if the change has
+    already been reverted, or if an owner or pool was deleted. Raises Forbidden, without details, if the user
+    does not see every quota in the change.
+    """
+    scope = VisibleScope(actor)
+    if not all(scope.includes(entry.get("project_id"), entry["department_id"]) for entry in change.written):
+        raise Forbidden(
+            f"Change {change.pk} includes quotas that you may not set. "
+            "Ask a platform admin to revert the change."
+        )
+    existing_revert = QuotaChange.objects.filter(reverts=change.pk).first()
+    if existing_revert is not None:
+        raise Conflict(f"Change {change.pk} has already been reverted by change {existing_revert.pk}.")
+    draft, tag = inverse_draft(change)
+    _check_not_superseded(change)
+    return draft, tag
+
+
+def _check_not_superseded(change: QuotaChange) -> None:
+    """Raise PreconditionFailed, listing the quotas that were changed again."""
+    latest = latest_changes(change.written)
+    later = {
+        _place(entry): latest[_place(entry)]
+        for entry in change.written
+        if latest.get(_place(entry), 0) > change.pk
+    }
+    if not later:
+        return
+    changes = QuotaChange.objects.in_bulk(set(later.values()))
+    edited = [
+        (changes[later[_place(entry)]], entry)
+        for edit in changes.values()
+        for entry in edit.written
+        if later.get(_place(entry)) == edit.pk
+    ]
+    names = ", ".join(f"{_full_name(entry)} (change {edit.pk} by {edit.actor})" for edit, entry in edited)
+    raise PreconditionFailed(
+        f"Change {change.pk} cannot be reverted, because its quotas were changed again: {names}. Edit the "
+        "quotas instead.",
+        changed=[
+            {
+                "kind": entry["kind"],
+                "name": entry["name"],
+                "pool": entry["pool"],
+                "by": edit.actor,
+                "at": edit.at.isoformat(),
+                "current": entry["after"],
+            }
+            for edit, entry in edited
+        ],
+    )
+
+
+def superseding_change(
+    change: QuotaChange, shown: Iterable[Entry], latest: Mapping[_Place, int]
+) -> int | None:
+    """Return the newest later change of the shown quotas, or None if none was changed again."""
+    newest = max((latest.get(_place(entry), 0) for entry in shown), default=0)
+    return newest if newest > change.pk else None
+
+
+def latest_changes(entries: Iterable[Entry]) -> dict[_Place, int]:
+    """Return the ID of the latest change of each quota, including quotas that were deleted and set again."""
+    quota_ids: dict[_Place, set[int]] = {}
+    for entry in entries:
+        quota_ids.setdefault(_place(entry), set()).add(entry["quota_id"])
+    for place, quota_id in _stored_quota_ids(quota_ids):
+        quota_ids[place].add(quota_id)
+    numbers = {str(number) for ids in quota_ids.values() for number in ids}
+    audited = Audit.objects.filter(object_type="quota", object_id__in=numbers, change_id__isnull=False)
+    latest = dict(audited.order_by().values_list("object_id").annotate(Max("change_id")))
+    return {place: max(latest.get(str(number), 0) for number in ids) for place, ids in quota_ids.items()}
+
+
+def _stored_quota_ids(places: Iterable[_Place]) -> Iterable[tuple[_Place, int]]:
+    requested = set(places)
+    owners = {
+        kind: {owner for owner_kind, owner, _, _ in requested if owner_kind == kind}
+        for kind in ("department", "project")
+    }
+    rows = Quota.objects.filter(
+        Q(department__in=owners["department"]) | Q(project__in=owners["project"])
+    ).order_by()
+    for pk, department, project, pool, group in rows.values_list(
+        "pk", "department_id", "project_id", "pool_id", "group_id"
+    ):
+        owner = ("department", department) if project is None else ("project", project)
+        if (place := (*owner, pool, group)) in requested:
+            yield place, pk
+
+
+def _place(entry: Entry) -> _Place:
+    return entry["kind"], entry[f"{entry['kind']}_id"], entry["pool_id"], entry.get("group_id")
+
+
+def _full_name(entry: Entry) -> str:
+    return f"{entry['name']} in {'quota group' if entry['pool_id'] is None else 'pool'} {entry['pool']}"
+
+
+def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
+    """Return the draft that reverts a change, and the tag of the versions written by the change.
+
+    Raises Conflict if an owner or pool was deleted.
+    """
+    changes, versions = [], []
+    for number, entry in enumerate(change.written):
+        owner, pool = _load_owner(entry), _load_pool_or_group(entry)
+        if owner is None or pool is None:
+            missing = entry["pool"] if pool is None else entry["name"]
+            raise Conflict(
+                f"Change {change.pk} cannot be reverted, because {missing} has been deleted. Edit the quotas "
+                "instead."
+            )
+        before = entry["before"]
+        changes.append(QuotaChangeDraft(owner, pool, _quota_columns(before), f"changes[{number}]"))
+        versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)
+    return Draft(tuple(changes), f"Reverts change {change.pk}"), "-".join(versions)
+
+
+def _load_pool_or_group(entry: Mapping[str, Any]) -> PoolOrGroup | None:
+    if entry["pool_id"] is None:
+        return QuotaGroup.objects.filter(pk=entry["group_id"]).first()
+    return NodePool.objects.filter(pk=entry["pool_id"]).first()
+
+
+def _load_owner(entry: Mapping[str, Any]) -> Tenant | None:
+    if entry["kind"] == "department":
+        return Department.objects.filter(pk=entry["department_id"]).first()
+    return Project.objects.select_related("department").filter(pk=entry["project_id"]).first()
+
+
+def _quota_columns(values: Mapping[str, Any] | None) -> Columns | None:
+    return None if values is None else parse_columns(values)
