@@ -26,8 +26,8 @@ class MemoryField(forms.CharField):
             plain = plain.removesuffix("B")
         try:
             amount = parse_memory(int(plain) if plain.isdecimal() else plain)
-        except PydanticCustomError as error:
-            raise forms.ValidationError(f"Memory {error.message()}. Enter for example 64 GiB.") from None
+        except PydanticCustomError:
+            raise forms.ValidationError("Enter an amount of memory, for example 64 GiB.") from None
         if not amount:
             raise forms.ValidationError("Enter at least 1 MiB.")
         return amount

@@ -282,7 +282,7 @@ def test_schedule_whose_template_is_missing_looks_broken_and_cannot_run(cast: Ca
     cast.vision.templates.all().delete()
     dave = sign_in("dave")
     rows = text(dave.get("/schedules"))
-    assert "Template missing runs are rejected Pause" in rows, "neither a next run nor Run now"
+    assert "Template missing runs are rejected Edit Pause" in rows, "neither a next run nor Run now"
     page = dave.get(PAGE)
     assert "Template missing Template train no longer exists, so every run is rejected." in text(page)
     assert "No workloads are submitted until" in text(page)

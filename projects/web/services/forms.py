@@ -130,6 +130,7 @@ def _refuse_scaling(request: Request, row: Service, running: ScaleRequest) -> Ht
         title=f"{row} is already scaling",
         text=describe_active_request(running),
         action=("Cancel scale-out", cancel_url) if may_cancel else None,
+        danger=True,
         back=_service_url(row),
         status=409 if request.method == "POST" else 200,
     )

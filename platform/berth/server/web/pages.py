@@ -105,13 +105,17 @@ def refusal_page(
     back: str,
     links: Sequence[tuple[str, str]] = (),
     action: tuple[str, str] | None = None,
+    danger: bool = False,
     status: int = 200,
 ) -> HttpResponse:
     """Explain why an action is not possible. `links` and `action` are (label, URL) pairs.
 
-    `links` lists the objects that prevent the action. `action` is a button that helps.
+    `links` lists the objects that prevent the action. `action` is a button that helps, and `danger` marks it
+    as a removal.
     """
-    context = {"title": title, "text": text, "back": back, "links": links, "action": action}
+    context = {
+        "title": title, "text": text, "back": back, "links": links, "action": action, "danger": danger,
+    }  # fmt: skip
     return page(request, "web/refusal.html", context, inner="web/refusal_body.html", status=status)
 
 
