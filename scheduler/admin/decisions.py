@@ -31,7 +31,7 @@ from projects.models import Department, Project, Workload
 from scheduler.admin.plan import PLAN_HEADERS, PlanLinks, plan_rows
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Cycle, Eviction
-from scheduler.reports.evictions.rendering import KIND_TITLES, render, rule_sentence
+from scheduler.reports.evictions.rendering import KIND_TITLES, rule_sentence
 from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.triggers import describe_trigger
 from scheduler.reports.visibility import UNRESTRICTED
@@ -78,7 +78,6 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     page_in_berth = "evictions"
     search_help_text = "Workload, project or rule"
     readonly_fields = (
-        "summary_text",
         "rule_sentence",
         "kind_title",
         "gpus",
@@ -97,7 +96,6 @@ class EvictionAdmin(ReadOnlyModelAdmin):
             "Eviction",
             {
                 "fields": (
-                    "summary_text",
                     "rule_sentence",
                     "rejected_alternatives",
                     ("at", "kind_title", "cycle_link"),
@@ -134,10 +132,6 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     @display(description="Preemptor")
     def preemptor_workload(self, row: Eviction) -> str:
         return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else NO_VALUE
-
-    @display(description="Summary")
-    def summary_text(self, row: Eviction) -> str:
-        return render(UNRESTRICTED, [row])[0].summary
 
     @display(description="Extent")
     def extent(self, row: Eviction) -> str:

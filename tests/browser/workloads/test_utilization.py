@@ -72,6 +72,19 @@ def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
         assert not faults
 
 
+@pytest.mark.heavy
+def test_readout_of_usage_has_a_total_and_is_beside_its_column(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/usage?span=7d")
+        chart = page.locator(".step-chart svg[data-total]")
+        box = present(chart.bounding_box())
+        page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)  # in the third of eight columns
+        readout = page.locator(".readout.on")
+        expect(readout).to_have_text(re.compile(r"total [\d.,]+$"))
+        assert present(readout.bounding_box())["x"] >= box["x"] + box["width"] * 3 / 8
+        assert faults == []
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 def test_readout_of_gpu_utilization_states_the_percentage_like_its_chart(
     opened: Open, scene: Scene, width: int

@@ -239,3 +239,12 @@ def test_workload_list_shows_short_times(admin_client: Client, running_workload:
     page = admin_client.get(reverse("admin:projects_workload_changelist")).content.decode()
     exact = timezone.localtime(at).strftime("%-d %b %Y, %H:%M:%S, UTC")
     assert f'<time datetime="{at.isoformat()}" title="{exact}">20 min ago</time>' in page
+
+
+def test_filters_of_evictions_have_the_names_of_the_list(admin_client: Client, cast: Cast) -> None:
+    make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
+    page = admin_client.get(reverse("admin:scheduler_eviction_changelist")).content.decode()
+    titles = re.findall(r'<(?:h3|label)[^>]*class="[^"]*font-semibold[^"]*"[^>]*>([^<]+)</', page)
+    for title in ("Kind", "Time", "Node pool", "Victim&#x27;s project", "Preemptor", "Entire workload"):
+        assert title in [text.strip() for text in titles], title
+    assert not re.search(r">\s*By [a-z]", page)

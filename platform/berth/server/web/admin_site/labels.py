@@ -105,6 +105,9 @@ HELP_TEXTS = {
     ("user", "is_superuser"): "Has all permissions of a platform admin, without a role.",
 }
 LABELS_OF_MODEL = {
+    ("eviction", "department_name"): "victim's department",
+    ("eviction", "preemptor_project_name"): "preemptor's project",
+    ("eviction", "project_name"): "victim's project",
     ("nodepool", "autoscale_cooldown"): "scaling cooldown",
     ("nodepool", "autoscale_idle_timeout"): "idle timeout",
     ("nodepool", "consolidation_enabled"): "workload consolidation",
