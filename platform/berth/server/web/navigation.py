@@ -11,9 +11,9 @@ class NavigationEntry:
     is_for_submitters: bool = False
 
     def contains(self, path: str) -> bool:
-        return (
-            path == self.path if self.path == "/" else path == self.path or path.startswith(f"{self.path}/")
-        )
+        if self.path == "/":
+            return path == self.path
+        return path == self.path or path.startswith(f"{self.path}/") or _list_path(path) == self.path
 
 
 Groups = tuple[tuple[str, tuple[NavigationEntry, ...]], ...]
@@ -98,9 +98,13 @@ def list_entry(path: str) -> NavigationEntry | None:
     """Return the list page that the page at `path` belongs to, or None if there is none or the page is that
     list.
     """
-    first = path.strip("/").partition("/")[0]
-    start = LISTS.get(first, f"/{first}")
+    start = _list_path(path)
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)
+
+
+def _list_path(path: str) -> str:
+    first = path.strip("/").partition("/")[0]
+    return LISTS.get(first, f"/{first}")
 
 
 def help_chapter(path: str) -> str:
