@@ -115,7 +115,9 @@ def test_revert_dialog_names_a_change_applied_after_it_was_opened(
     assert f"Show change {later.pk}</a>" in text and "Revert change</button>" not in text
 
 
-def test_revert_that_evicts_says_so_beside_a_danger_button(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+def test_revert_that_evicts_names_the_workload_beside_a_danger_button(
+    cast_with_quotas: Cast, sign_in: SignIn
+) -> None:
     cast = cast_with_quotas
     change = set_vision(cast, 0)
     holder = make.workload(
@@ -125,7 +127,7 @@ def test_revert_that_evicts_says_so_beside_a_danger_button(cast_with_quotas: Cas
     for device in range(2):
         make.place(holder, node, [device])
     text = sign_in("bob").get(f"/quotas/changes/{change.pk}/revert", headers=HTMX).content.decode()
-    assert "Evicts 1 workload</span>" in text
+    assert re.search(r'<span class="apart bad">Evicts speech/holder \(2 GPUs, [^<]+ work lost\)</span>', text)
     assert '<button class="button danger">Revert change</button>' in text
 
 
