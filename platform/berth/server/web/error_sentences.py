@@ -13,6 +13,7 @@ COMPARISONS = (
     "is too small", "is too large", "is out of range", "out of range", "is invalid",
 )  # fmt: skip
 BOUND = re.compile(r"(at least|at most|above|below) (\S+)(?:, (\S+))?")
+RANGE = re.compile(r"[\d.,]+ to ")
 REQUIRED = ("is empty", "is missing", "is required")
 NAME_IN_USE = "is already in use"
 NO_FILES = "has no files"
@@ -74,7 +75,7 @@ def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> st
         return ""
     bound = BOUND.fullmatch(allowed)
     if bound is None:
-        return f"Must be {allowed}."
+        return f"Must be {'from ' if RANGE.match(allowed) else ''}{allowed}."
     word, first, second = bound.groups()
     other = labels.get(first if second else message.rpartition(" ")[2], "")
     return f"Must be {word} {other} ({second or first})." if other else f"Must be {allowed}."
