@@ -168,7 +168,7 @@ def test_only_admins_can_create_edit_and_delete_a_budget(cast: Cast, sign_in: Si
     [
         ({"gpu_hours": "0"}, "&quot;0&quot; is too low. Enter 1 or more."),
         ({"gpu_hours": "9", "warn_at": "soon"}, "whole percentages"),
-        ({"gpu_hours": "9", "warn_at": "0"}, "Must be from 1 to 200"),
+        ({"gpu_hours": "9", "warn_at": "0"}, "whole percentages, 1 to 200."),
         ({"gpu_hours": "9", "warn_at": "1000"}, "1 to 200"),
     ],
 )
