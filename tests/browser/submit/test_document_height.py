@@ -84,3 +84,15 @@ def test_document_with_the_focus_stays_visible_below_a_long_prediction(opened: O
         page.wait_for_function(SHOWS_EIGHT_LINES)
         expect(page.locator("#prediction-title")).to_be_in_viewport(ratio=1)
         assert faults == []
+
+
+def test_link_to_a_field_shows_the_form_again_while_the_document_is_enlarged(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.locator("#document").fill("name: My Run\nproject: vision\ncommand: 'true'\nroles: [{gpu: 1}]\n")
+        expect(page.locator(".problems a").first).to_be_visible()
+        page.get_by_role("button", name="Enlarge document").click()
+        expect(page.get_by_label("Name", exact=True)).to_be_hidden()
+        page.locator(".problems a").first.click()
+        expect(page.get_by_label("Name", exact=True)).to_be_in_viewport()
+        assert faults == []

@@ -317,13 +317,16 @@ def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays_visi
         expect(details).to_be_hidden()
         expect(change).to_be_hidden()
         expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
+        expect(page.get_by_label("Command", exact=True)).to_be_hidden()
         assert document.evaluate("box => box.clientHeight") > before + 150
+        assert document.evaluate("box => box.clientWidth") > width / 2
         assert accessibility_faults(page) == []
         document.press("Shift+Tab")
         page.keyboard.press("Enter")
         expect(details).to_be_visible()
         expect(change).to_be_visible()
         expect(page.get_by_role("button", name="Enlarge document")).to_be_focused()
+        expect(page.get_by_label("Command", exact=True)).to_be_visible()
         assert faults == []
 
 

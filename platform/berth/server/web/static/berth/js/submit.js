@@ -162,7 +162,7 @@
     event.preventDefault();
     showLine(Number(link.dataset.line));
   });
-  // The document gets the height of the prediction's details, until the button is used again.
+  // The document takes the place of the form and of the prediction's details, until the button is used again.
   const enlarge = document.getElementById("enlarge");
   enlarge?.addEventListener("click", () => {
     const isEnlarged = enlarge.closest(".stack").classList.toggle("enlarged");
@@ -179,6 +179,10 @@
     enlarge.click();
     enlarge.focus();
   });
+  document.addEventListener("click", (event) => { // a link to a field shows the form again
+    const target = event.target.closest?.("a[href^='#']")?.hash;
+    if (target && enlarge?.closest(".enlarged") && document.querySelector("#fields").querySelector(target)) enlarge.click();
+  }, true);
   // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
   const column = document.querySelector(".submit > .stack:not(#fields)");
   new ResizeObserver(() => column.style.setProperty("--column-height", `${column.offsetHeight}px`)).observe(column);
