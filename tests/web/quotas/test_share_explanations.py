@@ -17,6 +17,12 @@ from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
 
+EXPLANATION = {
+    "pool": "local",
+    "queue_position": 1,
+    "blockers": [{"reason": "WaitingForCapacity", "message": "Waits for free GPUs.", "numbers": {}}],
+}
+
 
 @pytest.fixture
 def contended_pool(cast: Cast) -> Cast:
@@ -25,7 +31,9 @@ def contended_pool(cast: Cast) -> Cast:
     make.quota(cast.vision, cast.pool, 0, weight_gpu=2)
     make.quota(cast.speech, cast.pool, 0, weight_gpu=1)
     make.node(cast.pool)
-    make.workload(cast.vision, "waits", gpus=1, replicas=2)
+    make.workload(
+        cast.vision, "waits", gpus=1, replicas=2, reason="WaitingForCapacity", explanation=EXPLANATION
+    )
     make.workload(cast.speech, "waits-too", gpus=1, replicas=2)
     return cast
 
