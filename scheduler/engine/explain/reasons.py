@@ -23,9 +23,9 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.FETCHING_CODE: "{code}",
     Reason.NO_MATCHING_NODE: "No node in the pool matches role {role}: {obstacles}.",
     Reason.EXCEEDS_NODE_SHAPE: "Each replica of role {role} requests {requested_of}; "
-    "{largest_node} {most_of}.",
+    "{largest_node} {most_of}{in_pool}.",
     Reason.EXCEEDS_POOL_MAX: "Requests {requested_of}, "
-    "more than the pool provides at its maximum size ({most_of}).",
+    "more than {largest_pool} provides at its maximum size ({most_of}).",
     Reason.EXCEEDS_DOMAIN: "Must run within one {level} and requests {requested_of}; "
     "the most suitable {level} provides {most_of} when empty.",
     Reason.NODES_UNAVAILABLE: "No node in the pool accepts role {role} now: {obstacles}.",
@@ -123,14 +123,8 @@ def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, st
             yield "until_turn", " until decayed usage makes it the queue's turn" if turns else ""
             total = _get_integer(numbers, "allocated") + _get_integer(numbers, "requested")
             yield "total", format_amount(str(numbers.get("resource", "gpu")), total)
-        case Reason.EXCEEDS_NODE_SHAPE:
-            beside = numbers.get("beside")
-            nodes = (
-                f"nodes with the required {beside} have at most"
-                if beside
-                else "the largest node in the pool has"
-            )
-            yield "largest_node", nodes
+        case Reason.EXCEEDS_NODE_SHAPE | Reason.EXCEEDS_POOL_MAX:
+            yield from _size_phrases(numbers)
         case Reason.FRAGMENTED:
             yield "fragmentation", _fragmentation_phrase(numbers)
             yield "consolidation", _consolidation_phrase(numbers)
@@ -145,6 +139,19 @@ def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, st
             yield "backoff", _backoff_phrase(numbers)
         case Reason.PLACEMENT_ATTEMPTS_EXHAUSTED:
             yield "placement_attempts", format_count(_get_integer(numbers, "attempts"), "placement attempt")
+
+
+def _size_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
+    """Yield the phrases about the largest node and pool. Name the pool if several pools are allowed."""
+    beside, is_largest = numbers.get("beside"), numbers.get("is_largest_pool")
+    pool = f"pool {numbers['pool']}" if "pool" in numbers else "the pool"
+    yield "largest_pool", f"{pool}, the largest of the allowed pools," if is_largest else pool
+    yield "in_pool", f" ({pool})" if is_largest else ""
+    if beside:
+        in_pool = f" in {pool}" if "pool" in numbers else ""
+        yield "largest_node", f"nodes{in_pool} with the required {beside} have at most"
+    else:
+        yield "largest_node", f"the largest node in {'the allowed pools' if is_largest else pool} has"
 
 
 def _quota_group_sentence(numbers: Numbers) -> str:

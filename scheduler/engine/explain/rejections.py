@@ -20,7 +20,8 @@ from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import GangKey, gang_sort_key
 from scheduler.engine.board.run_ends import known_ends
 from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
-from scheduler.engine.explain.reasons import BlockerFormatter, is_schedulable, reason_rank
+from scheduler.engine.explain.reasons import BlockerFormatter, is_schedulable
+from scheduler.engine.explain.several_pools import preferred_rejections
 from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 
@@ -268,9 +269,7 @@ def _renumber_positions(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
 
 
 class Rejections(Sequence[Rejection]):
-    """One rejection per workload. If several pools reject it, the one whose first blocker is least dominant
-    counts.
-    """
+    """One rejection per workload, chosen by `preferred_rejections` if several pools reject it."""
 
     def __init__(self, pools: Sequence[PoolRejections]) -> None:
         self._pools = pools
@@ -309,14 +308,7 @@ class Rejections(Sequence[Rejection]):
         self._ready = []
         if len(self._pools) == 1:
             return tuple(rejections)
-        best: dict[str, Rejection] = {}
-        for rejection in sorted(rejections, key=lambda r: -reason_rank(r.blockers[0].reason)):
-            best.setdefault(rejection.workload, rejection)
-        return tuple(
-            _renumber_positions(
-                rejection for rejection in rejections if best[rejection.workload] is rejection
-            )
-        )
+        return tuple(_renumber_positions(preferred_rejections(rejections).values()))
 
     @overload
     def __getitem__(self, at: int) -> Rejection: ...

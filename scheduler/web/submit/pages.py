@@ -23,6 +23,7 @@ from projects.services import arrays
 from projects.services.workloads import next_free_name, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
+from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import (
     Draft,
@@ -31,11 +32,12 @@ from scheduler.web.submit.form.draft import (
     open_submitted_document,
     read_draft,
 )
-from scheduler.web.submit.form.presentation import prepare_form
+from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import find_missing_step
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
+NEVER_STARTS = "It can never start as specified."
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
 
@@ -88,7 +90,9 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
         document = read_document(draft.text)
         if step == SUBMIT:
             require_chosen_code(document, request.POST.get("code-source", ""))
-            return _submit(request, document)
+            # The page names this outcome, so only then is another prediction worth its time.
+            never_starts = "never-starts" in request.POST and _never_starts(request.actor, document)
+            return _submit(request, document, never_starts=never_starts)
         if step == PREDICT:
             _predict(request.actor, document, answer)
         elif _is_array(document):
@@ -108,14 +112,31 @@ def prediction(request: Request) -> HttpResponse:
     _run_step(request, draft, PREDICT, answer)
     if answer.problems:
         return _render_page(request, draft, answer)
+    if answer.never_starts:
+        _mark_excessive_field(answer, draft, prepare_form(draft, choices_for(request.actor)))
     return page(request, "scheduler/submit/prediction.html", {"answer": answer})
+
+
+def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -> None:
+    if answer.prediction is not None:
+        answer.excessive = mark_excessive_field(answer.prediction, draft.form_data or {}, shown)
+
+
+def _never_starts(actor: Actor, document: Mapping[str, Any]) -> bool:
+    """Return whether the workload can never start as specified. An invalid document is reported later."""
+    answer = CheckResult()
+    try:
+        _predict(actor, document, answer)
+    except BerthError:
+        return False
+    return answer.never_starts
 
 
 def _is_array(document: Mapping[str, Any]) -> bool:
     return document.get("array") is not None
 
 
-def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
+def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool) -> HttpResponse:
     """Store a workload or an array, and redirect to its page."""
     if _is_array(document):
         submission = arrays.submit(actor=request.actor, document=document)
@@ -125,6 +146,8 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
         stored = submit_with_warnings(actor=request.actor, document=document)
         kind, name = "Service" if "service" in stored.workload.spec else "Workload", stored.workload.name
         to, warnings = reverse(kind.lower(), args=[stored.workload.pk]), stored.warnings
+    if never_starts:
+        warnings = [NEVER_STARTS, *warnings]
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
     return success_response(request, message, to=to, leave=True, warns=bool(warnings))
 
@@ -177,6 +200,7 @@ def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status:
     problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
     problems += _unknown_project(request.actor, draft, problems)
     shown = prepare_form(draft, offer, problems)
+    _mark_excessive_field(answer, draft, shown)
     is_service = (draft.form_data or {}).get("kind") == "service"
     context = {
         "submit_label": "Create service" if is_service else "Submit workload",

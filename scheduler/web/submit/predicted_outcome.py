@@ -21,6 +21,7 @@ from scheduler.reports.evictions.predicted import (
 )
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd
 from scheduler.web.submit.cost import PredictedCost, describe_cost
+from scheduler.web.submit.excessive_field import ExcessiveField
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
@@ -60,10 +61,16 @@ class PredictedOutcome:
     named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads that reasons name, by handle
     is_service = False
     limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
+    excessive: ExcessiveField | None = None  # form field for which the workload is unschedulable
 
     @property
     def verdict(self) -> Verdict | None:
         return build_verdict(self.prediction, self.array, self.named_urls) if self.prediction else None
+
+    @property
+    def never_starts(self) -> bool:
+        """Whether the workload can never start as specified, so that the button and the message say so."""
+        return self.prediction is not None and self.prediction.outcome == "unschedulable"
 
     @property
     def seeks_change(self) -> bool:

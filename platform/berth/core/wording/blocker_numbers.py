@@ -39,7 +39,7 @@ AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nod
 # Entries that are omitted, because the message already contains them.
 _OMITTED = frozenset(
     {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state", "group", "group_pools"}
-    | {"code", "why"}
+    | {"code", "why", "is_largest_pool", "pool"}
 )
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 

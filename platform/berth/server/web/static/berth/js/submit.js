@@ -135,6 +135,10 @@
       take(target, fresh);
       event.detail.shouldSwap = false;
     } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
+    else if (target.matches("[data-field]") && target.contains(document.activeElement)) {
+      renew(target, fresh);
+      event.detail.shouldSwap = false;
+    }
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id === "answer") {

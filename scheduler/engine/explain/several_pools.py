@@ -1,0 +1,49 @@
+"""Choose one rejection per workload if several pools reject it, and name the pool in its message."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler.engine.explain.reasons import blocker, reason_rank
+from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
+
+# Reasons that depend on the size of a pool or of its nodes, so the message names the pool.
+SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
+
+
+def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
+    """Return the chosen rejection of each workload, keyed by its index in `rejections`.
+
+    The rejection whose first blocker is least dominant counts. If the workload is too large for several pools
+    or their nodes, the pool with the largest amount counts, and the first blocker names it.
+    """
+    by_workload: dict[str, list[int]] = {}
+    for index, rejection in enumerate(rejections):
+        by_workload.setdefault(rejection.workload, []).append(index)
+    result: dict[int, Rejection] = {}
+    for indexes in by_workload.values():
+        if len(indexes) == 1:
+            result[indexes[0]] = rejections[indexes[0]]
+            continue
+        index = max(indexes, key=lambda index: _preference(rejections[index].blockers[0]))
+        result[index] = _with_pool(rejections[index], [rejections[other].blockers[0] for other in indexes])
+    return dict(sorted(result.items()))
+
+
+def _preference(first: Blocker) -> tuple[int, float]:
+    most = first.numbers.get("most") if first.reason in SIZE_REASONS else None
+    return reason_rank(first.reason), most if isinstance(most, int | float) else 0
+
+
+def _with_pool(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:
+    """Name the pool if the workload is too large for it. `in_pools` contains each pool's first blocker."""
+    first, *others = rejection.blockers
+    if first.reason not in SIZE_REASONS:
+        return rejection
+    is_same = all(_comparable(each) == _comparable(first) for each in in_pools)
+    is_largest = is_same and not first.numbers.get("beside")
+    numbers: Numbers = {**first.numbers, "pool": rejection.pool, "is_largest_pool": is_largest}
+    return replace(rejection, blockers=(blocker(first.reason, numbers), *others))
+
+
+def _comparable(first: Blocker) -> tuple[object, ...]:
+    return first.reason, *(first.numbers.get(key) for key in ("role", "resource", "beside"))

@@ -1,0 +1,47 @@
+"""Tests of the rejection of a workload that is too large for several pools."""
+
+import pytest
+
+from scheduler.engine.model import Pool
+from scheduler.engine.plan import Blocker, Reason
+from tests.engine.world import World
+
+POOLS = {"local": 4.0, "serve": 4.0, "train": 64.0}
+
+
+def rejection(gpus: float = 1, replicas: int = 1, *, pools: tuple[str, ...] = tuple(POOLS)) -> Blocker:
+    """Return the first blocker of a workload in a cluster whose largest nodes are in the last pool."""
+    world = World(pool=Pool("local"))
+    world.pools += [Pool("serve"), Pool("train")]
+    world.department("d", pools=POOLS).project("p", "d", pools=POOLS)
+    world.node("l", 2).node("s", 4, cpu=128, pool="serve").node("t", 8, pool="train")
+    world.queued("w", "p", replicas, gpus, pools=pools)
+    (rejected,) = world.decide().rejections
+    return rejected.blockers[0]
+
+
+@pytest.mark.parametrize("pools", [("local", "serve", "train"), ("train", "local"), ("local", "train")])
+def test_largest_node_of_all_allowed_pools_is_named(pools: tuple[str, ...]) -> None:
+    assert rejection(9, pools=pools).message == (
+        "Each replica of role worker requests 9 GPUs; "
+        "the largest node in the allowed pools has 8 GPUs (pool train)."
+    )
+
+
+def test_pool_is_not_named_if_it_is_the_only_allowed_pool() -> None:
+    assert rejection(9, pools=("local",)).message == (
+        "Each replica of role worker requests 9 GPUs; the largest node in the pool has 2 GPUs."
+    )
+
+
+def test_largest_pool_is_named_if_the_workload_exceeds_all_allowed_pools() -> None:
+    assert rejection(1, 9).message == (
+        "Requests 9 GPUs, more than pool train, the largest of the allowed pools, "
+        "provides at its maximum size (8 GPUs)."
+    )
+
+
+def test_only_the_pool_is_named_if_pools_reject_the_workload_for_different_reasons() -> None:
+    first = rejection(5, 2)
+    assert first.reason is Reason.EXCEEDS_POOL_MAX
+    assert first.message == "Requests 10 GPUs, more than pool train provides at its maximum size (8 GPUs)."
