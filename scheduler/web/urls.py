@@ -12,7 +12,7 @@ from scheduler.web.submit import pages as submit
 from scheduler.web.submit import smallest_change as submit_change
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
-from scheduler.web.workloads import kept_files, latest_error, log, metrics, terminal
+from scheduler.web.workloads import failure_line, kept_files, latest_error, log, metrics, terminal
 from scheduler.web.workloads import pages as workloads
 
 urlpatterns = [
@@ -68,6 +68,7 @@ urlpatterns = [
     path("workloads/<uuid:workload_id>/log/pods", log.pods, name="workload-log-pods"),
     path("workloads/<uuid:workload_id>/log/search", log.find_in_log, name="workload-log-search"),
     path("workloads/<uuid:workload_id>/log/errors", log.count_errors, name="workload-log-errors"),
+    path("workloads/<uuid:workload_id>/log/failure-line", failure_line.show, name="workload-failure-line"),
     path("workloads/<uuid:workload_id>/log/latest-error", latest_error.show, name="workload-latest-error"),
     path("workloads/<uuid:workload_id>/log/download", log.download, name="workload-log-download"),
     path("workloads/<uuid:workload_id>/utilization", utilization.workload, name="workload-utilization"),

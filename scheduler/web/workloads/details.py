@@ -115,10 +115,6 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     )
     if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
         decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
-    awaited = awaited_after_delay(workload)
-    if decisive and awaited:
-        message = f"{RESTART_DELAY}{decisive.message[:1].lower()}{decisive.message[1:]}"
-        decisive = replace(decisive, message=message)
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _describe_wait_after_delay(workload, queues[0])
     if edited_since_evaluation(workload) is None:
@@ -128,7 +124,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         others=others,
         after_delay=wait,
         above_share=_reserved_above_share(workload, queues[0]),
-        title=f"Waiting {awaited}" if awaited else to_words(decisive.reason) if decisive else "",
+        title=to_words(decisive.reason) if decisive else "",
         explanation=explanation,
         start_after=link_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),
@@ -199,7 +195,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
         return awaited and f"{verb} {awaited}."
     queue["needed"] = {"share": held + requested}
     amount = f"{format_number(held + requested)} of {format_count(share, 'GPU')}"
-    return f"{verb.partition(' ')[0]} {queue['name']} would have {amount}."
+    return f"{verb} {awaited}: {queue['name']} would have {amount}."
 
 
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -14,6 +15,7 @@ from projects import selectors
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import PodLog, find_pod_log
+from scheduler.api.logs.timestamps import times_at
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import LinePosition
 from scheduler.web.workloads.log import line_number
@@ -23,11 +25,15 @@ MAX_LINES = 500  # number of lines at the end of the log that are searched
 
 @dataclass(frozen=True, slots=True)
 class LatestError:
-    """Error in a pod's log. `line` is None if the log is too long to number its lines."""
+    """Error in a pod's log. `line` is None if the log is too long to number its lines.
+
+    `time` is None if the log has no times.
+    """
 
     pod_id: uuid.UUID
     offset: int
     line: int | None
+    time: datetime | None
     text: str
 
 
@@ -65,11 +71,12 @@ def _latest_error(log: PodLog) -> LatestError | None:
         return None
     at = errors.lines[-1].at
     line = None if first_line is None else at.line
-    place = "" if line is None else f" at line {line}"
+    milliseconds = times_at(log, [at.offset])[0]
+    time = datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
     if end.offset:
-        text = f"Latest error{place}"
+        text = "Latest error"
     elif errors.matches == 1:
-        text = f"1 error{place}"
+        text = "1 error"
     else:
-        text = f"{format_count(errors.matches, 'error')}, latest{place}"
-    return LatestError(log.pod.pk, at.offset, line, text)
+        text = f"{format_count(errors.matches, 'error')}, latest"
+    return LatestError(log.pod.pk, at.offset, line, time, text)

@@ -53,6 +53,7 @@ from scheduler.web.workloads.failure import (
     last_pool,
     other_failures,
 )
+from scheduler.web.workloads.failure_line import FAILURE_PATTERN
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
@@ -245,6 +246,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "pending": details.pending_detail(actor, workload),
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": failure,
+        "failure_pattern": FAILURE_PATTERN,
         "other_failures": other_failures(actor, workload, failure),
         "failed_pod": failed_pod,
         "pods": pod_table(current, failed_pod),

@@ -7,14 +7,14 @@ from typing import Any
 
 from berth.server.web.charts.time_axis import TimeLabel, time_labels_with_begin
 from berth.server.web.numbers import elapsed
-from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark, arrange_marks
+from scheduler.web.workloads.timeline.marks import FAILED, ROW_HEIGHT, PeriodMark, arrange_marks
 from scheduler.web.workloads.timeline.periods import Period
 from scheduler.web.workloads.timeline.scale import Scale, build_scale
 
 ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
 LOST = "lost"
 # Widths, in percent of the bar, from which a segment has room for its duration in wide and narrow windows.
-WIDE_ROOM, NARROW_ROOM = 9, 24
+WIDE_ROOM, NARROW_ROOM = 9, 22
 SHORT = timedelta(minutes=2)  # periods below this duration have times with seconds
 
 
@@ -22,15 +22,17 @@ SHORT = timedelta(minutes=2)  # periods below this duration have times with seco
 class Segment:
     """Segment of the bar. `x` and `width` are in percent.
 
-    `key` is the period's number, as in the entry at the period's start.
+    `key` is the period's number, as in the entry at the period's start. `text_width` is the width of the part
+    in front of the work lost.
     """
 
     period: Period
     x: float
     width: float
     key: int
-    is_lost: bool = False  # True for work that an eviction lost, drawn over its run
+    is_lost: bool = False  # True for work that an eviction or a failure lost, drawn over its run
     is_current: bool = False
+    text_width: float = 0
 
     @property
     def state(self) -> str:
@@ -52,7 +54,7 @@ class Segment:
         """Return the windows in which the duration fits into the segment: "narrow", "wide" or ""."""
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read
-        return "narrow" if self.width >= NARROW_ROOM else "wide" if self.width >= WIDE_ROOM else ""
+        return "narrow" if self.text_width >= NARROW_ROOM else "wide" if self.text_width >= WIDE_ROOM else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class PeriodBar:
     now: float | None  # position of the present, or None if the workload has ended
     evictions: tuple[float, ...]  # positions of the evictions
     checkpoint: float | None  # position of the last checkpoint
-    marks: tuple[PeriodMark, ...]  # labels of the last checkpoint, the last eviction and the present
+    failure: float | None  # position of the failure, or None if the workload has not failed
+    marks: tuple[PeriodMark, ...]  # labels of last checkpoint, last eviction, failure and present
     states: tuple[str, ...]  # states so far, except for restart delays
     expected: str = ""  # state of the dashed part, or ""
     end_title: str = ""  # what is expected at the end of the bar, or ""
@@ -86,6 +89,7 @@ def build_bar(
     checkpoint: datetime | None,
     *,
     is_live: bool,
+    has_failed: bool = False,
 ) -> PeriodBar | None:
     """Return the bar, or None if there are fewer than two periods to show."""
     shown = [*periods, *expected]
@@ -96,7 +100,10 @@ def build_bar(
     visible = [at for at in evictions if begin <= at <= end]
     saved = checkpoint if checkpoint is not None and begin <= checkpoint <= end else None
     now = periods[-1].end if is_live and periods else None
-    marks = (("last checkpoint", saved), ("evicted", max(visible, default=None)), ("now", now))
+    failed = end if has_failed else None
+    marks = (
+        ("last checkpoint", saved), ("evicted", max(visible, default=None)), (FAILED, failed), ("now", now),
+    )  # fmt: skip
     return PeriodBar(
         begin,
         end,
@@ -105,6 +112,7 @@ def build_bar(
         None if now is None else scale.position(now),
         tuple(scale.position(at) for at in visible),
         None if saved is None else scale.position(saved),
+        None if failed is None else scale.position(failed),
         arrange_marks([(text, at) for text, at in marks if at is not None], scale),
         tuple(state for state in ORDER if any(each.state == state and not each.is_delay for each in periods)),
         expected[-1].state if expected else "",
@@ -131,12 +139,14 @@ def _build_segments(
     segments = []
     for key, period in enumerate(shown):
         is_current = not period.is_expected and period.end == now
-        segments.append(replace(_build_segment(period, key, scale), is_current=is_current))
-        segments += [
+        stripes = [
             replace(_build_segment(each, key, scale), is_lost=True)
             for each in losses
             if period.state == each.state and period.begin <= each.begin < period.end
         ]
+        whole = _build_segment(period, key, scale)
+        text_width = min([whole.x + whole.width, *(each.x for each in stripes)]) - whole.x
+        segments += [replace(whole, is_current=is_current, text_width=text_width), *stripes]
     return segments
 
 

@@ -30,6 +30,7 @@ from scheduler.web.workloads.timeline.periods import (
     expected_periods,
     find_lost_work,
     find_periods,
+    find_work_lost_in_failure,
     summarize,
 )
 
@@ -162,6 +163,7 @@ def timeline(
     expected = expected_periods(workload, expected_start(workload, now)[0] if is_pending else None, now)
     evicted = [entry for entry in complete if entry.state == EVICTION]
     lost_work = find_lost_work(periods, [(entry.at, _seconds_lost(entry)) for entry in evicted])
+    lost_work += find_work_lost_in_failure(periods, workload)
     complete = _with_periods(complete, [*periods, *expected])
     return Timeline(
         tuple(reversed(_without_repetitions(complete))),
@@ -173,6 +175,7 @@ def timeline(
             lost_work,
             workload.last_checkpoint_at,
             is_live=workload.ended_at is None,
+            has_failed=workload.phase == Phase.FAILED,
         ),
         "" if len(rows) > MAX_EVENTS else summarize(workload, periods),
     )

@@ -1,4 +1,4 @@
-"""Labels above the bar of a workload's periods: the last checkpoint, the last eviction, and the present."""
+"""Labels above the bar of a workload's periods: last checkpoint, last eviction, failure, and the present."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from datetime import datetime
 
 from scheduler.web.workloads.timeline.scale import Scale
 
+FAILED = "failed"
 ROW_HEIGHT = 16  # pixels
 TURN = 60  # marks to the right of this position, in percent, have their label at their left side
 
@@ -18,6 +19,10 @@ class PeriodMark:
     at: datetime
     x: float
     y: int
+
+    @property
+    def is_failure(self) -> bool:
+        return self.text == FAILED
 
     @property
     def is_left(self) -> bool:

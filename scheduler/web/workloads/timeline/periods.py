@@ -104,14 +104,10 @@ def summarize(workload: Workload, periods: Iterable[Period]) -> str:
         if period.is_delay:
             delay += period.length.total_seconds()
     parts = [format_count(workload.run, "run"), format_count(workload.preemptions, "eviction")]
-    parts += [f"{_whole_minutes(total)} {state}" for state, total in totals.items() if total]
+    parts += [f"{elapsed(total)} {state}" for state, total in totals.items() if total]
     if delay:
-        parts.append(f"including {_whole_minutes(delay)} of restart delay")
+        parts.append(f"including {elapsed(delay)} of restart delay")
     return ", ".join(part for part in parts if not part.startswith("0 "))
-
-
-def _whole_minutes(seconds: float) -> str:
-    return elapsed(seconds - seconds % 60 if seconds > 60 else seconds)
 
 
 def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime, float]]) -> list[Period]:
@@ -126,3 +122,16 @@ def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime
         for run in runs
         if seconds and run.begin < at <= run.end
     ]
+
+
+def find_work_lost_in_failure(periods: Sequence[Period], workload: Workload) -> list[Period]:
+    """Return the part of a failed run since its last checkpoint, or since its start, as periods.
+
+    The result is empty unless the workload's last run failed while it used GPUs.
+    """
+    last = next((period for period in reversed(periods) if period.state != "stopping"), None)
+    has_failed = workload.phase == Phase.FAILED and workload.gpu_milli_min > 0
+    if not has_failed or last is None or last.state != "running":
+        return []
+    begin = max(last.begin, workload.last_checkpoint_at or last.begin)
+    return [Period("running", begin, last.end)] if begin < last.end else []

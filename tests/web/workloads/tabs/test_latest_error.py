@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -18,9 +19,9 @@ __all__ = ["runtime"]
 @pytest.mark.parametrize(
     ("log", "text", "line"),
     [
-        (b"step\nERROR one\nstep\n", "1 error at line 2", 2),
-        (b"Traceback (most recent call last):\n  a.py\nOSError\nKilled\n", "2 errors, latest at line 4", 4),
-        (b"ERROR one\n" * 300 + b"step\n" * 400, "Latest error at line 300", 300),
+        (b"step\nERROR one\nstep\n", "1 error at TIME", 2),
+        (b"Traceback (most recent call last):\n  a.py\nOSError\nKilled\n", "2 errors, latest at TIME", 4),
+        (b"ERROR one\n" * 300 + b"step\n" * 400, "Latest error at TIME", 300),
     ],
 )  # fmt: skip
 def test_link_leads_to_the_latest_error_in_the_log(
@@ -28,19 +29,23 @@ def test_link_leads_to_the_latest_error_in_the_log(
 ) -> None:
     pod = start_pod(cast, runtime, log)
     answer = sign_in("erin").get(path(pod, "/latest-error")).content.decode()
+    written = re.search('<time datetime="([^"]+)" data-style="moment"', answer)
+    assert written and abs(datetime.fromisoformat(written[1]) - runtime.clock.now()) < timedelta(minutes=1)
+    answer = re.sub("<time.*?</time>", "TIME", answer)
     link = re.search(r'<a class="bad" href="([^"]+)">([^<]+)</a>', answer)
     offset = len(b"\n".join(log.split(b"\n")[: line - 1])) + 1
     address = f"/workloads/{pod.workload_id}/logs#pod={pod.pk}&line={line}&at={offset}"
-    assert link and (html.unescape(link[1]), link[2]) == (address, text)
+    assert link and (html.unescape(link[1]), link[2]) == (address, f"{text}, line {line}")
     assert sign_in("grace").get(path(pod, "/latest-error")).status_code == 404
 
 
 def test_link_is_empty_without_a_recent_error_or_a_running_workload(
-    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, client = start_pod(cast, runtime, b"ERROR one\n" + b"step\n" * 600), sign_in("dave")
     assert client.get(path(pod, "/latest-error")).content.strip() == b""
     runtime.write(str(pod.pk), b"ERROR two\n")
+    monkeypatch.setattr(runtime, "read_log_times", lambda *_: ())
     assert b"Latest error at line 602" in client.get(path(pod, "/latest-error")).content
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago())
     assert client.get(path(pod, "/latest-error")).content.strip() == b""

@@ -138,16 +138,17 @@
     location.assign(link.href);
   });
 
-  const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
+  const ERROR_LINES = 40; // as on the tab Timeline
 
   /** Show the last line of a failed pod that names an error, also in red in the log, or else its last line. */
   function showFailure(pod, body, first, offsetOf) {
     const target = document.getElementById("failure-line"), link = document.getElementById("failure-place");
     if (!target || target.dataset.pod !== pod) return;
+    const pattern = new RegExp(target.dataset.pattern, "i");
     const last = [...body.querySelectorAll(".l")].filter((each) => each.textContent.trim()).slice(-ERROR_LINES);
-    const element = last.findLast((each) => ERROR.test(each.textContent)) ?? last.at(-1);
+    const element = last.findLast((each) => pattern.test(each.textContent)) ?? last.at(-1);
     if (!element) return;
-    if (ERROR.test(element.textContent)) element.classList.add("error");
+    if (pattern.test(element.textContent)) element.classList.add("error");
     target.textContent = element.textContent.trim().slice(0, 300);
     target.parentElement.hidden = false;
     const number = numberOf(body, element, first);
