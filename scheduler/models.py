@@ -32,7 +32,7 @@ class Cycle(models.Model):
     trials = models.PositiveIntegerField(default=0)
     engine = models.CharField(max_length=64, blank=True)
     snapshot = models.BinaryField(
-        null=True, help_text="Compressed snapshot and plan, deleted after the retention time."
+        null=True, help_text="Compressed snapshot and plan, deleted after the retention period."
     )
     plan = models.JSONField(null=True)
     notes = models.JSONField(

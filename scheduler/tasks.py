@@ -43,7 +43,7 @@ def clear_workspace(leftover: int) -> bool:
 def delete_expired() -> dict[str, int]:
     """Delete expired rows and files, and mark interrupted channels as ended.
 
-    Return the number of rows or files affected, keyed by kind. The retention times are described in
+    Return the number of rows or files affected, keyed by kind. The retention periods are described in
     docs/operations.md.
     """
     now = timezone.now()

@@ -98,7 +98,7 @@ class SecretUse(models.Model):
         ordering = ["-id"]
         indexes = [models.Index(fields=["owner_kind", "owner", "name", "-id"], name="uses_of_a_secret")]
         constraints = [
-            # A secret that was deleted and created again has the same name and version, but another value.
+            # A secret that was deleted and recreated has the same name and version, but a different value.
             models.UniqueConstraint(name="secret_use_once", fields=["workload", "run", "value"])
         ]
 

@@ -9,7 +9,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.lists.periods import CHOICES, parse_period
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.access import is_platform_admin, visible_pools
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.selectors import projects
@@ -36,7 +36,7 @@ KEYS = ("kind", "pool", "project", "workload", "since", "until", "period")
 def index(request: Request) -> HttpResponse:
     values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in KEYS}
     filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
-    period = parse_period(values, reader_zone(request), timezone.now())
+    period = parse_period(values, user_time_zone(request), timezone.now())
     rows = period.restrict(decided_cycles(request.actor, filters, period.since, period.until))
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)

@@ -17,7 +17,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.lists.periods import CHOICES, ListPeriod, parse_period
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
@@ -47,7 +47,7 @@ OTHER_FILTERS = ("workload", "since", "until", "period")
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHER_FILTERS)}
-    period = parse_period(filters, reader_zone(request), timezone.now())
+    period = parse_period(filters, user_time_zone(request), timezone.now())
     rows = filter_evictions(request.actor, filters, period)
     if request.GET.get("format") == "csv":
         period.require_valid()

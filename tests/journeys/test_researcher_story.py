@@ -38,7 +38,7 @@ def log_text(client: Client, workload_id: str, run: int | None = None) -> str:
 
 
 @pytest.mark.heavy
-def test_researcher_gets_the_best_model_from_a_repository_with_the_example_commands(
+def test_example_commands_take_a_researcher_from_a_repository_to_the_best_model(
     dave_on_shared_berth: Terminal, repositories: Path, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

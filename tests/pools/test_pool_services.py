@@ -41,7 +41,7 @@ def test_new_pool_requests_its_first_nodes(nodes: object, nodes_desired: int) ->
 
 
 @shows("SKY-09", "SKY-18")
-def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
+def test_error_names_the_invalid_field_and_nothing_is_stored() -> None:
     assert rejected_paths(nodes_min=0) == ["nodes_min"]
     assert rejected_paths(nodes=(4, 2)) == ["nodes.max"]
     assert rejected_paths(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]

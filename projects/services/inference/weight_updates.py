@@ -23,7 +23,7 @@ def begin_update(*, actor: Actor, service: Service, now: datetime | None = None)
     with transaction.atomic():
         row = lock_service(service)
         if row.syncing_since is not None:
-            raise Conflict("Weights are being copied to added engines. Try again in a moment.")
+            raise Conflict("Weights are being copied to new engines. Try again in a moment.")
         if row.updating_since is None:
             _set_updating_since(row, now or timezone.now())
             _audit_update(actor, "begin_weight_update", row)

@@ -12,7 +12,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.periods import parse_period
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.known_names import unknown_user_problem
 from projects.known_words import OBJECT_TYPES
 from projects.models import Audit
@@ -45,7 +45,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     if filters["search"]:
         rows = rows.filter(object_name__icontains=filters["search"])
-    zone = reader_zone(request)
+    zone = user_time_zone(request)
     period = parse_period(filters, zone, timezone.now())
     rows = period.restrict(rows)
     listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")

@@ -46,7 +46,7 @@ from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 from projects.web.workloads.steps import bulk_steps
 
-FIXED_COLUMNS = 8  # maximum columns of the task table, not counting those of parameters
+FIXED_COLUMNS = 8  # maximum number of task table columns, excluding parameters
 MAX_SQUARES = 1000  # maximum number of tasks that are shown as squares
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {

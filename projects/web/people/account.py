@@ -14,7 +14,7 @@ from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.models import ApiToken, Membership
 from projects.selectors import tokens
 from projects.services.people import accounts, passwords
@@ -72,7 +72,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "tokens": mine,
         "other_sessions": len(accounts.other_sessions(user, request.session.session_key)),
         "session_ends": request.session.get_expiry_date(),
-        "zone": reader_zone(request).key,
+        "zone": user_time_zone(request).key,
         "themes": THEMES,
     }
     return page(request, "projects/people/account.html", context, inner="projects/people/tokens.html")

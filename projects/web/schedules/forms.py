@@ -18,7 +18,7 @@ from berth.server.web.error_sentences import describe_problem
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form, FormSection
 from berth.server.web.pages import Request, form_page, signed_in, success_response
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
@@ -216,7 +216,7 @@ def add(request: Request) -> HttpResponse:
     initial = {
         **DEFAULTS,
         "project": selected,
-        "time_zone": str(reader_zone(request)),
+        "time_zone": str(user_time_zone(request)),
         "template": template,
         "document": EXAMPLE,
     }

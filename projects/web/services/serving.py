@@ -43,7 +43,7 @@ class ServingStatus:
 def engine_status(engine: InferenceEngine) -> EngineStatus:
     """Return the status of an inference engine.
 
-    A failing check is shown instead of the state that it delays.
+    If a check is failing, the failure is returned instead of the engine's state.
     """
     title = to_words(engine.state)
     match engine.state:

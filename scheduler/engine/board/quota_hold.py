@@ -56,7 +56,10 @@ class QuotaHold:
     gang: Gang
 
     def fits_whole_quota(self) -> bool:
-        """Return whether the gang fits in the entire quota. A quota shared by several pools is never held."""
+        """Return whether the gang would fit if its quota were unused.
+
+        Return False for a quota that several pools share, because such a quota is never held for a gang.
+        """
         account, requested = self.gang.account, self.gang.requested
         return account.group is None and all(
             fits_within(NOTHING, queue.non_preemptible_quota, requested) for queue in account.path

@@ -56,7 +56,7 @@ def _arrangement_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | 
     if _has_unknown_shape(board):
         return None
     for need in arrangement:
-        obstacle = _role_obstacle(board, need.part)
+        obstacle = _role_blocker(board, need.part)
         if obstacle is not None:
             return obstacle
     return _pool_obstacle(board, arrangement) or _topology_obstacle(board, arrangement)
@@ -72,16 +72,16 @@ def _addable_nodes(board: Board) -> NodeCounts:
     return tuple((node, more) for node in make_new_nodes(board, 1)) if more else ()
 
 
-def _role_obstacle(board: Board, part: BoardRole) -> Obstacle | None:
+def _role_blocker(board: Board, part: BoardRole) -> Obstacle | None:
     key = "role never", part.role.name, part.request, node_constraints(part.role)
     static_cache = board.nodes.static_cache
     if key not in static_cache:
-        static_cache[key] = _find_role_obstacle(board, part.role)
+        static_cache[key] = _find_role_blocker(board, part.role)
     obstacle: Obstacle | None = static_cache[key]
     return obstacle
 
 
-def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
+def _find_role_blocker(board: Board, role: Role) -> Obstacle | None:
     rooms = []
     for node, _ in _count_matching_nodes(board, role):
         room = request_and_capacity(board.pool, role.request, node)

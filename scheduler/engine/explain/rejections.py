@@ -205,7 +205,10 @@ def _still_has_reservations(board: Board, name: str) -> bool:
 
 
 def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the pending reasons of the workload for which nodes are held, with the number of held nodes."""
+    """Return the pending reasons of the workload that the scheduler is holding nodes for.
+
+    They include the number of held nodes.
+    """
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)

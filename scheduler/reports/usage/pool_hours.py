@@ -17,9 +17,10 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """GPU-hours of one hour, which may be the current, incomplete hour.
+    """A pool's GPU-hours in one hour, possibly the current, incomplete one.
 
-    `begin` is the time when the first node was added if that happened in this hour, or else `at`.
+    `begin` is the time at which the pool's first node was added, if that was during this hour. Otherwise, it
+    equals `at`.
     """
 
     at: datetime

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
@@ -102,7 +102,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "all_fields": [(name, field, name in grid.fields) for name, field in FIELDS.items()],
         "all_pools": [(pool, pool in query.pools) for pool in query.every],
         "departments": departments(request.actor),
-        "zone": reader_zone(request).key,
+        "zone": user_time_zone(request).key,
         "may_edit": any(row.editable for row in grid.rows),
         "may_administer": administers,
         "is_filtered": bool(query.search or query.within),

@@ -14,7 +14,7 @@ from berth.core.errors import Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.core.wording.words import format_count
 from berth.server.web.pages import Request, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from pools.models import NodePool, QuotaGroup
 from projects.actor import Actor
 from projects.models import QuotaChange
@@ -126,7 +126,7 @@ def _requested_expiry(request: Request) -> datetime | None:
         return None
     try:
         typed = datetime.fromisoformat(text)
-        expiry = (typed if typed.tzinfo else typed.replace(tzinfo=reader_zone(request))).astimezone(UTC)
+        expiry = (typed if typed.tzinfo else typed.replace(tzinfo=user_time_zone(request))).astimezone(UTC)
     except (ValueError, OverflowError):
         raise Invalid([Problem("expires_at", "is not a valid time", text[:40], "a date and time")]) from None
     if problems := expiry_problems(expiry, timezone.now()):

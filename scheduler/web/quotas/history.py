@@ -15,7 +15,7 @@ from berth.core.wording.words import format_count
 from berth.server.web.lists.periods import parse_period
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in, success_response
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.access import Action, may, visible_pools
 from projects.actor import Actor
 from projects.models import QuotaChange, QuotaExpiry
@@ -98,7 +98,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         )
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:150] for key in KEYS}
     users = rows.order_by("actor").values_list("actor", flat=True).distinct()
-    period = parse_period(filters, reader_zone(request), timezone.now())
+    period = parse_period(filters, user_time_zone(request), timezone.now())
     rows = period.restrict(_filter_changes(rows, filters))
     listing = list_query(
         request, COLUMNS, rows, lambda some: list_changes(actor, some),

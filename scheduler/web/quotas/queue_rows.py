@@ -46,7 +46,7 @@ class PoolBar:
 
     @property
     def difference(self) -> int:
-        """Milli-GPU over quota, or unused quota."""
+        """Milli-GPU by which the allocation differs from the quota, in either direction."""
         return abs(self.held - self.quota)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from berth.core.wording.words import format_amount
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.plan import Reason
-from scheduler.web.submit.form.presentation import ShownField, ShownForm
+from scheduler.web.submit.form.presentation import RenderedField, ShownForm
 
 FIELDS = ("gpu", "cpu", "memory_mib", "gpu_memory_mib")
 GENERAL_WARNING = "The workload can never start with this value."
@@ -16,7 +16,7 @@ GENERAL_WARNING = "The workload can never start with this value."
 @dataclass(frozen=True, slots=True)
 class ExcessiveField:
     label: str
-    shown: ShownField
+    shown: RenderedField
 
 
 def mark_excessive_field(

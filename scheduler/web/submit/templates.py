@@ -94,7 +94,7 @@ class TemplatePage:
     description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
-    # Errors in the fields for name and description.
+    # Errors in the name and description fields.
     field_errors: list[str] = field(default_factory=list)
     rejected: str = ""
     conflicting: Template | None = None  # version that another user has saved since the form was opened

@@ -21,7 +21,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.numbers import hours
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.models import Budget, Department
@@ -98,7 +98,7 @@ class ChartPeriod:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     now = timezone.now()
-    question = parse_usage_query(request.GET, now, reader_zone(request))
+    question = parse_usage_query(request.GET, now, user_time_zone(request))
     rows = question.matching_rows(usage_report(request.actor, question.request, now))
     if request.GET.get("format") == "csv":
         return stream_csv(ApiRequest(request), question.request, rows)

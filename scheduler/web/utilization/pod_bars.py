@@ -20,10 +20,10 @@ class PodBar:
 
 @dataclass(frozen=True, slots=True)
 class PodBars:
-    """Bars of the pods, in rank order, or of the least used pods if there are more than MAX_BARS.
+    """One bar per pod, in rank order. With more than MAX_BARS pods, only the least utilized are shown.
 
-    `lowest` is the first of the least used pods, and `equally_low` is the number of other pods that show the
-    same percentage. `total` is the number of measured pods.
+    `lowest` is the least utilized pod, and `equally_low` is the number of other pods that show the same
+    percentage. `total` is the number of measured pods.
     """
 
     rows: Sequence[PodBar]

@@ -39,9 +39,9 @@ def test_long_prediction_scrolls_with_the_page_below_its_title(
             page.evaluate(f"scrollTo(0, {target})")
             expect(page.locator("#prediction-title")).to_be_in_viewport(ratio=1)
         page.wait_for_function(AT_THE_END)
-        expect(page.locator("#enlarge")).to_be_in_viewport(ratio=1)
+        expect(page.locator("#expand")).to_be_in_viewport(ratio=1)
         assert accessibility_faults(page) == []
-        page.get_by_role("button", name="Enlarge document").click()
+        page.get_by_role("button", name="Expand document").click()
         expect(page.locator("#document")).to_be_focused()
         page.wait_for_function(SHOWS_EIGHT_LINES)
         assert faults == []
@@ -66,7 +66,7 @@ def test_eviction_and_several_changes_are_shown_without_scrolling(
         page.evaluate("scrollTo(0, 0)")
         expect(page.locator("#prediction-title")).to_contain_text("evict")
         expect(page.locator("#change-summary")).to_have_text("4 unsaved changes")
-        for part in ("#prediction-title", "#prediction-basis", "#changes", "#reset-reason", "#enlarge"):
+        for part in ("#prediction-title", "#prediction-basis", "#changes", "#reset-reason", "#expand"):
             expect(page.locator(part)).to_be_in_viewport(ratio=1)
         assert page.evaluate(SCROLLING_PARTS) == []
         assert faults == []
@@ -86,12 +86,12 @@ def test_document_with_the_focus_stays_visible_below_a_long_prediction(opened: O
         assert faults == []
 
 
-def test_link_to_a_field_shows_the_form_again_while_the_document_is_enlarged(opened: Open) -> None:
+def test_link_to_a_field_shows_the_form_again_while_the_document_is_expanded(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.locator("#document").fill("name: My Run\nproject: vision\ncommand: 'true'\nroles: [{gpu: 1}]\n")
         expect(page.locator(".problems a").first).to_be_visible()
-        page.get_by_role("button", name="Enlarge document").click()
+        page.get_by_role("button", name="Expand document").click()
         expect(page.get_by_label("Name", exact=True)).to_be_hidden()
         page.locator(".problems a").first.click()
         expect(page.get_by_label("Name", exact=True)).to_be_in_viewport()

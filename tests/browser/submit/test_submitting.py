@@ -298,7 +298,7 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
 
 
 @pytest.mark.parametrize("width", [1024, 1440])
-def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays_visible(
+def test_verdict_stays_visible_when_the_document_is_expanded_with_the_keyboard(
     opened: Open, scene: Scene, width: int
 ) -> None:
     with opened("ada", viewport={"width": width, "height": 900}) as (page, faults):
@@ -309,11 +309,11 @@ def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays_visi
         document.fill(document.input_value() + "# comment\n" * 20)
         expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
         before = document.evaluate("box => box.clientHeight")
-        page.get_by_role("button", name="Enlarge document").press("Enter")
+        page.get_by_role("button", name="Expand document").press("Enter")
         expect(document).to_be_focused()
-        shrink = page.get_by_role("button", name="Shrink document", expanded=True)
-        expect(shrink.locator("svg").first).to_be_hidden()
-        expect(shrink.locator("svg").last).to_be_visible()
+        collapse = page.get_by_role("button", name="Collapse document", expanded=True)
+        expect(collapse.locator("svg").first).to_be_hidden()
+        expect(collapse.locator("svg").last).to_be_visible()
         expect(details).to_be_hidden()
         expect(change).to_be_hidden()
         expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
@@ -325,7 +325,7 @@ def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays_visi
         page.keyboard.press("Enter")
         expect(details).to_be_visible()
         expect(change).to_be_visible()
-        expect(page.get_by_role("button", name="Enlarge document")).to_be_focused()
+        expect(page.get_by_role("button", name="Expand document")).to_be_focused()
         expect(page.get_by_label("Command", exact=True)).to_be_visible()
         assert faults == []
 

@@ -82,7 +82,7 @@ def test_new_log_lines_appear_as_they_are_written(opened: Open, pods: list[Pod],
         assert not {"\x1b", "\x08"} & set(log_text(page))
         page.get_by_label("Follow").uncheck()
         write(home, pods[0], "unseen\n")
-        page.get_by_role("button", name="Load later output").click()
+        page.get_by_role("button", name="Load newer output").click()
         expect(log).to_contain_text("unseen")
         assert faults == []
 
@@ -140,7 +140,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 2001 ")
         expect(page.locator("#log pre")).to_contain_text(f"{lines[1999]}\nLoss is inf")
         assert page.evaluate(NUMBER_OF_HIT) == 2001
-        page.get_by_role("button", name="Load earlier output").click()
+        page.get_by_role("button", name="Load older output").click()
         expect(page.locator("#log pre")).to_contain_text("line 1800 of")
         assert page.evaluate(NUMBER_OF_HIT) == 2001, "lines keep their numbers"
         open_view(page)

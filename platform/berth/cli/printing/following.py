@@ -52,7 +52,7 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return the latest attempt of a pod in the current run, by default of the rank-0 pod, or None."""
+    """Return a pod's latest attempt in the current run, or None. The default is the rank-0 pod."""
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]

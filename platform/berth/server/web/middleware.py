@@ -14,7 +14,7 @@ from django.utils.functional import SimpleLazyObject
 
 from berth.core.errors import BerthError, Unauthenticated
 from berth.core.wording.problem_sentences import describe_error
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 
 if TYPE_CHECKING:
     from berth.server.web.pages import Request
@@ -141,7 +141,7 @@ class AdminTimeZone:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/admin/"):
             return self.get_response(request)
-        with timezone.override(reader_zone(request)):
+        with timezone.override(user_time_zone(request)):
             response = self.get_response(request)
             return response.render() if isinstance(response, SimpleTemplateResponse) else response
 

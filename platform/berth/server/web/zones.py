@@ -12,7 +12,7 @@ COOKIE = "berth_zone"
 UTC = ZoneInfo("UTC")
 
 
-def reader_zone(request: HttpRequest) -> ZoneInfo:
+def user_time_zone(request: HttpRequest) -> ZoneInfo:
     """Return the reader's time zone, or UTC if the cookie is missing or invalid.
 
     The script percent-encodes the name (`Europe%2FBerlin`), and Django does not decode cookies.

@@ -89,7 +89,7 @@ class RayProcess:
     def adopt_or_start(self) -> None:
         """Adopt the Ray process that was started before this process loaded new code, or start Ray.
 
-        A process that joined another head node is ended instead of adopted.
+        If that process joined a different head node, stop it and start a new one.
         """
         pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
         if pid:

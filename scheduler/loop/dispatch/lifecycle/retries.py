@@ -1,4 +1,4 @@
-"""Apply retry rules to the rows of workloads."""
+"""Apply retry rules to workload rows."""
 
 import uuid
 from collections.abc import Iterable, Mapping

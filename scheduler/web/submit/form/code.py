@@ -11,7 +11,7 @@ from projects.actor import Actor
 from projects.models import CodeTree
 from projects.selectors import projects
 from projects.services.code import find_tree
-from scheduler.web.submit.form.presentation import ShownPart
+from scheduler.web.submit.form.presentation import FormSection
 
 NO_CODE, FILES, GIT = "", "files", "git"
 # Value, label, and the rest of the label, which phones do not show.
@@ -38,7 +38,7 @@ class ShownCode:
 
 
 def code_context(
-    actor: Actor, data: Mapping[str, Any] | None, git: ShownPart | None, selected: str
+    actor: Actor, data: Mapping[str, Any] | None, git: FormSection | None, selected: str
 ) -> dict[str, Any]:
     """Return the template context for the code card: the document's code, and the fields of its source.
 

@@ -39,7 +39,7 @@ MISSING_PROGRAM = "{program} is not part of this workload. Choose files or a Git
 
 
 @dataclass
-class ShownField:
+class RenderedField:
     form_field: FormField
     value: str
     chosen: list[str] = field(default_factory=list)
@@ -126,11 +126,11 @@ class ShownField:
 
 
 @dataclass
-class ShownPart:
+class FormSection:
     title: str
     id: str
-    fields: list[ShownField]
-    more: list[ShownField]
+    fields: list[RenderedField]
+    more: list[RenderedField]
     more_title: str = ""
     remove: str = ""
     add: str = ""
@@ -166,13 +166,13 @@ class ShownError:
     line: int | None
     path: str
     sentence: ErrorSentence
-    field: ShownField | None = None
+    field: RenderedField | None = None
     label: str = ""
 
 
 @dataclass
 class ShownForm:
-    parts: list[ShownPart]
+    parts: list[FormSection]
     faults: list[ShownError] = field(default_factory=list)
     is_behind: bool = False  # True if the form shows an older, valid version of the document
 
@@ -182,7 +182,7 @@ class ShownForm:
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
 
     @property
-    def labelled_fields(self) -> dict[str, tuple[str, ShownField]]:
+    def labelled_fields(self) -> dict[str, tuple[str, RenderedField]]:
         """Fields with their labels, keyed by document path.
 
         A label includes the part's name if there can be several parts of that kind.
@@ -203,12 +203,12 @@ class ShownForm:
         return "Workload" if field_of_kind is None else field_of_kind[1].value_label
 
     @property
-    def git(self) -> ShownPart | None:
+    def git(self) -> FormSection | None:
         """Section for a Git repository, or None. The submission page shows the section in the code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property
-    def notifications(self) -> list[ShownPart]:
+    def notifications(self) -> list[FormSection]:
         return [part for part in self.parts if part.is_notification]
 
     @property
@@ -254,7 +254,7 @@ def prepare_form(
     return form
 
 
-def _field_sentence(problem: Problem, shown: ShownField) -> ErrorSentence:
+def _field_sentence(problem: Problem, shown: RenderedField) -> ErrorSentence:
     form_field = shown.form_field
     is_choice = form_field.many or form_field.kind in (field_kinds.CHOICE, field_kinds.NUMBER_CHOICE)
     sentence = describe_problem(problem, form_field.label, choice=is_choice)
@@ -267,8 +267,8 @@ def _field_sentence(problem: Problem, shown: ShownField) -> ErrorSentence:
     return sentence.with_suggestion(nearest) if nearest else sentence
 
 
-def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> ShownPart:
-    return ShownPart(
+def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> FormSection:
+    return FormSection(
         title=part.title,
         id=_element_id("p", join_path(part.at) if part.at else part.title.lower()),
         fields=_fill_rows(_shown_fields(part.fields, draft, data, places)),
@@ -282,10 +282,10 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
 
 def _shown_fields(
     fields: Iterable[FormField], draft: Draft, data: Mapping[str, Any], places: SourceLines
-) -> Iterator[ShownField]:
+) -> Iterator[RenderedField]:
     for form_field in fields:
         value = field_text(form_field, data, places)
-        yield ShownField(
+        yield RenderedField(
             form_field,
             draft.typed.get(form_field.path, value or ""),
             chosen=selected_values(form_field, data) if form_field.many else [],
@@ -294,7 +294,7 @@ def _shown_fields(
         )
 
 
-def _fill_rows(fields: Iterable[ShownField]) -> list[ShownField]:
+def _fill_rows(fields: Iterable[RenderedField]) -> list[RenderedField]:
     """Set the widths of the fields so that they fill each row.
 
     In a form with three columns, fields with the class `half` share a row with one other field. In a form

@@ -1,4 +1,4 @@
-"""Labels above the bar of a workload's periods: last checkpoint, last eviction, failure, and the present."""
+"""Labels above a workload's timeline bar: last checkpoint, last eviction, failure, and now."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from berth.core.wording.words import format_gpu_time
 from berth.server.web.admin_site.base import actor, is_platform_admin, render_table
 from berth.server.web.admin_site.columns import format_time
 from berth.server.web.numbers import NO_VALUE, milliseconds
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from pools.models import Node, NodePool
 from projects.actor import Actor
 from projects.models import Audit, Delivery, Phase, Workload
@@ -54,7 +54,7 @@ def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any
 
 def zone_label(request: HttpRequest) -> tuple[str, str]:
     """Return the text and colour of the label that shows the page's time zone."""
-    return f"Times in {reader_zone(request).key}", "info"
+    return f"Times in {user_time_zone(request).key}", "info"
 
 
 def _scheduling_card(now: datetime) -> Card:

@@ -22,7 +22,7 @@ from berth.server.web.overview.attention import attention_items
 from berth.server.web.overview.first_steps import first_steps
 from berth.server.web.overview.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
@@ -95,7 +95,7 @@ def index(request: Request) -> HttpResponse:
     now = timezone.now()
     hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
     hours_with_nodes = sum(hour.total > 0 for hour in hourly_means)
-    zone = reader_zone(request)
+    zone = user_time_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
     shown_lines = [line for _, lines, _ in queues for line in lines]

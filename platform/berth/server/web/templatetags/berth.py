@@ -26,7 +26,7 @@ from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
 from berth.server.web.search.rank import mark_words
 from berth.server.web.states import chip, tone, workload_chip
-from berth.server.web.zones import reader_zone
+from berth.server.web.zones import user_time_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
 from projects.models import Workload, WorkloadKind
@@ -196,13 +196,13 @@ def may_submit(context: Context) -> bool:
 @register.inclusion_tag("web/parts/time_axis.html", takes_context=True)
 def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any]:
     """Render the labels of a time axis in the reader's time zone."""
-    return {"labels": time_labels(begin, end, reader_zone(context["request"]))}
+    return {"labels": time_labels(begin, end, user_time_zone(context["request"]))}
 
 
 @register.inclusion_tag("scheduler/workloads/period_bar.html", takes_context=True)
 def period_bar(context: Context, bar: PeriodBar) -> dict[str, Any]:
     """Render the bar of a workload's periods with times in the reader's time zone."""
-    return {"request": context["request"], **bar_context(bar, reader_zone(context["request"]))}
+    return {"request": context["request"], **bar_context(bar, user_time_zone(context["request"]))}
 
 
 @register.filter

@@ -167,25 +167,25 @@
     showLine(Number(link.dataset.line));
   });
   // The document takes the place of the form and of the prediction's details, until the button is used again.
-  const enlarge = document.getElementById("enlarge");
-  enlarge?.addEventListener("click", () => {
-    const isEnlarged = enlarge.closest(".stack").classList.toggle("enlarged");
-    const label = enlarge.querySelector("span");
-    enlarge.dataset.label ??= label.textContent;
-    label.textContent = isEnlarged ? enlarge.dataset.enlargedLabel : enlarge.dataset.label;
-    enlarge.setAttribute("aria-expanded", isEnlarged);
-    if (!isEnlarged) return;
+  const expandButton = document.getElementById("expand");
+  expandButton?.addEventListener("click", () => {
+    const isExpanded = expandButton.closest(".stack").classList.toggle("expanded");
+    const label = expandButton.querySelector("span");
+    expandButton.dataset.label ??= label.textContent;
+    label.textContent = isExpanded ? expandButton.dataset.expandedLabel : expandButton.dataset.label;
+    expandButton.setAttribute("aria-expanded", isExpanded);
+    if (!isExpanded) return;
     document.getElementById("document-place").getBoundingClientRect(); // shows a document that was hidden for lack of room
     text().focus();
   });
-  enlarge?.closest(".stack").addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !enlarge.closest(".enlarged")) return;
-    enlarge.click();
-    enlarge.focus();
+  expandButton?.closest(".stack").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !expandButton.closest(".expanded")) return;
+    expandButton.click();
+    expandButton.focus();
   });
   document.addEventListener("click", (event) => { // a link to a field shows the form again
     const target = event.target.closest?.("a[href^='#']")?.hash;
-    if (target && enlarge?.closest(".enlarged") && document.querySelector("#fields").querySelector(target)) enlarge.click();
+    if (target && expandButton?.closest(".expanded") && document.querySelector("#fields").querySelector(target)) expandButton.click();
   }, true);
   // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
   const column = document.querySelector(".submit > .stack:not(#fields)");
