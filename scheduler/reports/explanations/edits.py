@@ -1,16 +1,23 @@
 """Edits that the stored explanation of a pending workload does not consider yet."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from projects.models import Event, Phase, Workload
 from scheduler.models import Cycle
+from scheduler.reports.health import is_scheduler_running
+
+CONSIDERED_WITHIN = timedelta(seconds=30)  # an edit wakes the scheduler
 
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:
     """Return when a pending workload was last edited, if no cycle has considered the edit. Otherwise, return
     None.
 
-    An explanation that stays the same is not written again, so the last cycle's time counts as well.
+    An explanation that stays the same is not written again, so the last cycle's time counts as well. A cycle
+    that changes nothing is not recorded either, so a running scheduler is assumed to have considered the edit
+    after CONSIDERED_WITHIN.
     """
     if workload.phase != Phase.PENDING or not workload.edits or workload.explained_at is None:
         return None
@@ -21,6 +28,9 @@ def edited_since_evaluation(workload: Workload) -> datetime | None:
         .first()
     )
     if edit is None:
+        return None
+    now = timezone.now()
+    if now - edit > CONSIDERED_WITHIN and is_scheduler_running(now):
         return None
     cycle = Cycle.objects.order_by("-id").values_list("at", flat=True).first()
     return edit if cycle is None or cycle <= edit else None

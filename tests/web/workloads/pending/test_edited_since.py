@@ -2,18 +2,21 @@
 
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
+from berth.db.loops.lease import acquire
 from projects.models import Workload
 from projects.services.workloads.submission import submit
 from scheduler.models import Cycle
+from scheduler.reports.explanations import edits
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
 
 def test_reasons_and_numbers_from_before_an_edit_are_marked_until_the_next_cycle(
-    cast: Cast, sign_in: SignIn
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 4000, "requested": 4000, "share": 6000}
     reason, message = "WouldExceedFairShare", "vision would have 8 of 6 GPUs."
@@ -37,5 +40,10 @@ def test_reasons_and_numbers_from_before_an_edit_are_marked_until_the_next_cycle
     assert 'id="outdated">from before the edit <time' in page() and "8 needed" not in page()
     head = page("/spec")
     assert "Edited <time" in head and "The next scheduling cycle considers the edit." in head
+    acquire("scheduler", "test", 60.0)
+    assert 'id="outdated"' in page()
+    with monkeypatch.context() as patched:
+        patched.setattr(edits, "CONSIDERED_WITHIN", timedelta(0))
+        assert 'id="outdated"' not in page(), "a cycle without changes is not recorded"
     Cycle.objects.create(at=timezone.now() + timedelta(seconds=1), epoch=1, trigger="poll")
     assert 'id="outdated"' not in page() and "8 needed" in page()
