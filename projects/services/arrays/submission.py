@@ -26,7 +26,7 @@ from projects.services import audit
 from projects.services.arrays.progress import release_held_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import store_fetches
-from projects.services.workloads.names import next_free_name
+from projects.services.workloads.names import free_name_to_suggest
 from projects.services.workloads.prediction import TasksPrediction, predict_drafts
 from projects.services.workloads.submission import (
     Draft,
@@ -170,12 +170,13 @@ def _insert_array(array: WorkloadArray) -> None:
 
 
 def _name_taken_error(array: WorkloadArray, owner: str) -> Conflict:
-    free = next_free_name(array.project, array.name)
-    allowed = f"{free}, or a name that no live workload or active array of the project has"
+    free = free_name_to_suggest(array.project, array.name)
+    another = "a name that no live workload or active array of the project has"
+    allowed = f"{free}, or {another}" if free else another
     problem = Problem("name", f"is already in use by {owner}", format_value(array.name), allowed)
     return Conflict(
         f"The name {array.name} is in use by {owner} of {array.project.name}. "
-        f"Choose another name, such as {free}, or wait until that one ends.",
+        f"Choose another name{f', such as {free}' if free else ''}, or wait until that one ends.",
         errors=[problem.to_dict()],
     )
 

@@ -17,7 +17,7 @@ from projects.services.workloads.editing import (
     is_editable,
     managed_workloads,
 )
-from projects.services.workloads.names import free_name, next_free_name
+from projects.services.workloads.names import free_name, free_name_to_suggest, next_free_name
 from projects.services.workloads.resubmission import (
     resubmission_obstacle,
     resubmit,
@@ -45,6 +45,7 @@ __all__ = [
     "delete",
     "edit",
     "free_name",
+    "free_name_to_suggest",
     "is_editable",
     "managed_workloads",
     "name_taken_error",

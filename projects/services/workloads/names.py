@@ -1,13 +1,15 @@
 """Names of a project that no workload or array has used."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from projects.models import Project, Workload, WorkloadArray
 
 NAME_MAX = 63
 NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
 NAMES_PER_QUERY = 100
+SUGGESTION_ROUNDS = 2  # of NAMES_PER_QUERY names each
 
 
 def next_free_name(project: Project, name: str) -> str:
@@ -15,7 +17,27 @@ def next_free_name(project: Project, name: str) -> str:
 
     The number of `train-2` is increased only if the project has also used `train`. Otherwise the number is
     part of the name: `resnet-50` is followed by `resnet-50-2`.
+
+    The number of queries grows with the number of used names. Errors call `free_name_to_suggest` instead.
     """
+    return next(filter(None, _search(project, name)))
+
+
+def free_name_to_suggest(project: Project, name: str) -> str:
+    """Return the next free name, or "" if a few queries find none.
+
+    Rejected submissions may be repeated many times, so the number of their queries is bounded.
+    """
+    return next(filter(None, islice(_search(project, name), SUGGESTION_ROUNDS)), "")
+
+
+def free_name(project: Project, name: str) -> str:
+    """Return `name`, or the next free name if the project has already used it."""
+    return next_free_name(project, name) if _used_names(project, [name]) else name
+
+
+def _search(project: Project, name: str) -> Iterator[str]:
+    """Yield the first free name of each range of numbers after `name`, or "" if the range has none."""
     base, number = name, 1
     numbered = NUMBERED.fullmatch(name)
     if numbered is not None and _used_names(project, [numbered["base"]]):
@@ -23,15 +45,8 @@ def next_free_name(project: Project, name: str) -> str:
     while True:
         candidates = [_add_number(base, number + step) for step in range(1, NAMES_PER_QUERY + 1)]
         used = _used_names(project, candidates)
-        for candidate in candidates:
-            if candidate not in used:
-                return candidate
+        yield next((candidate for candidate in candidates if candidate not in used), "")
         number += NAMES_PER_QUERY
-
-
-def free_name(project: Project, name: str) -> str:
-    """Return `name`, or the next free name if the project has already used it."""
-    return next_free_name(project, name) if _used_names(project, [name]) else name
 
 
 def _add_number(base: str, number: int) -> str:

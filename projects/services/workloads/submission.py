@@ -40,7 +40,7 @@ from projects.services.workloads.checks.general import (
 from projects.services.workloads.checks.runtimes import limit_warnings, pools_for_image
 from projects.services.workloads.checks.secrets import pools_with_secrets
 from projects.services.workloads.checks.volumes import pools_with_volumes
-from projects.services.workloads.names import next_free_name
+from projects.services.workloads.names import free_name_to_suggest
 from projects.services.workloads.pending.bursting import burst_sentence
 from projects.services.workloads.storing import store_workloads
 from projects.services.workloads.submission_view import SubmissionView
@@ -149,10 +149,10 @@ def require_valid_dependencies(
 def name_taken_error(workload: Workload, *, free: str | None = None) -> NameInUse:
     """Return the error for a name that a live workload of the project already uses.
 
-    `free` is a free name to suggest, or "" to suggest none. If it is None, one query finds a free name.
+    `free` is a free name to suggest, or "" to suggest none. If it is None, a few queries look for one.
     """
     project, name = workload.project.name, workload.name
-    free = next_free_name(workload.project, name) if free is None else free
+    free = free_name_to_suggest(workload.project, name) if free is None else free
     another = "a name that no live workload of the project has"
     problem = Problem(
         "name", "is already in use", format_value(name), f"{free}, or {another}" if free else another

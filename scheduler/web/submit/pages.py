@@ -20,7 +20,7 @@ from projects.actor import Actor
 from projects.models import Project
 from projects.selectors import projects
 from projects.services import arrays
-from projects.services.workloads import next_free_name, submit_with_warnings
+from projects.services.workloads import free_name_to_suggest, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
 from scheduler.web.submit.excessive_field import mark_excessive_field
@@ -175,14 +175,15 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
 
 
 def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str]) -> Problem:
-    """Return the problem with a name that is free if the document's name is in use."""
+    """Suggest a free name if the document's name is in use."""
     name, project = ((draft.form_data or {}).get(key) for key in ("name", "project"))
     if problem.path != "name" or not problem.message.startswith(NAME_IN_USE) or project not in projects:
         return problem
     stored = Project.objects.filter(name=project).first()
     if stored is None or not isinstance(name, str):
         return problem
-    return replace(problem, allowed=f"{SUGGESTION}`{next_free_name(stored, name)}`?")
+    free = free_name_to_suggest(stored, name)
+    return replace(problem, allowed=f"{SUGGESTION}`{free}`?") if free else problem
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:

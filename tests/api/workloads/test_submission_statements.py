@@ -12,6 +12,7 @@ from projects.services.people import tokens
 from projects.services.tenants import delete_project
 from projects.services.workloads import submission
 from projects.services.workloads.storing import store_workloads
+from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, make_cast, training
 
@@ -88,6 +89,30 @@ def test_submission_with_a_duplicate_name_stores_nothing(dave: Caller) -> None:
     before = (WorkloadRole.objects.count(), Event.objects.count())
     assert dave.post("workloads", training("once", project="vision")).status_code == 409
     assert (WorkloadRole.objects.count(), Event.objects.count()) == before
+
+
+@pytest.mark.parametrize(("path", "changes"), [("workloads", {}), ("arrays", {"array": {"tasks": 2}})])
+def test_number_of_queries_for_a_name_in_use_is_bounded(
+    cast: Cast, dave: Caller, path: str, changes: dict[str, Any]
+) -> None:
+    make.workload(cast.vision, "run")
+    dave.get("whoami")  # records when the token was last used
+
+    def conflict() -> tuple[str, int]:
+        with CaptureQueriesContext(connection) as context:
+            answer = dave.post(path, training("run", project="vision", **changes))
+        assert answer.status_code == 409
+        return answer.json()["detail"], len(context.captured_queries)
+
+    detail, queries = conflict()
+    assert "Choose another name, such as run-2, or wait" in detail
+    columns = {"project": cast.vision, "spec": {}, "pools": ["local"], "phase": "completed"}
+    Workload.objects.bulk_create(
+        Workload(name=f"run-{number}", **columns, ended_at=make.ago()) for number in range(2, 1002)
+    )
+    detail, more_queries = conflict()
+    assert "Choose another name, or wait" in detail
+    assert more_queries - queries == 2, "one more range of names, of workloads and of arrays"
 
 
 @pytest.mark.heavy

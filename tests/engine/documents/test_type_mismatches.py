@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pydantic
 import pytest
 
 from berth.core.spec import SpecError, parse_workload
+from berth.core.spec.parsing import type_mismatches
 
 
 def error_of(changes: dict[str, Any]) -> str:
@@ -54,3 +56,20 @@ def test_value_without_a_near_valid_value_has_the_expected_form(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(changes).startswith(message)
+
+
+def test_documents_with_many_errors_suggest_values_for_the_first_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    created: list[str] = []
+
+    def create_model(name: str, **fields: Any) -> Any:
+        created.append(name)
+        return pydantic.create_model(name, **fields)
+
+    monkeypatch.setattr(type_mismatches, "create_model", create_model)
+    lines = error_of({"roles": [{"replicas": "4"}] * 3000}).splitlines()
+    plain = "must be a whole number, not text; received '4'"
+    assert len(lines) == 3000 and len(created) <= 1
+    assert {f"roles[{row}].replicas: {plain}. Did you mean `4`?" for row in range(20)} <= set(lines)
+    assert {f"roles[{row}].replicas: {plain}" for row in range(20, 3000)} <= set(lines)

@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from projects.models import Workload
 from projects.services.workloads.templates import set_template
 from tests import factories as make
 from tests.cast import Cast
@@ -26,6 +27,19 @@ def test_form_offers_a_name_that_is_free(cast: Cast, dave: Client, query: str) -
     name = "nightly-2" if "nightly" in query else "my-training-3"
     assert f'name="f:name" value="{name}"' in answer.content.decode()
     assert answer.context["answer"].problems == []
+
+
+def test_form_offers_a_free_name_after_hundreds_of_used_names(cast: Cast, dave: Client) -> None:
+    make.workload(cast.vision, "my-training")
+    columns = {"project": cast.vision, "spec": {}, "pools": ["local"], "phase": "completed"}
+    Workload.objects.bulk_create(
+        Workload(name=f"my-training-{number}", **columns, ended_at=make.ago()) for number in range(2, 302)
+    )
+    assert 'name="f:name" value="my-training-302"' in dave.get("/submit").content.decode()
+    document = "name: my-training\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    assert field_error(refresh_form(dave, document), "name") == (
+        "Already in use. Allowed: a name that no live workload of the project has."
+    )
 
 
 def test_form_that_opens_with_an_error_marks_its_field_and_line(cast: Cast, dave: Client) -> None:

@@ -21,23 +21,27 @@ MESSAGES = {
 }  # fmt: skip
 UNION_TAGS = (ONE_LINE, WORD_LIST, TASK_COUNT, TASK_LIST, PARAMETER_TEXT, PARAMETER_MAPPING, "[key]")
 TOO_SHORT = ("string_too_short", "too_short")
+NEAREST_MAX = 20  # maximum number of errors for which the nearest valid value is sought
 LOWER_BOUNDS = {"greater_than_equal": "ge", "greater_than": "gt"}
 UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 
 
 def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[Problem]:
-    """Convert validation errors to problems. `root_model` is the model of the whole document."""
+    """Convert validation errors to problems. `root_model` is the model of the whole document.
+
+    Only the first errors of a document suggest the nearest valid value, because seeking one takes time.
+    """
     errors = error.errors(include_url=False)
     prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
     # Pydantic drops invalid list items, so the list may seem too short. Skip the resulting error.
     return [
-        _convert_error(details, root_model)
-        for details in errors
+        _convert_error(details, root_model, with_nearest=number < NEAREST_MAX)
+        for number, details in enumerate(errors)
         if details["type"] != "too_short" or details["loc"] not in prefixes
     ]
 
 
-def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Problem:
+def _convert_error(details: ErrorDetails, root_model: type[BaseModel], *, with_nearest: bool) -> Problem:
     location = tuple(step for step in details["loc"] if not _is_union_tag(step))
     path, kind = join_path(location), details["type"]
     context = details.get("ctx") or {}
@@ -48,7 +52,7 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     if kind == "missing":
         return Problem(path, "is missing")
     if kind in EXPECTED:
-        return _mismatch_problem(path, location, details, root_model)
+        return _mismatch_problem(path, location, details, root_model, with_nearest=with_nearest)
     allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context, details["input"])
     message = (
         "is empty"
@@ -63,16 +67,21 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
 
 
 def _mismatch_problem(
-    path: str, location: tuple[str | int, ...], details: ErrorDetails, root_model: type[BaseModel]
+    path: str,
+    location: tuple[str | int, ...],
+    details: ErrorDetails,
+    root_model: type[BaseModel],
+    *,
+    with_nearest: bool,
 ) -> Problem:
     kind, value = details["type"], details["input"]
     if _is_secret(location, root_model):
         return Problem(path, f"must be {EXPECTED[kind]}", "", FORMS.get(kind, ""))
     key = location[-1] if location else 0
     owner = _find_model(location[:-1], root_model)
-    field = owner.model_fields.get(key) if isinstance(key, str) else None
+    field = (owner, key) if isinstance(key, str) and key in owner.model_fields else None
     model = _find_model(location, root_model) if kind == "model_type" else None
-    return describe_mismatch(path, kind, value, field, model)
+    return describe_mismatch(path, kind, value, field, model, with_nearest=with_nearest)
 
 
 def _unknown_key_problem(path: str, location: tuple[str | int, ...], root_model: type[BaseModel]) -> Problem:

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError, create_model
-from pydantic.fields import FieldInfo
 
 from berth.core.problems import LISTED_MAX, SUGGESTION, VALUE_MAX, Problem, format_value
 
@@ -24,21 +24,29 @@ BOOLEANS = dict.fromkeys(("yes", "on", "true", "1"), True) | dict.fromkeys(("no"
 PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)  # text that needs no quotes in YAML, except BOOLEANS
 ASSIGNMENT = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.ASCII)
 
+Field = tuple[type[BaseModel], str]  # a model, and the name of one of its fields
+
 
 def describe_mismatch(
-    path: str, kind: str, value: object, field: FieldInfo | None, model: type[BaseModel] | None
+    path: str,
+    kind: str,
+    value: object,
+    field: Field | None,
+    model: type[BaseModel] | None,
+    *,
+    with_nearest: bool,
 ) -> Problem:
     """Return the problem of a value that has the wrong type.
 
-    `kind` is pydantic's error type. `field` is the model's field, or None for an item of a list or mapping.
-    `model` is the model of the expected mapping, or None if its keys are free or a value of another type is
-    expected.
+    `kind` is pydantic's error type. `field` is None for an item of a list or mapping. `model` is the model of
+    the expected mapping, or None if its keys are free or a value of another type is expected. The nearest
+    valid value is omitted unless `with_nearest` is set.
     """
     keys = sorted(model.model_fields) if model is not None else []
     message = f"must be {EXPECTED[kind]}"
     actual = "" if kind == "finite_number" else _describe_type(value)
     message += f", not {actual}" if actual else ""
-    for nearest in _nearest_values(kind, value, keys):
+    for nearest in _nearest_values(kind, value, keys) if with_nearest else ():
         text = _to_flow_style(nearest)
         if len(text) <= VALUE_MAX and _is_valid(nearest, field, model):
             return Problem(path, message, format_value(value), f"{SUGGESTION}`{text}`?")
@@ -85,15 +93,22 @@ def _nearest_values(kind: str, value: object, keys: list[str]) -> Iterator[objec
         yield {"name": value}
 
 
-def _is_valid(value: object, field: FieldInfo | None, model: type[BaseModel] | None) -> bool:
+def _is_valid(value: object, field: Field | None, model: type[BaseModel] | None) -> bool:
     try:
         if field is not None:
-            create_model("Value", value=(field.annotation or Any, field)).model_validate({"value": value})
+            _model_of_field(*field).model_validate({"value": value})
         elif model is not None:
             model.model_validate(value)
     except ValidationError:
         return False
     return True
+
+
+@lru_cache(maxsize=256)  # creating a model takes milliseconds
+def _model_of_field(owner: type[BaseModel], name: str) -> type[BaseModel]:
+    """Return a model whose only field, `value`, is a copy of the owner's field."""
+    field = owner.model_fields[name]
+    return create_model("Value", value=(field.annotation or Any, field))
 
 
 def _to_flow_style(value: Any) -> str:
