@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from django.http import HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
@@ -105,7 +105,11 @@ def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
-    pool = next((pool for pool in pools if pool.name == name), None) or _busiest_pool(pools)
+    if pools and not name:  # refreshes and downloads stay on this pool when another becomes the busiest
+        parameters = request.GET.copy()
+        parameters["pool"] = _busiest_pool(pools).name
+        return redirect(f"{request.path}?{parameters.urlencode()}")
+    pool = next((pool for pool in pools if pool.name == name), next(iter(pools), None))
     departments = _sort_by_name(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     default = default_columns([queue for _, queue in pairs])
@@ -148,10 +152,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _busiest_pool(pools: Sequence[NodePool]) -> NodePool | None:
+def _busiest_pool(pools: Sequence[NodePool]) -> NodePool:
     """Return the pool with the most allocated, reserved and pending GPUs."""
-    if len(pools) < 2:
-        return pools[0] if pools else None
+    if len(pools) == 1:
+        return pools[0]
     capacity = capacity_by_pool(pools)
     pending = pending_by_pool(pools)
     return max(

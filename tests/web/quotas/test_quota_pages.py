@@ -142,6 +142,14 @@ def test_pool_quota_legend_lists_only_what_the_bars_show(cast: Cast, sign_in: Si
 def test_fair_share_opens_on_the_pool_with_the_most_work(cast: Cast, sign_in: SignIn) -> None:
     busy = make.pool("train")
     make.workload(cast.vision, "waits", pools=["train"])
-    page = sign_in("alice").get("/fair-share")
-    assert page.context["pool"] == busy
-    assert sign_in("alice").get("/fair-share?pool=local").context["pool"] == cast.pool
+    alice = sign_in("alice")
+    opened = alice.get("/fair-share?sort=name", follow=True)
+    assert opened.redirect_chain == [("/fair-share?sort=name&pool=train", 302)]
+    assert opened.context["pool"] == busy
+    assert alice.get("/fair-share?pool=local").context["pool"] == cast.pool
+    file = alice.get("/fair-share?format=csv", follow=True)
+    assert "fair-shares-in-train" in file.headers["Content-Disposition"]
+
+
+def test_fair_share_without_visible_pools_is_not_redirected(cast: Cast, sign_in: SignIn) -> None:
+    assert sign_in("frank").get("/fair-share").status_code == 200
