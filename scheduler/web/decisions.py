@@ -28,13 +28,14 @@ from scheduler.web.decision_steps import step_rows
 
 SORTS = {"at": "pk"}
 CYCLES_PER_PAGE = 50
-KEYS = ("kind", "pool", "project", "workload", "since", "until", "period")
+FILTERS = ("kind", "pool", "project", "workload")
+PERIOD_FILTERS = ("since", "until", "period")
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
-    values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in KEYS}
+    values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *PERIOD_FILTERS)}
     filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
     period = parse_period(values, user_time_zone(request), timezone.now())
     rows = period.restrict(decided_cycles(request.actor, filters, period.since, period.until))
@@ -49,7 +50,7 @@ def index(request: Request) -> HttpResponse:
         "period": period,
         "unknown": "" if listing.rows else describe_unknown(*unknown),
         "is_admin": is_platform_admin(request.actor),
-        "is_filtered": any(values.values()),
+        "is_filtered": period.is_set or any(values[key] for key in FILTERS),
         "slice": listing,
         "rows": decision_rows(render_cycles(request.actor, listing.rows, filters)),
         "kinds": KIND_TITLES.items(),

@@ -40,13 +40,16 @@ FILTERS = {
 
 
 SORTS = {"at": "pk", "kind": "kind", "gpus": "gpu_milli", "lost": "lost_gpu_seconds"}
-OTHER_FILTERS = ("workload", "since", "until", "period")
+PERIOD_FILTERS = ("since", "until", "period")
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHER_FILTERS)}
+    filters = {
+        key: request.GET.get(key, "").replace("\x00", "")[:100]
+        for key in (*FILTERS, "workload", *PERIOD_FILTERS)
+    }
     period = parse_period(filters, user_time_zone(request), timezone.now())
     rows = filter_evictions(request.actor, filters, period)
     if request.GET.get("format") == "csv":
@@ -69,7 +72,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "kinds": [kind for kind, _ in Eviction.KINDS],
         "pools": visible_pools(request.actor).order_by("name"),
         "projects": projects(request.actor),
-        "is_filtered": any(filters.values()),
+        "is_filtered": period.is_set or any(filters[key] for key in (*FILTERS, "workload")),
         "grid": build_matrix(totals),
         "count": sum(pair.count for pair in totals) - moved,
         "moved": moved,
@@ -117,14 +120,15 @@ def filter_evictions(actor: Actor, filters: Mapping[str, str], period: ListPerio
 
 
 def unknown_name_problems(actor: Actor, filters: dict[str, str]) -> list[Problem | None]:
-    rows = evictions(actor)
+    rows, workload = evictions(actor), filters["workload"]
+    is_part_of_name = bool(workload) and rows.filter(workload_search_filter(actor, workload)).exists()
     return [
         unknown_pool_problem(actor, filters["pool"], NameColumn(rows, "pool_name")),
         unknown_project_problem(actor, filters["project"], NameColumn(rows, "project_name")),
         unknown_project_problem(
             actor, filters["preemptor"], NameColumn(rows, "preemptor_project_name"), path="preemptor project"
         ),
-        *unknown_party_problems(actor, victim=filters["workload"] or None),
+        *unknown_party_problems(actor, victim=None if is_part_of_name else workload or None),
     ]
 
 

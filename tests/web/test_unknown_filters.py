@@ -45,3 +45,13 @@ def test_page_does_not_name_a_hidden_project(cast: Cast, sign_in: SignIn) -> Non
     text = sign_in("dave").get("/workloads?project=speec").content.decode()
     assert "The project &#x27;speec&#x27; does not exist; allowed: vision." in text
     assert "speech" not in text
+
+
+@pytest.mark.parametrize("part", ["trai", "nex"])
+def test_part_of_a_name_without_rows_of_the_other_filters_is_not_unknown(
+    cast: Cast, sign_in: SignIn, part: str
+) -> None:
+    make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
+    text = sign_in("alice").get(f"/evictions?workload={part}&kind=drain").content.decode()
+    assert "No evictions match these filters." in text
+    assert "does not exist" not in text

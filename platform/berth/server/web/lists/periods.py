@@ -15,8 +15,12 @@ from berth.core.errors import Malformed
 from berth.server.web.zones import parse_time
 
 PRESETS = {"24h": ("Last 24 hours", timedelta(hours=24)), "7d": ("Last 7 days", timedelta(days=7))}
-CUSTOM = "custom"
-CHOICES = (*((key, title) for key, (title, _) in PRESETS.items()), (CUSTOM, "Custom dates"))
+ALL, CUSTOM = "all", "custom"
+CHOICES = (
+    (ALL, "Any time"),
+    *((key, title) for key, (title, _) in PRESETS.items()),
+    (CUSTOM, "Custom dates"),
+)
 M = TypeVar("M", bound=Model)
 
 
@@ -24,13 +28,13 @@ M = TypeVar("M", bound=Model)
 class ListPeriod:
     """Bounds of the rows of a list.
 
-    `problems` maps the query parameters that cannot be applied to sentences. `choice` is the selected preset,
-    CUSTOM, or "" for all times.
+    `problems` maps the query parameters that cannot be applied to sentences. `choice` is ALL, the selected
+    preset or CUSTOM.
     """
 
     since: datetime | None = None
     until: datetime | None = None
-    choice: str = ""
+    choice: str = ALL
     problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -58,14 +62,16 @@ class ListPeriod:
 def parse_period(parameters: Mapping[str, str], zone: ZoneInfo, now: datetime) -> ListPeriod:
     """Return the period of the parameters `period`, `since` and `until`.
 
-    The dates apply unless `period` is a preset.
+    The dates apply unless `period` is ALL or a preset.
     """
     choice, since, until = (parameters.get(key, "").strip() for key in ("period", "since", "until"))
+    if choice == ALL:
+        return ListPeriod()
     if choice in PRESETS:
         return ListPeriod(since=now - PRESETS[choice][1], choice=choice)
     problems: dict[str, str] = {}
     if choice not in ("", CUSTOM):
-        keys = ", ".join((*PRESETS, CUSTOM))
+        keys = ", ".join(key for key, _ in CHOICES)
         problems["period"] = f"Period is “{choice}”. Allowed: {keys}."
     begin, end = parse_time(since, zone), parse_time(until, zone, end=True)
     for key, title, text, at in (("since", "From", since, begin), ("until", "To", until, end)):
@@ -75,4 +81,4 @@ def parse_period(parameters: Mapping[str, str], zone: ZoneInfo, now: datetime) -
         problems["since"] = problems["until"] = (
             f"From ({since}) is after To ({until}). Enter an earlier From or a later To."
         )
-    return ListPeriod(begin, end, CUSTOM if choice or since or until else "", problems)
+    return ListPeriod(begin, end, CUSTOM if choice or since or until else ALL, problems)
