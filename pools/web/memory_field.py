@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from berth.core.spec.values.quantities import parse_memory
 from berth.core.wording.words import format_mib
 
-WITH_SEPARATORS = re.compile(r"\d{1,3}(,\d{3})+\D*")
+WITH_SEPARATORS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?\D*")
 
 
 class MemoryField(forms.CharField):

@@ -12,6 +12,14 @@ DOCUMENT = (
     "name: from-here\nproject: vision\npools: [train]\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
 )
 
+MESSAGE_AFTER_FAILED_REQUEST = """async () => {
+    await new Promise((resolve) => {
+        for (const name of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(name, resolve);
+        document.body.dispatchEvent(new Event("berth:errors"));
+    });
+    return document.getElementById("toasts").textContent;
+}"""
+
 
 def submit(page: Page, document: str) -> None:
     page.goto("/submit")
@@ -35,6 +43,19 @@ def test_message_with_warnings_stays_and_is_marked_as_a_warning(opened: Open) ->
         expect(page.locator(".main > .notice.warn")).to_contain_text("Workload from-here submitted. ")
         expect(page.locator("#toasts")).to_be_empty()
         assert faults == []
+
+
+@pytest.mark.parametrize("status", [None, 503])
+def test_failed_request_for_the_latest_error_shows_no_message(
+    opened: Open, scene: Scene, status: int | None
+) -> None:
+    with opened("dave") as (page, _):
+        page.route(
+            "**/latest-error",
+            lambda route: route.fulfill(status=status) if status else route.abort("connectionaborted"),
+        )
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}/spec")
+        assert page.evaluate(MESSAGE_AFTER_FAILED_REQUEST) == ""
 
 
 def test_page_is_not_refreshed_after_a_response_that_redirects_to_another_page(

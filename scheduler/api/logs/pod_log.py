@@ -87,10 +87,10 @@ class PodLog:
     def name(self) -> str:
         return f"{self.pod.role}-{self.pod.index}"
 
-    def tail(self, lines: int) -> LogChunk:
-        """Return the last lines, up to MAX_TAIL_BYTES bytes."""
+    def tail(self, lines: int, max_bytes: int = MAX_TAIL_BYTES) -> LogChunk:
+        """Return the last lines, up to `max_bytes` bytes."""
         size = self.read_chunk(0, 0).size
-        chunk = self.read_chunk(max(0, size - MAX_TAIL_BYTES), MAX_TAIL_BYTES)
+        chunk = self.read_chunk(max(0, size - max_bytes), max_bytes)
         cut = _last_lines_offset(chunk.data, lines)
         return replace(chunk, data=chunk.data[cut:], offset=chunk.offset + cut)
 

@@ -8,6 +8,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from berth.core.errors import Unavailable
 from berth.core.wording.words import format_count
 from berth.server.web.pages import Request, signed_in
 from pools.runtimes.base import LogChunk
@@ -21,11 +22,14 @@ from scheduler.reports.log_search import LinePosition
 from scheduler.web.workloads.log import line_number
 
 MAX_LINES = 500  # number of lines at the end of the log that are searched
+# Every open page requests the link regularly, so at most this many bytes are searched, and at most this many
+# before them are read to number the lines.
+MAX_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LatestError:
-    """Error in a pod's log. `line` is None if the log is too long to number its lines.
+    """Error in a pod's log. `line` is None if the log is too long to number its lines at each request.
 
     `time` is None if the log has no times.
     """
@@ -40,10 +44,17 @@ class LatestError:
 @signed_in
 @require_GET
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return a link to the latest error in the first pod's log, or nothing if there is none."""
+    """Return a link to the latest error in the first pod's log, or nothing if there is none.
+
+    The link is also empty while the log cannot be read, because the page requests it again.
+    """
     workload = find_workload(request.actor, workload_id)
-    log = _first_log(request, workload)
-    context = {"workload": workload, "error": log and _latest_error(log)}
+    try:
+        log = _first_log(request, workload)
+        error = log and _latest_error(log)
+    except Unavailable:
+        error = None
+    context = {"workload": workload, "error": error}
     return render(request, "scheduler/workloads/latest_error.html", context)
 
 
@@ -58,8 +69,8 @@ def _first_log(request: Request, workload: Workload) -> PodLog | None:
 
 def _latest_error(log: PodLog) -> LatestError | None:
     """Return the last error in the last lines, with the number of errors if these are the whole log."""
-    end = log.tail(MAX_LINES)
-    first_line = line_number(log, end.offset)
+    end = log.tail(MAX_LINES, MAX_BYTES)
+    first_line = line_number(log, end.offset) if end.offset <= MAX_BYTES else None
 
     def read(offset: int, limit: int) -> LogChunk:
         data = end.data[offset - end.offset :][:limit]

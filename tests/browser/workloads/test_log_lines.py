@@ -178,7 +178,10 @@ def test_header_states_no_number_of_errors_for_a_part_of_the_log(
     write(home, pods[0], "".join(lines))
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}")
-        expect(page.locator("#log-error-link a")).to_have_text("Latest error at line 6000")
+        expect(page.locator("#log-error-link a")).to_have_text("Latest error")
+        page.locator("#log-error-link a").click()
+        expect(page.locator("#log .hit")).to_contain_text("ERROR 5999")
+        assert page.evaluate(NUMBER_OF_HIT) == 6000
         assert faults == []
 
 

@@ -6,6 +6,7 @@ from django.test import Client
 from pools.models import NodePool
 from pools.providers.settings import MODELS
 from pools.web.duration_field import DurationField, format_exactly
+from pools.web.memory_field import MemoryField
 from pools.web.pool_sections import EXPLANATIONS, NAMES
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -118,3 +119,20 @@ def test_durations_are_entered_and_shown_with_units(cast: Cast, sign_in: SignIn)
 @pytest.mark.parametrize("seconds", [0, 1, 59, 60, 61, 90, 599, 601, 3600, 3661, 86_400, 90_061, 864_000])
 def test_formatted_duration_preserves_the_number_of_seconds(seconds: int) -> None:
     assert DurationField(label="", initial=0).clean(format_exactly(seconds)) == seconds
+
+
+@pytest.mark.parametrize("mib", [1, 1500, 16384, 1_048_576, 1_049_088, 1_048_704, 2_097_280, 2**30])
+def test_memory_field_accepts_every_amount_that_it_shows(mib: int) -> None:
+    field = MemoryField(max_length=20)
+    assert field.clean(field.prepare_value(mib)) == mib
+
+
+def test_pool_form_can_be_saved_with_the_memory_that_it_shows(cast: Cast, alice: Client) -> None:
+    assert (
+        alice.post("/node-pools/new", EC2_POOL | {"memory_mib": "2097280"}, headers=HTMX).status_code == 204
+    )
+    form = alice.get("/node-pools/cloud/settings").context["form"]
+    assert form["memory_mib"].value() == "2,048.125 GiB"
+    values = {name: "" if (value := form[name].value()) is None else value for name in form.fields}
+    assert alice.post("/node-pools/cloud/settings", values, headers=HTMX).status_code == 204
+    assert NodePool.objects.get(name="cloud").memory_mib == 2_097_280

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from pools.runtimes.base import LogChunk, RuntimeFailure
 from projects.models import Workload
 from tests import factories as make
 from tests.cast import Cast
@@ -49,6 +50,40 @@ def test_link_is_empty_without_a_recent_error_or_a_running_workload(
     assert b"Latest error at line 602" in client.get(path(pod, "/latest-error")).content
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago())
     assert client.get(path(pod, "/latest-error")).content.strip() == b""
+
+
+def test_link_is_empty_while_the_runtime_cannot_be_reached(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, client = start_pod(cast, runtime, b"ERROR one\n"), sign_in("dave")
+
+    def fail(*_: object) -> None:
+        raise RuntimeFailure("no route to host")
+
+    monkeypatch.setattr(runtime, "read_log", fail)
+    answer = client.get(path(pod, "/latest-error"))
+    assert (answer.status_code, answer.content.strip()) == (200, b"")
+
+
+def test_only_the_end_of_a_long_log_is_read_for_the_link(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = b"ERROR one\n" * 90_000
+    pod, client, limits, read_log = (
+        start_pod(cast, runtime, log),
+        sign_in("dave"),
+        list[int](),
+        runtime.read_log,
+    )
+
+    def count(pod_id: str, offset: int, limit: int) -> LogChunk:
+        limits.append(limit)
+        return read_log(pod_id, offset, limit)
+
+    monkeypatch.setattr(runtime, "read_log", count)
+    answer = re.sub("<time.*?</time>", "TIME", client.get(path(pod, "/latest-error")).content.decode())
+    assert f'#pod={pod.pk}&amp;at={len(log) - 10}">Latest error at TIME</a>' in answer
+    assert 0 < sum(limits) < 256 * 1024
 
 
 def test_header_is_the_same_on_other_tabs(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:

@@ -301,10 +301,11 @@
     foldFilters(event.target);
     numberLines(event.target);
   });
-  document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && toast(event.detail.xhr.getResponseHeader("Content-Type")
+  const isQuiet = (event) => event.detail.elt.matches?.("[data-quiet]"); // optional parts that are requested regularly
+  document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && !isQuiet(event) && toast(event.detail.xhr.getResponseHeader("Content-Type")
     ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The request failed with HTTP status ${event.detail.xhr.status}.`, true));
   document.addEventListener("htmx:sendError", (event) => {
-    if (!event.detail.elt.dataset?.live) toast("The server cannot be reached. Try again in a moment.", true);
+    if (!event.detail.elt.dataset?.live && !isQuiet(event)) toast("The server cannot be reached. Try again in a moment.", true);
   });
   document.addEventListener("berth:done", (event) => {
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();

@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
+  const { LogReader, announceErrors, cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -97,7 +97,7 @@
     const isWhole = Boolean(body.firstElementChild) && first() <= 0 && later.hidden, count = errorsIn(body);
     showCount(pod, count, isWhole);
     if (!later.hidden || !body.firstElementChild) return;
-    if (errors !== null && count > errors) document.body.dispatchEvent(new Event("berth:errors")); // the page's header names the latest
+    if (errors !== null && count > errors) announceErrors();
     errors = count;
   }
 
@@ -201,7 +201,7 @@
       got.data = got.data.subarray(cut);
       got.begin += cut;
       const before = target ? got.data.subarray(0, at - cut).filter((byte) => byte === 10).length : 0;
-      line = target ? target.line - before : got.line && got.line + (cut ? 1 : 0);
+      line = target?.line ? target.line - before : got.line && got.line + (cut ? 1 : 0);
       take(got);
       if (target) show(body.querySelectorAll(".l")[before]);
     } catch (error) {

@@ -156,6 +156,16 @@
     linkLine(link, pod, element, number, offsetOf);
   }
 
+  const ANNOUNCE_EVERY = 10_000; // milliseconds between announcements of new errors
+  let announcement = null, announcedAt = -Infinity;
+  /** Announce new errors to the page's header, which links to the latest one. */
+  function announceErrors() {
+    announcement ??= setTimeout(() => {
+      [announcement, announcedAt] = [null, Date.now()];
+      document.body.dispatchEvent(new Event("berth:errors"));
+    }, Math.max(300, announcedAt + ANNOUNCE_EVERY - Date.now()));
+  }
+
   const COUNT_EVERY = 5000; // milliseconds between requests for the number of errors
 
   /** Return a function that shows on the button how many errors the pod's log has.
@@ -258,5 +268,5 @@
     search.focus();
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines });
+  Object.assign(window.berthLog, { announceErrors, cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines });
 })();
