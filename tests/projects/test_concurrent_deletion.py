@@ -11,11 +11,13 @@ from django.db.models.deletion import Collector
 
 from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from pools.models import NodePool
-from projects.models import Department, Membership, Project, Quota, Workload
-from projects.services import quotas, tenants, workloads
+from projects.models import Department, Membership, Project, Quota, Schedule, Workload
+from projects.services import quotas, schedules, tenants, workloads
 from projects.services.people import members
 from projects.services.quotas import write
+from projects.services.schedules.values import ScheduleValues, check_values
 from projects.services.workloads import submission_view
+from projects.services.workloads.templates import delete_template, set_template
 from scheduler.models import PodUtilization
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
@@ -39,6 +41,7 @@ def grant(cast: Cast) -> object:
     return members.grant(actor=cast.alice, user=cast.frank.user, role="member", scope=cast.vision)
 
 
+TRAINING = "command: x\nroles: [{gpu: 1}]\n"
 WRITES = [submit, set_quota, grant]
 
 
@@ -75,6 +78,41 @@ def test_project_in_a_concurrently_deleted_department_is_rejected(cast: Cast) ->
     run_on_second_connection(lambda: Department.objects.filter(name="empty").delete())
     with pytest.raises((NotFound, Invalid)):
         tenants.create_project(actor=cast.alice, department=empty, name="late")
+
+
+def test_template_cannot_be_deleted_while_a_schedule_that_uses_it_is_created(cast: Cast) -> None:
+    template = set_template(actor=cast.dave, project=cast.vision, name="train", text=TRAINING)
+    values = ScheduleValues(cron="0 * * * *", template="train")
+
+    def delete() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '200ms'")
+            delete_template(actor=cast.dave, template=template)
+
+    with transaction.atomic():
+        schedules.set_schedule(actor=cast.dave, project=cast.vision, name="hourly", values=values)
+        assert isinstance(run_on_second_connection(delete), OperationalError)
+    with pytest.raises(Conflict, match="Schedule hourly uses this template"):
+        delete_template(actor=cast.dave, template=template)
+
+
+def test_schedule_is_rejected_if_its_template_is_deleted_after_the_check(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = set_template(actor=cast.dave, project=cast.vision, name="train", text=TRAINING)
+
+    def check_then_delete(*arguments: Any) -> object:
+        checked = check_values(*arguments)
+        run_on_second_connection(lambda: delete_template(actor=cast.dave, template=template))
+        return checked
+
+    monkeypatch.setattr(schedules.control, "check_values", check_then_delete)
+    with pytest.raises(Invalid, match="does not exist"):
+        schedules.set_schedule(
+            actor=cast.dave, project=cast.vision, name="hourly",
+            values=ScheduleValues(cron="0 * * * *", template="train"),
+        )  # fmt: skip
+    assert not Schedule.objects.exists()
 
 
 def test_second_deletion_of_a_project_is_rejected(cast: Cast) -> None:

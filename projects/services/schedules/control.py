@@ -16,7 +16,7 @@ from projects.models import Project, Schedule, ScheduleRun
 from projects.models.schedules import RunOutcome
 from projects.services.project_rows import audit_change, check_version, may_change_row, next_version
 from projects.services.schedules.runs import delete_old_runs, find_live_run, submit_document
-from projects.services.schedules.values import ScheduleValues, check_values, cron_expression
+from projects.services.schedules.values import ScheduleValues, check_values, cron_expression, lock_template
 from projects.services.workloads.submission_view import SubmissionView
 
 MAX_PER_PROJECT = 100
@@ -50,6 +50,8 @@ def set_schedule(
             raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} schedules. Delete one first.")
         if stored is not None:
             require_change_permission(actor, stored)
+        if values.template:
+            lock_template(project, values.template)
         before = schedule_values(stored) if stored else None
         schedule = stored or Schedule(project=project, name=name, version=0)
         schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone

@@ -201,6 +201,13 @@ def parse_schedulable_document(document: dict[str, Any]) -> WorkloadSpec:
     return spec
 
 
+def lock_template(project: Project, name: str) -> None:
+    """Prevent the template's deletion until the transaction ends. Raises Invalid if it no longer exists."""
+    rows = Template.objects.select_for_update(no_key=True).filter(project=project, name=name)
+    if rows.first() is None:
+        raise Invalid([_missing_template_problem(project, name)])
+
+
 def _find_template(project: Project, name: str) -> Template | None:
     return Template.objects.select_related("project").filter(project=project, name=name).first()
 
