@@ -246,16 +246,19 @@ def test_error_for_a_missing_public_trace_names_its_download_address(
         assert "https://github.com/" in result.stderr
 
 
-def test_quota_history_shows_when_a_change_expires(terminal: Terminal) -> None:
+def test_quota_history_shows_expiries_and_later_changes(terminal: Terminal) -> None:
     quota = {"kind": "project", "name": "ads", "pool": "local", "before": {"gpu": 4}, "after": {"gpu": 2}}
     made = {"at": "2026-01-01T00:00:00Z", "actor": "ada", "comment": "n", "quotas": [quota], "hidden": 0}
     changes = [
         {**made, "id": 2, "expires_at": "2026-01-02T00:00:00Z"},
-        {**made, "id": 1, "expires_at": "2026-01-02T00:00:00Z", "expired": "done", "reverted_by": 3},
-    ]
+        {**made, "id": 1, "expires_at": "2026-01-02T00:00:00Z", "expired": "done", "reverted_by": 3,
+         "superseded_by": 3},
+        {**made, "id": 0, "superseded_by": 1},
+    ]  # fmt: skip
     lines = terminal.run("quota", "history", server=StubServer(page(changes))).stdout.splitlines()
     assert lines[1].endswith("n, until 2026-01-02 00:00:00 UTC")
     assert lines[2].endswith("n, reverted by 3")
+    assert lines[3].endswith("n, superseded by 1")
 
 
 def test_rejected_cancellation_does_not_prevent_further_cancellations(terminal: Terminal) -> None:

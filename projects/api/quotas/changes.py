@@ -40,6 +40,9 @@ class QuotaChangeResponse(ResponseModel):
     comment: str
     reverts: int | None
     reverted_by: int | None
+    superseded_by: int | None = Field(
+        description="Latest change after this one of a quota that you may see. Prevents a revert."
+    )
     expires_at: datetime | None = Field(description="Time of the automatic revert.")
     expired: str | None = Field(
         description="After an automatic revert, the quotas that it skipped; otherwise null."
@@ -104,16 +107,24 @@ def serialize_changes(actor: Actor, rows: Sequence[QuotaChange]) -> list[Any]:
         QuotaChange.objects.filter(reverts__in=[row.pk for row in rows]).values_list("reverts", "pk")
     )
     expiries = {row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in rows])}
-    return [_serialize_change(row, seen, reverted_by.get(row.pk), expiries.get(row.pk)) for row in rows]
+    latest = reverts.latest_changes(entry for row in rows for entry in row.written)
+    return [
+        _serialize_change(row, seen, latest, reverted_by.get(row.pk), expiries.get(row.pk)) for row in rows
+    ]
 
 
 def _serialize_change(
-    row: QuotaChange, seen: selectors.VisibleScope, reverted_by: int | None, expiry: QuotaExpiry | None
+    row: QuotaChange,
+    seen: selectors.VisibleScope,
+    latest: Mapping[reverts.Place, int],
+    reverted_by: int | None,
+    expiry: QuotaExpiry | None,
 ) -> QuotaChangeResponse:
     shown = [entry for entry in row.written if seen.includes(entry.get("project_id"), entry["department_id"])]
     return QuotaChangeResponse.from_row(
         row,
         reverted_by=reverted_by,
+        superseded_by=reverts.superseding_change(row, shown, latest),
         expires_at=expiry.due_at if expiry else None,
         expired=expiry.outcome if expiry and expiry.done_at else None,
         quotas=[_changed_quota(entry) for entry in shown],

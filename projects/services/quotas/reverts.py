@@ -16,7 +16,7 @@ from projects.services.quotas.values import Columns, parse_columns
 
 Entry = Mapping[str, Any]  # quota in a change's `written`
 # Kind and ID of the owner, and the IDs of the pool and the quota group.
-_Place = tuple[str, int, int | None, int | None]
+Place = tuple[str, int, int | None, int | None]
 
 
 def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
@@ -92,16 +92,16 @@ def _check_not_superseded(change: QuotaChange) -> None:
 
 
 def superseding_change(
-    change: QuotaChange, shown: Iterable[Entry], latest: Mapping[_Place, int]
+    change: QuotaChange, shown: Iterable[Entry], latest: Mapping[Place, int]
 ) -> int | None:
     """Return the newest later change of the shown quotas, or None if none was changed again."""
     newest = max((latest.get(_place(entry), 0) for entry in shown), default=0)
     return newest if newest > change.pk else None
 
 
-def latest_changes(entries: Iterable[Entry]) -> dict[_Place, int]:
+def latest_changes(entries: Iterable[Entry]) -> dict[Place, int]:
     """Return the ID of the latest change of each quota, including quotas that were deleted and set again."""
-    quota_ids: dict[_Place, set[int]] = {}
+    quota_ids: dict[Place, set[int]] = {}
     for entry in entries:
         quota_ids.setdefault(_place(entry), set()).add(entry["quota_id"])
     for place, quota_id in _stored_quota_ids(quota_ids):
@@ -112,7 +112,7 @@ def latest_changes(entries: Iterable[Entry]) -> dict[_Place, int]:
     return {place: max(latest.get(str(number), 0) for number in ids) for place, ids in quota_ids.items()}
 
 
-def _stored_quota_ids(places: Iterable[_Place]) -> Iterable[tuple[_Place, int]]:
+def _stored_quota_ids(places: Iterable[Place]) -> Iterable[tuple[Place, int]]:
     requested = set(places)
     owners = {
         kind: {owner for owner_kind, owner, _, _ in requested if owner_kind == kind}
@@ -129,7 +129,7 @@ def _stored_quota_ids(places: Iterable[_Place]) -> Iterable[tuple[_Place, int]]:
             yield place, pk
 
 
-def _place(entry: Entry) -> _Place:
+def _place(entry: Entry) -> Place:
     return entry["kind"], entry[f"{entry['kind']}_id"], entry["pool_id"], entry.get("group_id")
 
 

@@ -150,6 +150,9 @@ def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Ca
         f"(change {last.pk} by alice). Edit the quotas instead."
     )
     assert gpu_quotas() == {"vision": 3000, "speech": 2000}
+    newest, superseded = bob.get("quotas/changes").json()["items"][:2]
+    assert (newest["superseded_by"], superseded["superseded_by"]) == (None, last.pk)
+    assert bob.get(f"quotas/changes/{made}").json()["superseded_by"] == last.pk
 
 
 def test_history_omits_quotas_that_the_user_may_not_see(

@@ -119,6 +119,8 @@ class QuotaChange(Model):
     comment: str = ""
     reverts: int | None = None
     reverted_by: int | None = None
+    superseded_by: int | None = None
+    """Latest change after this one of a quota that you may see. Prevents a revert."""
     expires_at: datetime | None = None
     """Time of the automatic revert."""
     expired: str | None = None

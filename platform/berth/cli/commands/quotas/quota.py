@@ -304,6 +304,7 @@ def _format_quotas(change: "QuotaChange") -> str:
 
 def _format_note(change: "QuotaChange") -> str:
     reverted = f"reverted by {change.reverted_by}" if change.reverted_by else ""
+    superseded = f"superseded by {change.superseded_by}" if change.superseded_by and not reverted else ""
     expires = change.expires_at is not None and not (change.expired or reverted)
     until = f"until {format_time(change.expires_at)}" if expires else ""
-    return ", ".join(part for part in (change.comment, until, reverted) if part)
+    return ", ".join(part for part in (change.comment, until, reverted, superseded) if part)
