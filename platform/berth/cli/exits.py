@@ -89,7 +89,7 @@ def print_rejection(handle: str, error: Exception) -> ExitCode | None:
 
 
 def _explain_missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return the exit code and a message that names the missing extra.
+    """Return the exit code and a message that tells the user which extra to install.
 
     Return None if the missing module belongs to Berth itself or is unknown.
     """

@@ -188,7 +188,7 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _is_ignored(specs: Mapping[str, Any], path: str) -> bool:
-    """Return whether the deepest .gitignore with a pattern for the path excludes it."""
+    """Return whether a path is excluded by the deepest .gitignore that has a pattern for it."""
     at = path.rstrip("/").rfind("/") + 1
     while True:
         prefix = path[:at]

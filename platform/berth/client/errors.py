@@ -105,7 +105,7 @@ class Conflict(Rejected):
     """The request conflicts with the object's state or with a concurrent change."""
 
     def lines(self) -> list[str]:
-        """Return the error's detail, because a conflict also depends on other objects than the request."""
+        """Return only the error's detail, because a conflict is not caused by the request's fields alone."""
         return [self.detail]
 
 

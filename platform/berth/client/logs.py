@@ -1,4 +1,4 @@
-"""Log chunks, which are not JSON."""
+"""Chunks of pod logs, which the server sends as bytes instead of JSON."""
 
 from dataclasses import dataclass
 

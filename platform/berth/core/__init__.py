@@ -1,1 +1,1 @@
-"""Vocabulary of all parts of Berth: the workload document, errors, values and their wording."""
+"""Vocabulary shared by all parts of Berth: the workload document, errors, values and their wording."""

@@ -37,7 +37,7 @@ class Masker:
         return data if masked is None else bytes(masked)
 
     def partial_match_length(self, data: bytes) -> int:
-        """Return the length of the data's longest suffix that may begin a pattern."""
+        """Return the length of the data's longest suffix that could be the start of a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap_length, len(last_line)), 0, -1):
             end = last_line[-length:]
@@ -71,8 +71,8 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield the distinct maskable lines of the value and, if there are any, encodings of the value. Long
-    patterns are split.
+    """Yield the distinct maskable lines of the value. If there are any, also yield encodings of the value.
+    Long patterns are split.
     """
     lines = dict.fromkeys(_maskable_lines(value))
     for line in lines:
@@ -97,8 +97,8 @@ def _maskable_lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the part of a Base64 text that depends only on the value, which begins at byte `offset` and has
-    `length` bytes.
+    """Return the part of a Base64 text that depends only on the value. In the decoded bytes, the value begins
+    at `offset` and has `length` bytes.
     """
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 

@@ -12,7 +12,7 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
-    """Kind of object: the beginning of its message, and the remedy if no visible name is similar.
+    """Kind of object: the beginning of the error message, and the remedy if no visible name is similar.
 
     `{owner}` is the object that would own the missing one.
     """

@@ -92,5 +92,5 @@ def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Return whether two equal values have the same type, because `1 == True` in Python."""
+    """Return whether two equal values also have the same type. In Python, `1 == True`."""
     return type(one) is type(other)

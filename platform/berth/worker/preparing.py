@@ -1,8 +1,8 @@
 """Install the requirements of a session's plugins on this node before its worker accepts calls.
 
 The pool's plugins are installed when its nodes boot. The session's plugins are installed in a separate
-environment in the pod's directory, on top of the pool's packages, built by the same script as a node's
-environment. The worker then restarts with the Python in that environment.
+environment in the pod's directory, on top of the pool's packages. The script that builds a node's environment
+also builds this environment. The worker then restarts with the Python in that environment.
 """
 
 import json

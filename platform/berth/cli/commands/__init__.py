@@ -1,1 +1,1 @@
-"""Commands in one folder per page of the command reference; `berth.cli.main` lists them."""
+"""Commands of `berth`, one folder per page of the command reference. `berth.cli.main` lists them all."""

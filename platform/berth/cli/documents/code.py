@@ -17,8 +17,8 @@ KEY = "code"
 def pop_code_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Return each document's directory to upload, or None. A `code` key is removed if it names a directory,
-    or if an option overrides it.
+    """Return the directory to upload for each document, or None. Remove a `code` key that names a directory
+    or that an option overrides.
 
     `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
     rather than a directory.
@@ -44,7 +44,7 @@ def pop_code_directories(
 def with_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """Return printable copies of the documents, each with its directory in the `code` key."""
+    """Return printable copies of the documents, each with its directory under the `code` key."""
     return [
         document if directory is None else {**document, KEY: directory}
         for document, directory in zip(documents, directories, strict=True)

@@ -217,7 +217,7 @@ class PoolValues:
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 
     def _kubernetes_fields(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a Kubernetes pool. `values` contains the other fields."""
+        """Return the pool fields for the Kubernetes options. `values` contains all other fields."""
         settings = dict(values.get("provider_settings") or {})
         if self.node_selector:
             settings["node_selector"] = parse_key_values("--node-selector", self.node_selector)

@@ -45,7 +45,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
 def read_hosts(file: str) -> dict[str, Any]:
     """Read provider settings from a file.
 
-    The file contains either settings with `hosts`, or only the hosts, as a list or by name.
+    The file contains either settings with `hosts`, or only the hosts, as a list or keyed by name.
     """
     import yaml
 

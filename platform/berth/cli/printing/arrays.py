@@ -89,7 +89,7 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document with the `array` section of --array merged in.
+    """Return the document with the `array` section from --array merged in.
 
     Raises InvalidInput if the document already lists values or a matrix.
     """

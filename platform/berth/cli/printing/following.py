@@ -134,13 +134,13 @@ class TerminalOutput:
 
 
 class TimestampedOutputReader:
-    """Reader of output with timestamps that counts only the bytes of the log itself."""
+    """Reader of timestamped output. It counts only the bytes of the log itself, without timestamps."""
 
     def __init__(self) -> None:
         self._is_line_start, self._incomplete = True, b""
 
     def read(self, piece: bytes) -> tuple[bytes, int]:
-        """Return the text without an incomplete timestamp at its end, and its size in the log."""
+        """Return the text before any incomplete timestamp, and the number of log bytes that it contains."""
         data, at, size = self._incomplete + piece, 0, 0
         while at < len(data):
             if self._is_line_start:

@@ -19,7 +19,7 @@ class Target(NamedTuple):
 
 
 def format_host(target: Target) -> str:
-    """Return the SSH host name of a pod. Raises InvalidInput if its names are invalid in host names."""
+    """Return the SSH host name of a pod. Raises InvalidInput if a name cannot be part of a host name."""
     labels = [*([target.pod] if target.pod else []), *reversed(target.workload.split("/"))]
     host = ".".join(labels) + SUFFIX
     if parse_host(host) != target:

@@ -89,7 +89,7 @@ class PodChannels:
             self._served.discard(process)
 
     def end_sessions(self, reason: str) -> None:
-        """End all sessions with a message. `ssh` exits with its last session and reads nothing afterwards."""
+        """End all sessions with a message. `ssh` exits with its last session, so later messages are lost."""
         for process in self._served:
             _end_process(process, reason)
 

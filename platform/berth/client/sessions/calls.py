@@ -46,7 +46,7 @@ Completion = tuple[CallFuture, Any, BaseException | None] | None
 
 @dataclass
 class PendingBroadcast:
-    """Broadcast awaiting results from all nodes that were ready when it was sent."""
+    """Broadcast that awaits results from all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None
@@ -195,7 +195,7 @@ class PendingCalls:
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
         """Return the broadcast's future, the results in node order, and the first error or None.
 
-        Return None until all results have arrived.
+        Until all results have arrived, return None instead.
         """
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():

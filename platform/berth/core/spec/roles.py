@@ -54,7 +54,7 @@ class Topology(Document):
 class Limit(Document):
     """Hard upper bounds on the resources that a replica may use.
 
-    A node's free resources are computed from limits.
+    A limit, if set, counts against the node's capacity instead of the request.
     """
 
     cpu: Cores | None = None

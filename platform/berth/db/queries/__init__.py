@@ -1,1 +1,1 @@
-"""Queries that run faster than in Django, and filters that reject unknown names."""
+"""Queries that run faster than Django's, and filters that reject unknown names."""

@@ -33,8 +33,8 @@ def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: An
 def compare_and_set_all(
     rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **changes: Any
 ) -> list[M]:
-    """Update the rows of one model that still have an expected value, in two queries. Return the updated rows
-    in order.
+    """Update those rows of one model that still have an expected value. This takes two queries. Return the
+    updated rows in order.
 
     Must be called in a transaction. The rows stay locked until the transaction ends.
     """

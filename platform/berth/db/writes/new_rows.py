@@ -11,7 +11,7 @@ M = TypeVar("M", bound=Model)
 
 
 class Defaults(NamedTuple):
-    """Constant defaults of a model's columns and functions that compute defaults, keyed by attribute name."""
+    """Defaults of a model's columns by attribute name: constants, and functions that compute defaults."""
 
     constants: Mapping[str, Any]
     calls: Mapping[str, Callable[[], Any]]

@@ -48,7 +48,7 @@ class HasScope(BasePermission):
 
 
 class ApiView(APIView):
-    """View for one URL. A subclass parses the request, makes one call and builds the response.
+    """View for one URL. A subclass parses the request, calls one service or selector and builds the response.
 
     Query parameters are rejected unless the `operation` of the method declares them.
     """

@@ -26,7 +26,7 @@ def missing_keys(home: Path) -> tuple[str, ...]:
 def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) -> tuple[list[str], list[str]]:
     """Write the keys listed in `missing`.
 
-    Return the names of the written keys, and of existing keys that differ and were not replaced.
+    Return the names of the written keys, and of existing keys that differ from the backup and were kept.
     """
     written, differing = [], []
     for name, content in keys.items():

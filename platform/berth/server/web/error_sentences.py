@@ -37,7 +37,7 @@ class ErrorSentence:
 def describe_problem(
     problem: Problem, label: str = "", *, choice: bool = False, labels: Mapping[str, str] | None = None
 ) -> ErrorSentence:
-    """Describe a problem with a form field, given its label, or with a document key if there is no label.
+    """Describe a problem with the form field `label`, or with a document key if `label` is empty.
 
     `labels` contains the labels of the form's other fields by path.
     """
@@ -82,7 +82,7 @@ def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> st
 
 
 def suggest_name(received: str) -> str:
-    """Return a valid name that resembles `received`, or "" without ASCII letters or digits."""
+    """Return a valid name that resembles `received`, or "" if it has no ASCII letters or digits."""
     words = re.findall(r"[a-z0-9]+", received.lower(), re.ASCII)
     return "-".join(words)[:NAME_MAX].strip("-")
 

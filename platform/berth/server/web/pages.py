@@ -110,8 +110,8 @@ def refusal_page(
 ) -> HttpResponse:
     """Explain why an action is not possible. `links` and `action` are (label, URL) pairs.
 
-    `links` lists the objects that prevent the action. `action` is a button that helps, and `danger` marks it
-    as a removal.
+    `links` lists the objects that prevent the action. `action` is a button that resolves the problem, and
+    `danger` marks it as a removal.
     """
     context = {
         "title": title, "text": text, "back": back, "links": links, "action": action, "danger": danger,

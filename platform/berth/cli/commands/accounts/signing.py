@@ -144,7 +144,7 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return the context name: BERTH_CONTEXT, an existing context for the address, or its host and port."""
+    """Return BERTH_CONTEXT, the name of a stored context for the address, or the address's host and port."""
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]

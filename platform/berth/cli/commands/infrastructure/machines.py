@@ -112,7 +112,7 @@ def remove(
 ) -> None:
     """Drain a machine that joined with a token, then remove it from its pool.
 
-    Remove SSH hosts from the settings of their pool instead, with `berth pool edit POOL --hosts FILE`.
+    To remove an SSH host, use `berth pool edit POOL --hosts FILE` instead.
 
     \b
     berth machine remove metal rack7-3 --reason "goes back to the vendor"

@@ -113,7 +113,8 @@ def _format_foreign_usage(foreign: Any) -> str:
 def cordon(nodes: Names, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
     """Cordon nodes: running pods continue, but no new pods are placed on them.
 
-    A node that is already cordoned stays unchanged, and a rejected node does not stop the others.
+    A node that is already cordoned stays unchanged. A node that cannot be cordoned does not affect the
+    others.
 
     \b
     berth node cordon train-3 --reason "fan is loud"
@@ -200,7 +201,7 @@ def _is_outdated(node: Any) -> bool:
 def drain(nodes: Names, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
     """Drain nodes: running pods have until the drain timeout to finish, then the nodes are replaced.
 
-    A node that is already draining stays unchanged, and a rejected node does not stop the others.
+    A node that is already draining stays unchanged. A node that cannot be drained does not affect the others.
 
     \b
     berth node drain train-3 --reason "new driver"
@@ -263,8 +264,8 @@ def _run_actions(
 ) -> None:
     """Act on each node. A node that is already in the state `result` counts as changed.
 
-    A rejected node does not stop the others. Machine-readable output is a list if there are several names or
-    `is_list` is set.
+    If the server rejects the action for one node, continue with the next. Machine-readable output is a list
+    if there are several names or `is_list` is set.
     """
     names = list(dict.fromkeys(names))
     exit_codes, changed = list[ExitCode](), list[Any]()

@@ -48,9 +48,9 @@ def print_preview(preview: "PoolPreview") -> None:
 def confirm_creation(
     name: str, preview: "PoolPreview", output: Output, *, is_confirmed: bool = False
 ) -> None:
-    """Print a non-empty preview and prompt for confirmation.
+    """Print the preview unless it is empty, and prompt for confirmation.
 
-    Exit if the user declines or, if no prompt is possible, if the preview has errors. If the output is
+    Exit if the user declines. If no prompt is possible, exit if the preview has errors. If the output is
     machine-readable, show only errors, on stderr. With `is_confirmed`, never prompt or exit.
     """
     if not (preview.source or preview.findings):

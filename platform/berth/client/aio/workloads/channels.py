@@ -78,7 +78,7 @@ class AsyncChannel:
         return WINDOW + self._credited - self._sent
 
     async def send_input(self, data: bytes) -> None:
-        """Send input. It must not be longer than `window` bytes."""
+        """Send at most `window` bytes of input."""
         self._sent += len(data)
         for start in range(0, len(data), CHUNK):
             await self._send(bytes((INPUT,)) + data[start : start + CHUNK])

@@ -79,7 +79,7 @@ class Channel:
         return WINDOW + self._credited - self._sent
 
     def send_input(self, data: bytes) -> None:
-        """Send input. It must not be longer than `window` bytes."""
+        """Send at most `window` bytes of input."""
         self._sent += len(data)
         for start in range(0, len(data), CHUNK):
             self._send(bytes((INPUT,)) + data[start : start + CHUNK])

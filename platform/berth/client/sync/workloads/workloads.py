@@ -208,8 +208,8 @@ class Workloads(Resource):
     ) -> LogChunk:
         """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`.
 
-        With `timestamps`, each line begins with the UTC time at which it was written, within 2 s, and a
-        space. If the time is unknown, `-` and spaces take its place.
+        With `timestamps`, each line begins with the UTC time at which it was written (within 2 s), followed
+        by a space. If the time is unknown, `-` and spaces take its place.
         """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         params |= {"timestamps": True} if timestamps else {}
@@ -290,7 +290,8 @@ class Workloads(Resource):
         """Copy a file or directory to `target` in a pod (ROLE-INDEX, by default the first).
 
         The target is relative to the pod's working directory. If it is a directory, the source is copied into
-        it. `progress` is called with the bytes that have been copied and their total. Raises CopyFailed.
+        it. `progress` is called with the number of bytes copied and the total number of bytes. Raises
+        CopyFailed.
         """
         from berth.client.sync.workloads.copies import copy_to  # slow import that is rarely needed
 
@@ -303,8 +304,8 @@ class Workloads(Resource):
         """Copy a file or directory of a pod (ROLE-INDEX, by default the first) to a local `target`.
 
         The source is relative to the pod's working directory. If the target is a directory, the source is
-        copied into it. `progress` is called with the bytes that have been copied and, for a file, their
-        total. Raises CopyFailed.
+        copied into it. `progress` is called with the number of bytes copied and, for a file, the total number
+        of bytes. Raises CopyFailed.
         """
         from berth.client.sync.workloads.copies import copy_from  # slow import that is rarely needed
 
@@ -320,7 +321,7 @@ class Workloads(Resource):
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
-    """Return the live workloads or arrays with the given name, or the ended objects if none is live."""
+    """Return the live workloads or arrays with the given name or, if none is live, those that have ended."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 

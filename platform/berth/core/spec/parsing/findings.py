@@ -21,7 +21,7 @@ MESSAGES = {
 }  # fmt: skip
 UNION_TAGS = (ONE_LINE, WORD_LIST, TASK_COUNT, TASK_LIST, PARAMETER_TEXT, PARAMETER_MAPPING, "[key]")
 TOO_SHORT = ("string_too_short", "too_short")
-NEAREST_MAX = 20  # maximum number of errors for which the nearest valid value is sought
+NEAREST_MAX = 20  # maximum number of errors that suggest the nearest valid value
 LOWER_BOUNDS = {"greater_than_equal": "ge", "greater_than": "gt"}
 UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 
@@ -29,7 +29,7 @@ UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[Problem]:
     """Convert validation errors to problems. `root_model` is the model of the whole document.
 
-    Only the first errors of a document suggest the nearest valid value, because seeking one takes time.
+    Only the first errors of a document suggest the nearest valid value, because finding one takes time.
     """
     errors = error.errors(include_url=False)
     prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}

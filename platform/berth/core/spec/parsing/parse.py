@@ -75,7 +75,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _problems_in_each_role(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems in each role that can be parsed, even though the whole document cannot."""
+    """Yield the problems in each role that can be parsed, for a document that cannot be parsed as a whole."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""

@@ -1,4 +1,4 @@
-"""Problems with values of the wrong type, with the nearest valid value or the expected form."""
+"""Problems with values of the wrong type, each with the nearest valid value or the expected form."""
 
 import json
 import re
@@ -36,11 +36,11 @@ def describe_mismatch(
     *,
     with_nearest: bool,
 ) -> Problem:
-    """Return the problem of a value that has the wrong type.
+    """Return the problem with a value of the wrong type.
 
     `kind` is pydantic's error type. `field` is None for an item of a list or mapping. `model` is the model of
-    the expected mapping, or None if its keys are free or a value of another type is expected. The nearest
-    valid value is omitted unless `with_nearest` is set.
+    the expected mapping, or None if any key is allowed or no mapping is expected. The nearest valid value is
+    omitted unless `with_nearest` is set.
     """
     keys = sorted(model.model_fields) if model is not None else []
     message = f"must be {EXPECTED[kind]}"

@@ -129,13 +129,13 @@ def parse_time(value: object) -> datetime:
 
 
 def expand_duration(value: object) -> object:
-    """Convert text such as `30m` to seconds. Return any other value unchanged, for later validation."""
+    """Convert text such as `30m` to seconds. Any other value is returned unchanged, for later validation."""
     match = DURATION.fullmatch(value) if isinstance(value, str) else None
     return value if match is None else int(match[1]) * SECONDS[match[2]]
 
 
 def parse_duration_text(value: object) -> object:
-    """Convert text such as `30m` to seconds. Return a value that is not text unchanged."""
+    """Convert text such as `30m` to seconds. Any value that is not text is returned unchanged."""
     seconds = expand_duration(value)
     if isinstance(seconds, str):
         raise_error("duration", "is not a valid duration", DURATION_ALLOWED)

@@ -84,7 +84,7 @@ class Supervisor:
 
     def _stop_running_pods(self) -> None:
         """Signal the shims to stop their pods and exit, and wait for them. Stop waiting at the deadline, or
-        at another stop request.
+        when a second stop request arrives.
         """
         signalled: set[int] = set()
         deadline = self.now() + PODS_STOP_SECONDS

@@ -123,7 +123,7 @@ class PlatformModelAdmin(ModelAdmin):
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
     ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
-        """Return the objects themselves. The service that deletes them decides about related objects."""
+        """Return only the objects themselves. The service that deletes them also handles related objects."""
         return [str(each) for each in objs], {}, set(), []
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -190,7 +190,7 @@ def as_csv(
 def render_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = ()
 ) -> SafeString:
-    """Render a table, in which the columns named in `numbers` are aligned to the right.
+    """Render a table. The columns named in `numbers` are right-aligned.
 
     Each row becomes a card on phones.
     """

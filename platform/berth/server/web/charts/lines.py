@@ -95,6 +95,6 @@ def _allows_round_marks(low: float, high: float) -> bool:
 
 
 def _smallest_round_step(minimum: float) -> float:
-    """Return the smallest of 1, 2 and 5 times a power of ten that is at least `minimum`."""
+    """Return the smallest number that is at least `minimum` and is 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(digit * power for digit in (1, 2, 5, 10, 20) if digit * power >= minimum)

@@ -28,8 +28,8 @@ M = TypeVar("M", bound=Model)
 class ListPeriod:
     """Bounds of the rows of a list.
 
-    `problems` maps the query parameters that cannot be applied to sentences. `choice` is ALL, the selected
-    preset or CUSTOM.
+    `problems` contains a sentence for each query parameter that cannot be applied. `choice` is ALL, the
+    selected preset or CUSTOM.
     """
 
     since: datetime | None = None
@@ -60,7 +60,7 @@ class ListPeriod:
 
 
 def parse_period(parameters: Mapping[str, str], zone: ZoneInfo, now: datetime) -> ListPeriod:
-    """Return the period of the parameters `period`, `since` and `until`.
+    """Return the period that the query parameters `period`, `since` and `until` define.
 
     The dates apply unless `period` is ALL or a preset.
     """

@@ -229,11 +229,11 @@ class _PendingDemand:
 def _lasting_shortfalls(
     actor: Actor, shortfalls: Sequence[Shortfall], now: datetime
 ) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
-    """Yield the shortfalls that have probably lasted for several minutes, with their pending workloads.
+    """Yield the shortfalls that have probably lasted for several minutes, each with its pending workloads.
 
     A shortfall is omitted if all of the project's pending workloads in the pool are more recent, because the
-    next cycles often resolve it. Without pending workloads, elastic workloads wait to scale up, and the
-    shortfall is included.
+    next cycles often resolve it. A shortfall without pending workloads is included, because elastic workloads
+    are waiting to scale up.
     """
     if not shortfalls:
         return
@@ -286,7 +286,7 @@ def _items_below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether the rest of the share is too small for every pending workload and for scaling up."""
+    """Return whether every pending workload exceeds the unused share, and no workload waits to scale up."""
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 

@@ -1,4 +1,4 @@
-"""Item of the overview's list of what needs attention."""
+"""Item in the "Needs attention" list of the overview."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Services that need attention because some of their inference engines do not serve."""
+"""Services that need attention because some of their inference engines cannot serve."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ LEAVING_STATES = ("DRAINING", "REMOVING")  # states of engines that are removed 
 
 
 def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterator[AttentionItem]:
-    """Yield an item for each running service with engines that cannot serve, or that start too slowly."""
+    """Yield an item for each running service with engines that cannot serve or take too long to start."""
     running = services.filter(workload__phase=Phase.RUNNING).order_by("workload__name", "pk")
     rows = list(running[:SERVICES_MAX])
     engines = InferenceEngine.objects.filter(service__in=rows, ended_at__isnull=True)
@@ -37,7 +37,7 @@ def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterat
 
 
 def _is_hindered(engine: InferenceEngine, now: datetime) -> bool:
-    """Return whether the engine cannot serve, or has been in one state of its start for too long.
+    """Return whether the engine cannot serve, or has been stuck in one startup state for too long.
 
     An engine that waits for capacity or loads its model may fail its first checks.
     """

@@ -76,7 +76,7 @@ Target = Workload | Service | WorkloadArray
 
 @dataclass(frozen=True, slots=True)
 class HitGroup:
-    """Results of one kind. A group about the first result of another group `follows` that group."""
+    """Results of one kind. A group of actions on the first result of another group `follows` that group."""
 
     title: str
     hits: list[SearchHit]
@@ -286,7 +286,7 @@ def _target_name(target: Target) -> str:
 
 
 def _actions_on(actor: Actor, target: Target) -> HitGroup:
-    """Return the actions on the target, below the group of its kind."""
+    """Return the group of actions on the target, which follows the group of the target's kind."""
     if isinstance(target, WorkloadArray):
         title, hits = "Arrays", row_actions(actor, (), [target])
     elif isinstance(target, Service):
@@ -303,7 +303,7 @@ def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
 
 
 def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
-    """Return the services, each with how many of its engines serve, or with its phase if it has ended."""
+    """Return the services, each with the number of engines that serve, or with its phase if it has ended."""
     statuses = load_serving_statuses(row.workload for row in rows)
     hits = []
     for row in rows:
@@ -315,9 +315,9 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 
 
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
-    """Yield the actions with the verb on the open page and on the user's latest workloads.
+    """Yield the actions that have this verb, for the open page and for the user's latest workloads.
 
-    If there are other words, yield the actions on matching workloads, arrays and schedules instead.
+    If there are other words, yield the actions for matching workloads, arrays and schedules instead.
     """
     if words:
         named = ("name", "project__name")

@@ -58,7 +58,7 @@ def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
 def pool_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return the pages of node pools whose titles and pools match the words, such as "scaling train".
 
-    At least one word must start a word of the title.
+    At least one word must be the start of a word in the title.
     """
     others = {page: words_outside_title(words, page.title) for page in POOL_PAGES}
     significant = [word for word in words if word.lower() not in STOP_WORDS]

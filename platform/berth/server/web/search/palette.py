@@ -57,7 +57,7 @@ class SearchHit:
 
     The target of an action `in_dialog` is a form that opens on the current page. An action that
     `switches_theme` has no target. An `is_danger` action ends or deletes something. With a `tone`, the state
-    is a title to show as it is.
+    is a title that is shown unchanged.
     """
 
     title: str
@@ -149,8 +149,8 @@ def page_actions(actor: Actor, url: str | None) -> list[SearchHit]:
 def split_verb(words: list[str]) -> tuple[str, list[str]]:
     """Split "cancel diffusion" or "diffusion cancel" into the verb and the other words.
 
-    The verb is empty if no word is one. A verb may end with an s, as in "logs". Only the first and the last
-    word may be abbreviated.
+    The verb is empty if no word is a verb. A verb may end with an s, as in "logs". Only the first and the
+    last word may be abbreviated.
     """
     for at, word in enumerate(words):
         least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
@@ -230,7 +230,7 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
 def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> Iterator[SearchHit]:
     """Yield the actions that the workload's phase and the user's role allow.
 
-    A managed workload has its document from a session or service and cannot be edited or resubmitted.
+    The document of a managed workload comes from a session or service and cannot be edited or resubmitted.
     """
     name, project = workload.name, workload.project.name
     can_operate = may(actor, Action.OPERATE, workload)
@@ -324,7 +324,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
 
 def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the words, in lower case and without STOP_WORDS, that do not start any word of the title."""
+    """Return the words, in lower case and without STOP_WORDS, that no word in the title starts with."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(

@@ -93,7 +93,7 @@ def _urgency(row: Workload) -> int:
 
 
 def _row_hit(row: Workload, state: str) -> SearchHit:
-    """Return the workload, or the array that the task represents, as a result in the list of a state."""
+    """Return a search result for the workload or, if it is an array task, for its array."""
     if row.array is None:
         return workload_hit(row)
     path = reverse("array", args=[row.array.pk])
@@ -120,7 +120,7 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """Yield the array tasks whose name is one of the words, or whose ID starts with one of the words.
 
-    Beside a name, the other words must occur in the project's name.
+    If a word is a name, all other words must occur in the project's name.
     """
     by_id = reduce(or_, map(id_condition, words))
     for task in workloads(actor).filter(by_id, array__isnull=False)[:MAX_TASKS]:
@@ -167,8 +167,8 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """If a word stands for a state, yield a link to the list of workloads in that state, with the number of
-    workloads, and the latest of them.
+    """If a word stands for a state, yield a link to the list of workloads in that state, then the latest of
+    these workloads. The link shows their number.
 
     The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
     If the search text matches no workload, there is no link.

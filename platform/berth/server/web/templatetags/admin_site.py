@@ -48,7 +48,7 @@ def _list_of_form(request: HttpRequest) -> str:
 
 
 def _added_object(request: HttpRequest) -> str:
-    """Return the name of the kind of object that the page adds, or "" if it is another page."""
+    """Return the kind of object that the page adds, or "" if the page adds none."""
     name = getattr(request.resolver_match, "url_name", None) or ""
     models = {
         f"{model._meta.app_label}_{model._meta.model_name}_add": model for model in admin.site._registry
@@ -58,7 +58,7 @@ def _added_object(request: HttpRequest) -> str:
 
 @register.filter
 def empty_columns(rows: Sequence[Sequence[str]]) -> set[int]:
-    """Return the positions of the columns without a value in any row."""
+    """Return the positions of the columns that are empty in every row."""
     columns: Sequence[tuple[str, ...]] = list(zip(*rows, strict=True))
     return {place for place, cells in enumerate(columns) if all(map(EMPTY_CELL.search, cells))}
 

@@ -165,7 +165,7 @@ def icon(name: str) -> SafeString:
 
 @register.filter
 def kind_icon(kind: str) -> str:
-    """Return the name of the icon of a workload kind."""
+    """Return the name of the icon for a workload kind."""
     icons: dict[str, str] = {WorkloadKind.INTERACTIVE: "session", WorkloadKind.SERVICE: "services"}
     return icons.get(kind, "training")
 
@@ -372,7 +372,7 @@ def is_healthy(workload: Any) -> bool:
 
 @register.filter
 def runtime_end(workload: Any) -> datetime | None:
-    """Return when the current run reaches its maximum runtime.
+    """Return the time at which the current run reaches its maximum runtime.
 
     Return None if the workload has not started or has no maximum.
     """
