@@ -114,7 +114,9 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the pool's own price per GPU-hour or else the list price, or None if both are unknown."""
+    """Return the pool's own price per GPU-hour, or the list price if it has none. Return None if both are
+    unknown.
+    """
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
         return pool.price_per_gpu_hour
     return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))

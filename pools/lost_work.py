@@ -86,7 +86,9 @@ class LazyLostWork(Mapping[int, LostWork]):
 
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:
-    """Return an expression for the seconds since the last checkpoint or, if later, the pod's binding."""
+    """Return an expression for the seconds since the last checkpoint or since the pod was bound, whichever is
+    later.
+    """
     since = Greatest("allocations__bound_at", CHECKPOINT)  # `Greatest` ignores a null checkpoint
     elapsed = Func(now - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())

@@ -183,8 +183,8 @@ def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
 
 
 def _weakest_isolation() -> Case:
-    """Return an expression for the weakest isolation level of a pool's nodes. It is None if none has
-    reported its level.
+    """Return an expression for the weakest isolation level of a pool's nodes. Its value is None if no node
+    has reported a level.
     """
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
     weakest_first = [level.value for level in reversed(IsolationLevel)]

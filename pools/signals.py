@@ -1,4 +1,4 @@
-"""Signals that announce changes to pools and nodes to higher layers.
+"""Signals that tell higher layers about changes to pools and nodes.
 
 Signals are sent inside the change's transaction, so that a receiver can reject the change by raising an
 exception. Signals carry `actor`, `action` (such as edit or drain), `obj`, and `before` and `after` as

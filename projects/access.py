@@ -184,7 +184,7 @@ def has_admin_role(actor: Actor) -> bool:
 
 
 def may_submit_anywhere(actor: Actor) -> bool:
-    """Return whether the user may submit workloads to any project."""
+    """Return whether the user may submit workloads to at least one project."""
     if REQUIRED_SCOPES[Action.SUBMIT] not in actor.scopes:
         return False
     if actor.is_system or is_platform_admin(actor):

@@ -47,8 +47,8 @@ def unknown_user_problem(
 ) -> Problem | None:
     """Return a problem if the actor cannot see a user with the name, else None.
 
-    Visible are the actor, the members of visible projects and departments, the submitters of visible
-    workloads, and the users that the actor administers.
+    Actors can see themselves, the members of visible projects and departments, the submitters of visible
+    workloads, and the users that they administer.
     """
     sources = [
         NameColumn(User.objects.filter(pk__in=[actor.user.pk] if actor.user else []), "username"),

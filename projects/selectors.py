@@ -222,7 +222,7 @@ def outdated_workload_counts(
 ) -> dict[tuple[str, str, str], int]:
     """Return the number of visible workloads that run with an older version of each secret.
 
-    The keys are the kind and the name of the owner, and the secret's name.
+    Each key consists of the owner's kind and name, and the secret's name.
     """
     outdated = [_uses_of(secret) & _outdated_condition(secret) for secret in secrets]
     if not outdated:

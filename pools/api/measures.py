@@ -45,7 +45,9 @@ class PeriodCostResponse(ResponseModel):
 
 
 class PoolCostResponse(ResponseModel):
-    """Cost of a pool at the price that applied in each hour. Costs are null if no price is known."""
+    """Cost of a pool, calculated with the price that applied in each hour. Costs are null if no price is
+    known.
+    """
 
     price_per_gpu_hour: float | None
     per_hour: float | None = Field(description="Hourly cost of the current nodes.")

@@ -1,4 +1,4 @@
-"""List an S3 volume's objects, and sign the URLs from which nodes download them.
+"""List an S3 volume's objects, and sign the URLs that nodes use to download them.
 
 Users must not learn where a volume is stored, so error messages contain no address, bucket or key ID.
 """

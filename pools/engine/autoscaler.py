@@ -45,8 +45,8 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and the times at which a pool last scaled, became idle and expires (None if there is no
-    such time), in seconds.
+    """Current time, and when a pool last scaled, became idle and expires. Times are in seconds, and None if
+    there is no such time.
     """
 
     now: float

@@ -27,7 +27,8 @@ class ImagePolicy:
         return self.mode != ALLOW or bool(self.patterns)
 
     def rejection_reason(self, pool: str, image: str | None) -> str:
-        """Return why the pool rejects a workload with this image, as a clause, or "" if it accepts it.
+        """Return a clause that says why the pool rejects a workload with this image, or "" if the pool
+        accepts it.
 
         `image` is None for a workload without an image.
         """

@@ -16,9 +16,9 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node over time. The node is pending from `began` until the first move.
+    """Phases of one node over time. The node is pending from `began` until its first phase change.
 
-    `moves` lists (time, phase) pairs in the order in which they were recorded.
+    `moves` lists the changes as (time, phase) pairs, in the order in which they were recorded.
     """
 
     began: float

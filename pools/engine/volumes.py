@@ -195,7 +195,9 @@ def _is_list_of_names(value: object) -> bool:
 def rejection_reason(
     stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]
 ) -> str:
-    """Return why a project cannot use the volumes in the pool, as a clause, or an empty string if it can."""
+    """Return a clause that says why a project cannot use the volumes in the pool, or an empty string if it
+    can.
+    """
     missing = sorted(set(names) - set(usable_volumes(stored, project)))
     if not missing:
         return ""

@@ -54,7 +54,7 @@ def for_pod(key: str) -> str:
 
 
 def for_downloads(key: str) -> str:
-    """Return the secret with which a node downloads a pod's code and volumes while the pod is live."""
+    """Return the secret that a node uses to download a pod's code and volumes while the pod is live."""
     return _sign("downloads", key)
 
 
@@ -79,7 +79,7 @@ def is_machine_secret(secret: str) -> bool:
 
 
 def verified_key(secret: str, kind: str) -> str | None:
-    """Return the key that is part of the secret, or None if the secret is invalid or of another kind."""
+    """Return the key that the secret contains, or None if the secret is invalid or of a different kind."""
     stated_kind, _, signed = secret.partition(".")
     value, _, signature = signed.rpartition(".")
     if (

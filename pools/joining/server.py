@@ -34,10 +34,10 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's URL for downloading pods' code, depending on the provider.
+    """Return the server's URL for downloading pods' code, which depends on the provider.
 
-    Nodes download the code themselves. On Kubernetes, the scheduler's machine downloads it. Raises
-    ProviderError if the settings do not allow the download.
+    Nodes download the code themselves, except on Kubernetes, where the scheduler's machine downloads it.
+    Raises ProviderError if the settings do not allow the download.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)

@@ -149,8 +149,8 @@ def pull_secret_name(pod_id: str) -> str:
 def _start_directory(pod_spec: PodSpec) -> str:
     """Return the command's working directory.
 
-    If `start_in` is set, it is that directory in the workspace. Otherwise, a relative path starts in the
-    code's directory, or in the workspace if the pod has no code.
+    If `start_in` is set, the command starts in that directory of the workspace. Otherwise, a relative path
+    starts in the code's directory, or in the workspace if the pod has no code.
     """
     if pod_spec.start_in:
         return f"{WORKSPACE}/{pod_spec.start_in}"

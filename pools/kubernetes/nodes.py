@@ -1,4 +1,4 @@
-"""Find cluster nodes that a pool can use, and their capacity after the requests of other pods."""
+"""Find cluster nodes that a pool can use, and subtract other pods' requests from their capacity."""
 
 import math
 from collections import defaultdict

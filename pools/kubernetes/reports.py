@@ -79,8 +79,8 @@ def _report_for_state(pod: Object) -> PodReport:
 
 
 def awaits_code(pod: Object) -> bool:
-    """Return whether the init container is running, and so waiting for the pod's code, and the pod is not
-    being deleted.
+    """Return whether the init container is running, which means that it waits for the pod's code. Return
+    False if the pod is being deleted.
     """
     return (
         "running" in _code_container_state(pod.get("status") or {})

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Installation(models.Model):
-    """Name of this installation, in a single row. A copied database needs a different name."""
+    """Name of this installation, stored in a single row. A copy of the database must use a different name."""
 
     name = models.SlugField(max_length=40)
     created_at = models.DateTimeField(auto_now_add=True)

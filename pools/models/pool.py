@@ -295,7 +295,7 @@ class NodePool(CombinedChecks, FastRows):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Whether too many boots have failed in a row. An admin must retry before nodes are requested."""
+        """Whether too many boots in a row have failed. No nodes are requested until an admin retries."""
         return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)
 
 

@@ -1,4 +1,4 @@
-"""Enter each plugin's context manager once, and exit them in reverse order."""
+"""Enter the context managers of plugins, each of them once, and exit them in reverse order."""
 
 import logging
 import sys
@@ -34,7 +34,7 @@ class HookContexts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the plugins with open contexts, in the order in which they were entered."""
+        """Names of the plugins with open contexts, in the order of entry."""
         return tuple(self._open)
 
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:

@@ -67,11 +67,11 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that Berth shares with other users.
 
-    The instance's shape excludes resources used by others.
+    The instance's shape excludes resources that others use. Devices are an exception: the shape counts all of
+    them.
 
-    Devices are an exception: the shape counts all of them, and `foreign` contains the number that others use.
     `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
-    `labels` are the machine's own.
+    `labels` are the machine's own labels.
     """
 
     max_pods: int

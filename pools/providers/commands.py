@@ -21,7 +21,7 @@ class CommandResult:
 
 
 class Commands(Protocol):
-    """Runner of commands on one machine."""
+    """Runner for commands on one machine."""
 
     @property
     def place(self) -> str:
@@ -43,7 +43,7 @@ def _inherited_environment() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class LocalCommands:
-    """Runner of commands on the machine that runs Berth."""
+    """Runner for commands on the machine that runs Berth."""
 
     env: Mapping[str, str] = field(default_factory=_inherited_environment)
     place: str = "the machine on which Berth runs"

@@ -31,7 +31,7 @@ class ReachableNodes:
         return self.provider.machines_join
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Provision instances, all reported as booting."""
+        """Provision instances, and report all of them as booting."""
         result = self.provider.provision(order)
         return replace(result, instances=tuple(_as_booting(instance, "") for instance in result.instances))
 

@@ -49,7 +49,7 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
 def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
     """Return whether instances must be listed again: once per pool tick, or sooner while nodes boot.
 
-    If the provider has noticed a change since the last listing, the next one is due immediately.
+    If the provider has noticed a change since the last listing, the next listing is due immediately.
     """
     # A listing is due on the first tick, or if the clock was set back.
     if pool.ticked_at is None or context.now < pool.ticked_at:

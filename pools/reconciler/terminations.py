@@ -38,7 +38,7 @@ def _is_finished(node: Node) -> bool:
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:
-    """Terminate instances. A failure is recorded, and the next listing leads to a retry."""
+    """Terminate instances. If that fails, record the error. The next listing triggers another attempt."""
     try:
         context.provider.terminate(pool.name, instance_ids)
     except ProviderError as error:

@@ -134,8 +134,8 @@ class PodReport:
     `progress` describes what a starting pod is waiting for, for example "pulling layer 3 of 7, 26 MB", and
     `pulls_image` is true if it waits for its image. `address` is the pod's network address if it differs from
     the node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
-    warnings about a running pod, and `warning` is the latest one. `eviction` says as a clause why the cluster
-    is stopping a live pod, which may run until its grace period is over.
+    warnings about a running pod, and `warning` is the latest one. `eviction` is a clause that says why the
+    cluster is stopping a live pod, which may run until its grace period is over.
     """
 
     state: PodState
@@ -279,8 +279,8 @@ class Runtime(PodFileReader, Protocol):
         With a notice, the processes that handle its signal first receive that signal, and SIGTERM follows
         after the lead time. Runtimes without the capability `sends_notices` ignore notices.
 
-        Idempotent. A faster stop, including its lead time, replaces an earlier stop. An unknown pod is
-        recorded as stopped.
+        Idempotent. A stop that ends the pod sooner, including its lead time, replaces an earlier stop. An
+        unknown pod is recorded as stopped.
         """
         ...
 

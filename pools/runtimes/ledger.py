@@ -25,9 +25,9 @@ from pools.runtimes.wire import decode_report, encode_report
 class LedgerEntry:
     """Record of one pod.
 
-    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if
-    the node may have received the pod. Otherwise, no job was submitted for the pod, and the pod
-    cannot run. `planned` is the report with which Berth intends to end the pod.
+    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
+    have received the pod. Otherwise, no job was submitted for the pod, and the pod cannot run. `planned` is
+    the report to record once Berth has ended the pod.
     """
 
     instance_id: str
@@ -146,7 +146,8 @@ class Ledger:
     def save_log(
         self, pod_id: str, chunks: Iterable[tuple[int, bytes]], read_times: Callable[[int], Sequence[LogTime]]
     ) -> None:
-        """Store chunks of the log at their offsets, and its times. Record a gap between chunks as a hole.
+        """Store the log's chunks at their offsets, and the times of its bytes. Record a gap between chunks as
+        a hole.
 
         `read_times(end)` returns the times of the log's bytes before `end`.
         """

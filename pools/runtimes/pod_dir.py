@@ -34,8 +34,8 @@ _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t
 class PodDir:
     """Directory with a pod's records. `stop` and `exit` are durable, and `status` is valid until a reboot.
 
-    The shim makes the pod spec, `order`, durable before the command runs. After a power failure, it may be
-    missing or empty.
+    The shim makes the pod spec, `order`, durable before the command runs. After a power failure, `order` may
+    be missing or empty.
     """
 
     def __init__(self, path: Path) -> None:

@@ -59,7 +59,7 @@ class ForkedShim:
 
 
 class ShimStarter:
-    """Starter of one runtime's shims. The server's command line contains `root`."""
+    """Launcher of one runtime's shims. The server's command line contains `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -159,7 +159,7 @@ class ShimServer:
         return shim
 
     def has_failed_to_fork(self, directory: str) -> bool:
-        """Return whether the last fork for the directory failed. Clear the failure."""
+        """Return whether the last fork for the directory failed, and clear the failure."""
         self.receive_reports()
         has_failed = directory in self._not_forked
         self._not_forked.discard(directory)

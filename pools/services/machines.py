@@ -76,7 +76,7 @@ def delete_expired_tokens(*, before: datetime) -> int:
 
 
 def check_removable(machine: Machine) -> None:
-    """Raise Conflict if the machine is an SSH host, because these are removed in their pool's settings."""
+    """Raise Conflict for an SSH host, because SSH hosts are removed in their pool's settings."""
     pool = machine.pool
     if pool.provider == NodePool.Provider.SSH:
         detail = (

@@ -100,7 +100,9 @@ def _set_credentials(
 
 @contextmanager
 def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
-    """Rename the fields of problems to those that the caller set, such as nodes_max instead of nodes.max."""
+    """Rename the fields in problems to the fields that the caller set, such as nodes_max instead of
+    nodes.max.
+    """
     try:
         yield
     except Invalid as error:
@@ -147,7 +149,7 @@ def check_pool(pool: NodePool) -> None:
 
 
 def _problems_of(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
-    """Return the problems with which the check rejects its arguments."""
+    """Return the problems that the check finds in its arguments."""
     try:
         check(*arguments)
     except Invalid as error:

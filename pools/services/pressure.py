@@ -151,8 +151,8 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
     """Return the pool's load from the latest report.
 
-    Queued work is added to the node count at the time of the report. If no work is queued, the current node
-    count is used instead, so that an outdated count does not cause a scale-down.
+    The nodes that queued work needs are added to the node count at the time of the report. If no work is
+    queued, the current node count is used instead, so that an outdated count does not cause a scale-down.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:

@@ -153,7 +153,7 @@ def store_secret(
 
 
 def secret_summary(secret: Secret) -> dict[str, str]:
-    """Return the properties of a secret that the history records, without its value."""
+    """Return a secret's properties for the history, without its value."""
     summary = {"secret": secret.name, "kind": str(secret.kind), "version": str(secret.version)}
     if secret.kind == SecretKind.REGISTRY:
         summary |= {"registry": secret.registry, "username": secret.username}
@@ -207,7 +207,9 @@ def _check_secret(name: str, content: SecretContent) -> None:
 
 
 def private_key_problem(text: str) -> str:
-    """Return why the text is not an SSH private key without a passphrase, or "" if it is one."""
+    """Return why the text cannot be used as an SSH private key, which must have no passphrase. Return "" if
+    it can.
+    """
     content = text.strip().encode() + b"\n"
     is_openssh = b"OPENSSH PRIVATE KEY" in content
     load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key

@@ -41,7 +41,7 @@ class PluginsField(LinesField):
 
 
 class IndexesField(LinesField):
-    """Package indexes, one per line. A line has a URL, then `=` and the packages from that index."""
+    """Package indexes, one per line. Each line has a URL, then `=` and the packages from that index."""
 
     def clean(self, value: Any) -> Any:
         return [_parse_index(line) for line in super().clean(value)]

@@ -72,7 +72,9 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
 
 
 def _is_valid_key(model: type[Model], key: str) -> bool:
-    """Return whether the text can be a primary key. The audit entry of a prune refers to no object."""
+    """Return whether the text can be a primary key. It cannot be one in the audit entry of a prune, which
+    refers to no object.
+    """
     try:
         model._meta.pk.to_python(key)
     except (ValueError, ValidationError):

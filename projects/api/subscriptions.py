@@ -46,7 +46,7 @@ class NewSubscription(Body):
 
 
 class SubscriptionChanges(Body):
-    """Values to change. The scope and missing values stay the same."""
+    """Values to change. Omitted values and the scope stay the same."""
 
     to: Text | None = None
     events: Annotated[list[EventName], Field(min_length=1, max_length=11)] | None = None

@@ -49,7 +49,9 @@ def load_window(row: Autoscaler) -> SampleWindow:
 
 
 def scaling_times(service: Service, now: datetime) -> ScalingTimes:
-    """Return the timestamps for a scaling decision. Users' scale requests also start a cooldown."""
+    """Return the timestamps for a scaling decision. The last scale request counts even if a user made it, so
+    that it starts a cooldown.
+    """
     last = last_scale_request(service)
     if last is None:
         return ScalingTimes(now.timestamp())

@@ -37,7 +37,7 @@ def update_router(view: ServiceView, router: RouterClient | None, fence: Fence, 
 
 
 def mark_lost_engines(view: ServiceView, router: RouterClient | None, fence: Fence) -> None:
-    """Mark engines that a restarted router no longer lists as unregistered, so that they are added again."""
+    """Mark engines as unregistered if a restarted router no longer lists them. They are then added again."""
     assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return

@@ -41,7 +41,7 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
 
 
 def _without_unit(resource: str, amount: int) -> str:
-    """Format an amount that follows one of the same resource, such as "2", "24 GiB" or "none"."""
+    """Format an amount without the name of its resource, such as "2", "24 GiB" or "none"."""
     if not amount:
         return "none"
     return format_mib(amount) if resource.endswith("_mib") else format_number(amount / MILLI)

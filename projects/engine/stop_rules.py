@@ -18,7 +18,7 @@ WORST = math.inf
 class TaskReports:
     """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped.
 
-    Only the points of the series before the step of its best value are used.
+    Of the points in `series`, only those before the step of the best value are used.
     """
 
     index: int
@@ -87,11 +87,11 @@ class TaskStop:
 def steps_to_compare(
     rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
 ) -> tuple[list[int], int]:
-    """Return the latest steps of the running tasks from index `first` on, in ascending order. Tasks before
-    the rule's `after_steps` are omitted.
+    """Return the latest steps of the running tasks, in ascending order, and the index at which the next call
+    must start.
 
-    The second value is 0, or the index at which the next call must start if there are more than `limit`
-    different steps.
+    Tasks before index `first` and tasks that have not reached the rule's `after_steps` are omitted. The
+    returned index is 0 unless there are more than `limit` different steps.
     """
     steps: set[int] = set()
     for task in sorted(tasks, key=lambda each: each.index):

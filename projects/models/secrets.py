@@ -44,7 +44,7 @@ class UserSecret(Secret):
 
 
 class SecretValue(models.Model):
-    """Encrypted value of one secret version that runs received.
+    """Encrypted value of a secret version that runs have received.
 
     The value is masked in the logs of these runs, even after the secret has been replaced or deleted.
     """

@@ -271,7 +271,8 @@ class Workload(FastRows):
 
 
 class WorkloadDeletion(models.Model):
-    """Record of a transaction that deleted workloads or pods that were live or ended within the last day.
+    """Record of a transaction that deleted workloads or pods that were still live or had ended within the
+    last day.
 
     Written by database triggers.
     """

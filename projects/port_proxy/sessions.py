@@ -78,7 +78,7 @@ class PortSessionCache:
 
 
 def hash_cookie(cookie: str) -> str:
-    """Return the cookie's digest, under which its port session is stored."""
+    """Return the cookie's digest, which identifies the stored port session."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 

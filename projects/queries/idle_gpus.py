@@ -15,7 +15,7 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Return, for each workload, the time since which all of its GPUs have been idle.
+    """For each workload, return the time since which all of its GPUs have been idle.
 
     Workloads that are not idle, or have been idle for less than the warning threshold, are omitted.
     Unmeasured GPUs do not count as idle.

@@ -156,7 +156,8 @@ def _announce(workloads: Sequence[Workload]) -> None:
 def error_text(error: Exception) -> str:
     """Convert an error to a sentence.
 
-    Fetch errors are already sentences. Their first letter is kept, because it can belong to a host name.
+    Fetch errors are already sentences. The case of their first letter is kept, because it can belong to a
+    host name.
     """
     if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]

@@ -94,7 +94,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 
 
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
-    """Return the IP addresses to which the host resolves. Raises ForbiddenAddress or OSError.
+    """Return the host's IP addresses. Raises ForbiddenAddress or OSError.
 
     All addresses must be allowed, because Berth cannot choose which one the connection uses.
     """
@@ -132,7 +132,7 @@ def _rejection_reason(
 
 
 def is_local(address: Address) -> bool:
-    """Return whether the address belongs to this machine, by trying to bind a socket to it."""
+    """Return whether the address belongs to this machine, in which case a socket can be bound to it."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -161,7 +161,9 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the secret in the counts of runs and of workloads with outdated versions."""
+        """Key for looking up how many runs received the secret and how many workloads use an outdated
+        version.
+        """
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -350,7 +352,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _replacement_value(owner: str, secret: Secret | RecordedSecret) -> str:
-    """Return the form value with which the user confirms replacing this version of the secret."""
+    """Return the form value that confirms the replacement of this version of the secret."""
     return f"{owner}/{secret.name}@{secret.version}"
 
 

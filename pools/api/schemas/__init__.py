@@ -1,1 +1,1 @@
-"""REST models for settings of pools, and for responses about pools and nodes."""
+"""REST models for pool settings and for responses about pools and nodes."""

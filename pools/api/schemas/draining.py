@@ -15,8 +15,8 @@ NODES_LISTED_MAX = 500
 
 
 class DrainingNodeResponse(ResponseModel):
-    """Node that would be drained. Nodes that would lose the least work come first, so the choice may
-    change.
+    """Node that would be drained. The nodes that would lose the least work come first, so a later request may
+    list different nodes.
     """
 
     node: str

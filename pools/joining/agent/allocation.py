@@ -21,7 +21,7 @@ class JobEnding(Exception):
 
 
 class TerminationSignals:
-    """Signals that announce the end of the job in which the agent runs.
+    """Signals that announce the end of the agent's job.
 
     USR1 is an early warning. After TERM, the processes have little time left.
     """
@@ -60,11 +60,10 @@ def has_job_ended() -> bool:
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the device IDs of the GPUs that are allocated to the job. Outside a job, return those of all
-    GPUs.
+    """Return the device IDs of the GPUs that are allocated to the job, or of all GPUs outside a job.
 
-    The cluster lists the devices by index or UUID. A job that is confined to its devices sees no others, and
-    device indexes begin at 0.
+    The cluster lists the devices by index or UUID. If it hides all other devices from the job, indexes count
+    only the job's devices, starting at 0.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:

@@ -73,7 +73,9 @@ def reserved_amount(variable: str) -> float:
 
 
 def machine_id() -> str:
-    """Return an ID that survives reboots and, if it is derived from the firmware's ID, reinstallations."""
+    """Return an ID that survives reboots. If it is derived from the firmware's ID, it also survives
+    reinstallations.
+    """
     path = os.path.join(STATE, "machine-id")
     stored = read_file(path)
     if stored:

@@ -17,8 +17,8 @@ JOB_VARIABLE = "BERTH_AGENT_JOB"  # environment variable that contains the path 
 
 
 class Job:
-    """Background script that runs in at most one process at a time, with its entire state in files named
-    after the job.
+    """Background script that runs in at most one process at a time. Its entire state is in files that are
+    named after the job.
     """
 
     def __init__(self, name: str) -> None:
@@ -57,7 +57,8 @@ class Job:
     def _session_pids(self) -> list[int]:
         """Return the IDs of the processes in the script's session, even if the script itself has ended.
 
-        If a killed agent started a script without recording it, the script's session is included.
+        If the agent was killed after starting a script but before recording it, that script's session is
+        included.
         """
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""
@@ -123,7 +124,9 @@ def start_time(pid: int) -> str:
 
 
 def _job_variable(path: str) -> bytes:
-    """Return the environment entry that identifies a job's processes. Process IDs alone may be reused."""
+    """Return the environment entry that identifies a job's processes. Process IDs are not enough, because
+    they may be reused.
+    """
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 
@@ -148,7 +151,8 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 def _is_on_this_machine(pid: int) -> bool:
     """Return whether the process runs outside containers, which may have agents of their own.
 
-    Such a process sees this agent's state directory or, if that has been deleted, the same file systems.
+    A process outside containers sees this agent's state directory or, if that has been deleted, the same file
+    systems as the agent.
     """
     try:
         if os.path.exists(STATE):

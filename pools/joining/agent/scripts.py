@@ -62,7 +62,8 @@ class EnvironmentScript:
 class StartScript:
     """Script that starts a node on this machine. It may take minutes, so it runs in the background.
 
-    The instructions are stored, because a restarted agent would stop the pods if it started its node again.
+    The instructions are stored, so that a restarted agent does not start its node again, which would stop the
+    pods.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,9 @@ class UpgradeFailed(Exception):
 
 
 class Upgrade:
-    """Upgrade of the agent's program file, which always contains a complete agent, old or new."""
+    """Upgrade of the agent's program file. At any time, the file contains a complete agent, either old or
+    new.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server, self.file = server, os.path.abspath(sys.argv[0])
@@ -69,7 +71,7 @@ class Upgrade:
         os.execv(sys.executable, [sys.executable, self.file, "run"])
 
     def _upgrade_node(self, script: str, answer: dict[str, object], deadline: float) -> None:
-        """Run the repeatable script that upgrades the current node's code."""
+        """Run the idempotent script that upgrades the current node's code."""
         if not script or not answer.get("node"):
             return
         path = write_private_file(os.path.join(STATE, "upgrade.sh"), script)

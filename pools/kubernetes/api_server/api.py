@@ -128,9 +128,9 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the authorization header for a token in a file, or no header if the token is elsewhere.
+        """Return the authorization header if the connection's token is in a file, otherwise no header.
 
-        Kubernetes replaces the file from time to time.
+        The file is read for each call, because Kubernetes replaces it from time to time.
         """
         file = self._connection.token_file
         return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
@@ -283,7 +283,7 @@ def _rejection_message(connection: Connection) -> str:
 
 
 def _retry_after(response: httpx.Response | Response) -> float:
-    """Return the seconds to wait before the next request to an overloaded server (by default, one)."""
+    """Return how many seconds to wait before the next request to an overloaded server. The default is one."""
     text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 

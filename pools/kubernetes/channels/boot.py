@@ -1,5 +1,5 @@
 # This code runs with `python3 -c` in the pod, even if that Python is too old for all other code.
-"""Entry point of Berth's programs in pods: load their source code from stdin, and run it."""
+"""Load the source code of one of Berth's programs from stdin, and run it in the pod."""
 
 import os
 import sys

@@ -24,7 +24,7 @@ CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
 
 
 class KnownPorts:
-    """Ports of pods that accepted a connection recently."""
+    """Pod ports that have recently accepted a connection."""
 
     def __init__(self) -> None:
         # Monotonic time until which each port counts as listening.
@@ -43,7 +43,7 @@ class KnownPorts:
 
 
 async def find_port(api: Api, pod: str, port: object) -> int:
-    """Return the number of a port that is given as a number or by its name in the workload's document.
+    """Return a port's number, given the number itself or the port's name in the workload's document.
 
     Raises ValueError, ChannelRejected or RuntimeFailure.
     """
@@ -56,8 +56,8 @@ async def forward(
 ) -> dict[str, object]:
     """Forward the client to the pod's port, and return the channel's status.
 
-    The end of the error stream tells the client that it is connected. Raises ChannelRejected or
-    RuntimeFailure.
+    Ending the error stream tells the client that the connection has been established. Raises ChannelRejected
+    or RuntimeFailure.
     """
     connection = await connect_port(api, pod, port)
     forwarding = _Forwarding(client, connection)

@@ -1,6 +1,7 @@
 """Run Berth's own programs in Kubernetes pods: file copying and the SFTP server.
 
-Shims run the same programs on nodes. On Kubernetes, their code is sent to the Python of the pod's image.
+On nodes, shims run the same programs. On Kubernetes, the programs' code is sent to the Python in the pod's
+image.
 """
 
 import asyncio
@@ -134,8 +135,8 @@ class Program:
     def _check_frame(self, kind: int, payload: bytes) -> None:
         """Raise ChannelRejected for a frame that Berth's program never sends.
 
-        The pod's processes can modify the program. Each accepted frame consumes part of a window, so no pod
-        can keep this thread busy.
+        The program's frames are not trusted, because the pod's processes can modify the program. Each
+        accepted frame consumes part of a window, so no pod can keep this thread busy.
         """
         if kind == CREDIT:
             is_valid = 0 < decode_credit(payload) <= self._client.unacknowledged - self._accepted

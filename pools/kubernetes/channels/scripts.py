@@ -91,8 +91,8 @@ def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
 def input_command(mark: str) -> list[str]:
     """Return the command that copies stdin to the channel's named pipe, and to stdout as acknowledgement.
 
-    Before Kubernetes 1.30, input ends only when its connection ends, so it needs a separate connection. When
-    that connection ends, unread input is lost.
+    Before Kubernetes 1.30, input ends only when its connection ends, so the input needs a separate
+    connection. When that connection ends, unread input is lost.
     """
     return _marked_command(mark, _INPUT)
 

@@ -77,8 +77,7 @@ def unpack_command(mark: str, size: int) -> list[str]:
 
 
 def end_marker(mark: str) -> bytes:
-    """Return the archive entry of an empty file.
-
-    If the file arrives, the archive is complete, because the file is sent last.
+    """Return the archive entry of an empty file that is sent last. Once this file has arrived, the archive is
+    complete.
     """
     return tarfile.TarInfo(f"{MARK}{mark}").tobuf(tarfile.GNU_FORMAT)

@@ -56,7 +56,7 @@ class _CopyInterrupted(Exception):
 
 @dataclass(slots=True)
 class _RunningCopy:
-    """Copy of a pod's files. The result of `task` is whether the container was instructed to exit."""
+    """Copy of a pod's files. The result of `task` says whether the container was instructed to exit."""
 
     task: "Future[bool]"
     done_at: float | None = None
@@ -84,7 +84,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> CopySource:
 
 
 class FileCollector:
-    """Copies of files from ended pods. `notify` is called when a copy has ended.
+    """Collector that copies files from ended pods. `notify` is called when a copy has ended.
 
     Only the copies are stored. After a restart, the state of the pods shows which copies are missing.
     """

@@ -10,7 +10,7 @@ from pools.runtimes.ledger import Ledger, LedgerEntry
 
 
 class LogReadingMixin:
-    """Mixin of the Kubernetes runtime that reads logs."""
+    """Mixin that reads logs for the Kubernetes runtime."""
 
     ledger: Ledger
     _copies: LogCopies

@@ -72,7 +72,7 @@ def translate_sdk_errors() -> Iterator[None]:
 
 
 def summarize_errors(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the most important kind of error, and the text of all errors.
+    """Return the kind of error that takes precedence, and the text of all errors.
 
     `codes` contains (code, message) tuples.
     """

@@ -88,7 +88,7 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
 
 
 def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
-    """Return the script that validates a pilot job with Slurm without submitting it."""
+    """Return a script that asks Slurm to validate a pilot job without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 

@@ -1,4 +1,4 @@
-"""Run commands over SSH on another machine, such as a cluster's login node."""
+"""Run commands over SSH on a remote machine, such as a cluster's login node."""
 
 import asyncio
 import shlex
@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """Runner of commands on another machine over SSH. Each command uses a new connection.
+    """Runner for commands on a remote machine, over SSH. Each command uses a new connection.
 
     `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """

@@ -58,7 +58,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds: for a connection including its bastions, and for a command by default."""
+    """Time limits in seconds. `connect` covers a connection and its bastions, and `command` is the default
+    for a command.
+    """
 
     connect: float = 20.0
     command: float = 60.0

@@ -53,7 +53,7 @@ class SshProvider(StaticProvider):
         return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
     def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
-        """Return the machines in use as instances with their hosts' labels."""
+        """Return an instance for each machine in use, with the labels of its host."""
         uses = list(uses)
         hosts = SshHost.objects.filter(machine__in=[use.machine_id for use in uses])
         labels = dict(hosts.values_list("machine_id", "settings__labels"))
@@ -65,7 +65,7 @@ class SshProvider(StaticProvider):
         ]
 
     def _shortage_message(self, order: LaunchRequest) -> str:
-        """Return a message that says that too few hosts are usable, and lists some of their problems."""
+        """Return a message that too few hosts are usable, with some of their problems."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")
         problems = [f"{host.name}: {host.message}" for host in failing[:HOSTS_NAMED]]

@@ -1,4 +1,4 @@
-"""Resource limits of pods that this machine can enforce, and their fields in a pod spec."""
+"""Resource limits that this machine can enforce on pods, and their fields in a pod spec."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class UnenforcedLimit(Exception):
 
 
 def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
-    """Add the resource limits that this machine can enforce, as tested with an empty control group for
-    each.
+    """Add the resource limits that this machine can enforce. Each limit is tested with an empty control
+    group.
     """
     if environ.get(LIMITS_VARIABLE) == "off":
         return replace(isolation, limits_obstacle=f"{LIMITS_VARIABLE} is off.", ignores_limits=True)

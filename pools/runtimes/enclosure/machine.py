@@ -89,7 +89,7 @@ def _is_copyable(path: str) -> bool:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths in the pod at which the mounts expose a path of the machine."""
+    """Yield the paths in the pod where the mounts expose a path of the machine."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]

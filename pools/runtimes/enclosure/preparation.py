@@ -21,7 +21,7 @@ from pools.runtimes.shim.records import Record, write_record
 
 
 class Preparation:
-    """Record from which spare shims prepare enclosures. `root` is the runtime's directory."""
+    """Record of the enclosure that spare shims prepare. `root` is the runtime's directory."""
 
     def __init__(self, root: Path) -> None:
         self._path = str(root / FILE)

@@ -43,7 +43,7 @@ class FilesNotFound(ValueError):
 
 
 class PodFileReader(Protocol):
-    """Interface of a runtime for reading pods' files."""
+    """Interface for reading pods' files, implemented by runtimes."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         """Return the regular files at and below `paths`, which are relative to the pod's directory.

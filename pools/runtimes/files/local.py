@@ -12,7 +12,7 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 
 class LocalFiles:
-    """Mixin of the local runtime that reads pods' files."""
+    """Mixin that reads pods' files for the local runtime."""
 
     _workspaces: Path
 

@@ -65,7 +65,9 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
-    """Read at most `limit` bytes from `offset` of a file listed by `list_below`. Raises FilesNotFound."""
+    """Return at most `limit` bytes from `offset` in a file that `list_below` has listed. Raises
+    FilesNotFound.
+    """
     label, *inside = _split_path(path) or [""]
     if label not in roots or not inside:
         raise FilesNotFound(f"{path} is not a file in any of the directories {', '.join(sorted(roots))}")

@@ -25,7 +25,7 @@ def list_changes(directory: Path, volume: str) -> VolumeChanges:
 
 
 def read_file(directory: Path, volume: str, path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes from `offset` of a file in the volume. Raises FilesNotFound."""
+    """Return at most `limit` bytes from `offset` in a file of the volume. Raises FilesNotFound."""
     if not path:
         raise FilesNotFound("the path is empty")
     return reading.read_file(str(directory / DIRECTORY), volume, path, offset, limit)

@@ -77,7 +77,7 @@ def pull_fields(spec: PodSpec, settings: PullSettings, environ: Mapping[str, str
 
 
 def image_env(spec: PodSpec, workspace: Path, work: Path) -> dict[str, str]:
-    """Return the pod's environment variables that override those of the image."""
+    """Return the pod's environment variables, which override those of the image."""
     return {
         **spec.env,
         "CUDA_VISIBLE_DEVICES": ",".join(spec.devices),

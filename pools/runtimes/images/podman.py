@@ -32,7 +32,7 @@ class PodmanOutput:
 
 
 class Podman:
-    """Runner of podman commands for one pod. Output goes to files in the pod's directory.
+    """Runner for one pod's podman commands. Output goes to files in the pod's directory.
 
     `variables` are settings of the node, such as proxies. podman is killed if this process ends.
     """

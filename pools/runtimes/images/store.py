@@ -63,7 +63,7 @@ class ImageStore:
         write_record(f"{self.digests}/{digest}", config)
 
     def touch(self, digest: str) -> None:
-        """Set the image's last use to now."""
+        """Record that the image was just used."""
         try:
             os.utime(f"{self.digests}/{digest}")
         except FileNotFoundError:

@@ -35,7 +35,7 @@ class RayNode:
 
 
 def node_label(instance_id: str) -> str:
-    """Return the node's label in Ray. Some characters of instance IDs are not allowed in labels."""
+    """Return the node's label in Ray: its instance ID, with characters that labels do not allow replaced."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 

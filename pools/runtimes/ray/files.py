@@ -9,7 +9,7 @@ from pools.runtimes.ray.agents import NodeAgent
 
 
 class RayFiles:
-    """Mixin of the Ray runtime that reads pods' files. Nodes store them until the pod is forgotten."""
+    """Mixin that reads pods' files for the Ray runtime. Nodes store the files until the pod is forgotten."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         with _translate_errors():

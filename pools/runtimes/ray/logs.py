@@ -9,7 +9,7 @@ from pools.runtimes.ray.agents import NodeAgent
 
 
 class RayLogs:
-    """Mixin of the Ray runtime that reads logs."""
+    """Mixin that reads logs for the Ray runtime."""
 
     ledger: Ledger
 

@@ -301,9 +301,9 @@ class RayRuntime(RayFiles, RayLogs):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return an empty address (that of the rank-0 node) and a random port.
+        """Return an empty address, which stands for the rank-0 node, and a port.
 
-        The node's free ports are not known yet.
+        The port is random, because the node's free ports are not known yet.
         """
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
@@ -325,7 +325,7 @@ class RayRuntime(RayFiles, RayLogs):
         )
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return, keyed by instance ID, why instances that are not ready cannot run pods yet."""
+        """Return the reasons why instances that are not ready cannot run pods yet, keyed by instance ID."""
         if not instance_ids:
             return {}
         nodes = self._reload_nodes()
@@ -352,8 +352,8 @@ class RayRuntime(RayFiles, RayLogs):
         return self._nodes
 
     def _find_entry(self, pod_id: str) -> LedgerEntry | None:
-        """Return the pod's record or None. If it is missing, first look for the pod on nodes not searched
-        yet.
+        """Return the pod's record, or None if there is none. If necessary, look for the pod on nodes that
+        have not been searched yet.
         """
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]

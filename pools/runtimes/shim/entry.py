@@ -22,8 +22,8 @@ OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 class PodEntry:
     """Steps for a forked process to enter the pod.
 
-    `subject` names the current step's object in errors. `parent` is the ID of the process that adopts this
-    process. If the parent dies, this process ends.
+    `subject` names what the current step works on, for error messages. `parent` is the ID of the process that
+    adopts this process. If the parent dies, this process ends.
     """
 
     def __init__(self, pod: Pod, libc: CDLL, parent: int) -> None:

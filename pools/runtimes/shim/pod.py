@@ -66,7 +66,7 @@ class Pod:
         """Start the command, but let it run only after its process ID is recorded. Return an error message or
         "".
 
-        bubblewrap, this process, and the process that becomes or starts the command run concurrently.
+        This process runs concurrently with bubblewrap and the process that becomes or starts the command.
         """
         failure = (
             self.secrets.read_and_delete()

@@ -76,7 +76,8 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed host, for example if it is unreachable. The agent, if any, stays on it.
+    """Delete the row of a removed host, for example because the host is unreachable. The agent, if any, stays
+    on the host.
 
     Raises Conflict if the host is not being removed, or if its node is still being drained.
     """
@@ -95,7 +96,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin `keys`, given by host name. Raises Invalid if a key is not the key that the host presented last."""
+    """Pin `keys`, keyed by host name. Raises Invalid if a key is not the one that the host presented last."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))

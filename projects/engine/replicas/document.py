@@ -85,7 +85,7 @@ def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
 
 
 def to_document(config: AutoscalerConfig) -> dict[str, Any]:
-    """Convert the settings to a document, from which `parse` returns the same settings."""
+    """Convert the settings to a document that `parse` converts back to the same settings."""
     names = _field_names(AutoscalerConfig) - set(POLICIES)
     document: dict[str, Any] = {name: getattr(config, name) for name in sorted(names)}
     for name in POLICIES:

@@ -1,4 +1,4 @@
-"""Model for the container images that runs use."""
+"""Model for the container image of each run."""
 
 from django.db import models
 from django.db.models import Q

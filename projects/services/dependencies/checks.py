@@ -38,9 +38,9 @@ def dependency_problems(
 ) -> list[list[Problem]]:
     """Return the problems with the dependencies of each document. Documents may refer to each other.
 
-    `edited` is the name of the stored workload that the only document replaces. A view with locks must be
-    used in the transaction that stores the documents. The number of queries depends on the number of projects
-    that the dependencies span, not on the number of documents.
+    With `edited`, there is only one document, which replaces the stored workload of that name. A view with
+    locks must be used in the transaction that stores the documents. The number of queries depends on the
+    number of projects that the dependencies span, not on the number of documents.
     """
     names = _awaited_names(documents)
     if not names:

@@ -56,7 +56,7 @@ class ResolvedDependency:
 
 
 def lock_dependencies() -> None:
-    """Serialize transactions that add dependencies, or delete workloads on which other workloads may depend.
+    """Serialize transactions that add dependencies, or delete workloads that other workloads may depend on.
 
     Without this lock, two submissions could form a cycle, or depend on a workload that is being deleted.
     """

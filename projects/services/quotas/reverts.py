@@ -94,7 +94,9 @@ def _check_not_superseded(change: QuotaChange) -> None:
 def superseding_change(
     change: QuotaChange, shown: Iterable[Entry], latest: Mapping[Place, int]
 ) -> int | None:
-    """Return the newest later change of the shown quotas, or None if none was changed again."""
+    """Return the ID of the latest change to the shown quotas after `change`, or None if none was changed
+    again.
+    """
     newest = max((latest.get(_place(entry), 0) for entry in shown), default=0)
     return newest if newest > change.pk else None
 

@@ -67,7 +67,9 @@ def submit_due_runs(now: datetime) -> int:
 
 
 def _due_schedules(now: datetime) -> QuerySet[Schedule]:
-    """Return schedules with a due run, or with a queued run whose previous run has ended."""
+    """Return schedules with a due run, or with a queued run that can start because the previous run has
+    ended.
+    """
     runs = ScheduleRun.objects.filter(schedule=OuterRef("pk"))
     is_ready = Exists(runs.filter(outcome=RunOutcome.QUEUED)) & ~Exists(runs.filter(IS_LIVE))
     rows = Schedule.objects.filter(Q(retry_at=None) | Q(retry_at__lte=now))

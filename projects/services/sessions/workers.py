@@ -116,7 +116,7 @@ def deliver_leased_calls(
 ) -> list[LeasedCall]:
     """Return leased calls that the worker has not received, and mark them as delivered.
 
-    They include calls whose response was lost. Also records that the worker is alive.
+    Calls whose response was lost are included. Also record that the worker is alive.
     """
     record_heartbeat(pod=pod, now=now)
     with transaction.atomic():

@@ -15,8 +15,8 @@ SUGGESTION_ROUNDS = 2  # of NAMES_PER_QUERY names each
 def next_free_name(project: Project, name: str) -> str:
     """Return the first numbered name after `name` that the project has not used: `train-2` after `train`.
 
-    The number of `train-2` is increased only if the project has also used `train`. Otherwise the number is
-    part of the name: `resnet-50` is followed by `resnet-50-2`.
+    A number in the name, as in `train-2`, is increased only if the project has also used `train`. Otherwise,
+    the number is part of the name: `resnet-50` is followed by `resnet-50-2`.
 
     The number of queries grows with the number of used names. Errors call `free_name_to_suggest` instead.
     """
@@ -55,7 +55,7 @@ def _add_number(base: str, number: int) -> str:
 
 
 def _used_names(project: Project, names: Iterable[str]) -> set[str]:
-    """Return those of `names` that a live or ended workload or array of the project has."""
+    """Return the `names` that a live or ended workload or array of the project already has."""
     models = (Workload, WorkloadArray)
     return {
         name

@@ -109,8 +109,9 @@ def change_phases(
 ) -> list[PhaseTransition]:
     """Change the phases of several workloads. Return the transitions that were applied.
 
-    Workloads that are not in an expected phase are skipped. Successive transitions of one workload have an
-    event each, but change its row once. The number of queries does not depend on the number of workloads.
+    Workloads that are not in an expected phase are skipped. Successive transitions of one workload each have
+    an event, but the workload's row is written only once. The number of queries does not depend on the number
+    of workloads.
     """
     with transaction.atomic(savepoint=False):
         changed = _update_rows(transitions, now)

@@ -1,9 +1,8 @@
 """Issue one-time links to workload ports, exchange them for port sessions, and check these sessions.
 
-Every request in a port session is checked. The port session ends when the browser session that requested it
-ends or the token is revoked, when the user loses permission to control the workload, when the password
-changes, when the account is deactivated, when the run that opened the port ends, and after twelve hours at
-the latest.
+Every request in a port session is checked. The port session ends after twelve hours. It ends sooner if the
+browser session that requested it ends or the token is revoked, if the user loses permission to control the
+workload, if the password changes, if the account is deactivated, or if the run that opened the port ends.
 """
 
 import hashlib

@@ -290,8 +290,8 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings for the first of the workload's pools, or an empty list if any pool causes
-    none.
+    """Return the quota warnings for the first of the workload's pools, or an empty list if the workload
+    causes no warning in one of its pools.
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):

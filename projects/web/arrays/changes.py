@@ -38,7 +38,7 @@ CAN_BE_SUSPENDED = (
 
 
 class TasksForm(Form):
-    """Form for choosing tasks: the usual tasks of an action, which `usual` describes, or other tasks.
+    """Form that chooses the tasks of an action: the usual tasks, which `usual` describes, or other tasks.
 
     If `usual` is empty, the form asks only for task indexes.
     """
@@ -174,7 +174,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
 def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple[int, ...] | None:
     """Return the indexes of the tasks that the form selects, or None for the action's default tasks.
 
-    While the form is edited, the fields are in the query. No tasks are selected by an invalid form.
+    While the form is edited, its fields are in the query. An invalid form selects no tasks.
     """
     edited = TasksForm(request.GET, usual=usual) if request.htmx.target == STOP_COST else form
     if not edited.is_bound and usual:
@@ -233,7 +233,7 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
 
 
 def _show_stop_cost(request: Request, cost: StopCost | None, text: str) -> HttpResponse:
-    """Return the part of a form that states what stopping the tasks costs, after the form was edited."""
+    """Return the updated part of an edited form that states what stopping the tasks costs."""
     return render(request, STOP_COST_TEMPLATE, {"cost": cost, "text": text, "post_to": request.path})
 
 

@@ -59,7 +59,7 @@ def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
 
 
 def load_best_values(tasks: Collection[Workload], ranking: Ranking) -> dict[UUID, str]:
-    """Return the best value of the ranking's metric by task. Tasks without a finite value are omitted."""
+    """Return each task's best value of the ranking's metric. Tasks without a finite value are omitted."""
     rows = Metric.objects.filter(workload__in=[task.pk for task in tasks], name=ranking.name)
     values = rows.values_list("workload_id", f"{ranking.goal}_value")
     return {pk: f"{value:.6g}" for pk, value in values if value is not None}

@@ -215,7 +215,7 @@ def _table_context(
 
 
 def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
-    """Return the tasks that wait for earlier tasks, or None if they are too few to share one row."""
+    """Return the tasks that wait for earlier tasks, or None if there are too few of them to share a row."""
     held = tasks.filter(held=True).order_by()
     values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None

@@ -70,7 +70,7 @@ class ArrayProgress:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Return whether no task is running, and tasks are queued that are all unschedulable."""
+        """Return whether no task is running, and tasks are queued but all of them are unschedulable."""
         return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property
@@ -101,9 +101,10 @@ class ArrayProgress:
 
     @property
     def legend(self) -> list[dict[str, Any]]:
-        """Completed tasks and nonzero counts in the order of the bar, then the tasks on its empty part.
+        """Legend of the bar: completed tasks and nonzero counts in the bar's order, then the tasks on its
+        empty part.
 
-        Each entry has the class of its colour, its words, and the tab with its tasks.
+        Each entry has the class of its colour, its words, and the tab that lists its tasks.
         """
         counts = self.counts
         parts = (

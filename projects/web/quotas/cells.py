@@ -73,7 +73,7 @@ def format_cell_value(field: CellField, value: Any) -> str:
 def parse_cell(field: CellField, text: str) -> Any:
     """Convert a cell's text to a value in the service's units.
 
-    Invalid text is returned unchanged, and the service rejects it.
+    Invalid text is returned unchanged, so that the service rejects it.
     """
     word = text.strip().lower()
     if field.kind == "flag":

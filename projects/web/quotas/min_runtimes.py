@@ -17,7 +17,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def set_min_runtime_help(field: forms.Field, name: str, owner: Tenant | None) -> None:
-    """Set a field's help text, and show as its placeholder the value that an empty field inherits.
+    """Set a field's help text and placeholder, which show the value that an empty field inherits.
 
     `owner` is the department or project, or None if it does not exist yet.
     """

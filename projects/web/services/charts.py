@@ -247,7 +247,7 @@ def _highest_values(
 ) -> tuple[list[float], list[float | None]]:
     """Return the highest known value of each bucket if there are more than MAX_POINTS values.
 
-    A value that becomes unknown at the end of its bucket remains a gap.
+    If the last value in a bucket is unknown, a gap follows the bucket's highest value.
     """
     if len(times) <= MAX_POINTS:
         return times, values

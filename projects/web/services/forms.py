@@ -78,7 +78,9 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the inference engines that the scale-in would remove. Request it once it is confirmed."""
+    """Show the inference engines that the scale-in would remove, and request the scale-in once it is
+    confirmed.
+    """
     row = _find_service(request, service)
     if running := requests.active_request(row):
         return _refuse_scaling(request, row, running)

@@ -31,7 +31,7 @@ class Activity:
 
     @property
     def details(self) -> list[str]:
-        """The parts of the details, which are not broken over lines. The first one is capitalized."""
+        """Parts of the details. The first part is capitalized, and no part is broken across lines."""
         return f"{self.detail[:1].upper()}{self.detail[1:]}".split(", ") if self.detail else []
 
     def __str__(self) -> str:

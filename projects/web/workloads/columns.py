@@ -108,7 +108,7 @@ def chosen_columns(query: QueryDict) -> tuple[str, ...]:
 def load_runtimes(rows: Sequence[Workload]) -> None:
     """Add each workload's or array's runtime to its row, or None if it has not ended.
 
-    An array's runtime lasts from the first task start to the array's end.
+    An array's runtime is the time from the start of its first task to the array's end.
     """
     ended = [row.array_id for row in rows if row.array is not None and row.array.ended_at]
     tasks = Workload.objects.filter(array__in=ended).order_by().values_list("array") if ended else None

@@ -35,7 +35,7 @@ def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 
 def only_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return those of the rows that are added engines."""
+    """Return only the rows of added engines."""
     return rows.filter(pk__in=_added_engines().values("workload"))
 
 

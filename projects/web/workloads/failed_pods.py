@@ -1,4 +1,4 @@
-"""Links to the end of the log of the pod that failed first in each failed workload."""
+"""Links from failed workloads to the last log lines of the first pod that failed."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -12,7 +12,7 @@ ERROR_LINES = 40  # number of lines at the end of a log that are searched for an
 
 
 def load_log_addresses(workloads: Iterable[Workload]) -> Mapping[UUID, str]:
-    """Return, for each failed workload, the URL of the last log lines of the pod that failed first.
+    """For each failed workload, return the URL of the last log lines of the first pod that failed.
 
     Only pods of the last run count.
     """

@@ -260,7 +260,7 @@ def state_condition(state: str) -> Q:
 
 
 def failed_since_condition(at: datetime) -> Q:
-    """Return a condition for the workloads and arrays that have failed at or after a time."""
+    """Return a condition for the workloads and arrays that failed at or after a time."""
     return state_condition(Phase.FAILED) & _ended_since_condition(at)
 
 

@@ -213,8 +213,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     """Return the workloads and arrays that failed in the last day and match the other filters, latest first.
 
-    By default, the page lists only live workloads. A note therefore names up to FAILED_MAX failed ones. At
-    most one more is returned, to show that there are more.
+    By default, the page lists only live workloads, so a note names up to FAILED_MAX failed ones. One more is
+    returned if there are more than that.
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
     rows = filter_workloads(actor, filters, any_state=True).filter(failed_since_condition(since))

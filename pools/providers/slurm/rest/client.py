@@ -103,7 +103,9 @@ class SlurmRest:
             raise failures[0]
 
     def examine(self, order: LaunchRequest) -> Examination:
-        """Return the partitions. slurmrestd cannot validate a job without submitting it."""
+        """Return the partitions. The job is not checked, because slurmrestd cannot validate a job without
+        submitting it.
+        """
         connection = self._connect()
         server = connection.server
         findings = tuple(token_findings(server.token, self._now()))
@@ -166,7 +168,7 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline for several calls. It limits how long other pools must wait."""
+    """Return the monotonic deadline that several calls share. It limits how long other pools must wait."""
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

@@ -79,7 +79,9 @@ class AdoptedProcess:
 
 
 class RayProcess:
-    """Ray's processes on this node. `pod_processes()` returns the processes that survive a stop of Ray."""
+    """Ray's processes on this node. `pod_processes()` returns the processes that keep running when Ray is
+    stopped.
+    """
 
     def __init__(self, node: NodeSettings, pod_processes: Callable[[], set[int]]) -> None:
         self._node, self._pod_processes = node, pod_processes
@@ -100,7 +102,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def adoption_variables(self) -> dict[str, str]:
-        """Return environment variables that let this process adopt Ray after it has loaded new code."""
+        """Return environment variables that let this process adopt Ray again after loading new code."""
         if self._process is None or not self.is_running:
             return {}
         return {ADOPT_VARIABLE: f"{self._process.pid} {self._node.head}"}
@@ -117,7 +119,8 @@ class RayProcess:
     def obstacle(self) -> str:
         """Return why Ray cannot run pods on this node yet, or an empty string if it can.
 
-        `ray start` reports that the runtime has started once the raylet has registered with the head node.
+        Ray can run pods once `ray start` has reported that the runtime has started. By then, the raylet has
+        registered with the head node.
         """
         if self._process is None or not self.is_running:
             return "ray start has ended and is being restarted"

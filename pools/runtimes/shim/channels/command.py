@@ -105,7 +105,7 @@ class Command:
             return
 
     def read(self, fd: int, limit: int) -> bytes:
-        """Return available output, or b"" if there is none. Remove an ended output from `outputs`."""
+        """Return available output, or b"" if there is none. When an output ends, remove it from `outputs`."""
         try:
             data = os.read(fd, limit)
         except BlockingIOError:

@@ -89,7 +89,9 @@ class Packer:
             self._skip(f"{entry.path} is neither a file nor a directory")
 
     def _pack_file(self, path: str, member: str, flags: int) -> Iterator[bytes]:
-        """Yield a file's header and content. Raises OSError before the header and CopyError after it."""
+        """Yield a file's header and content. Failures raise OSError before the header has been sent, and
+        CopyError afterwards.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
         try:
             status = os.fstat(fd)

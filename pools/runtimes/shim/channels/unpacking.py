@@ -314,7 +314,7 @@ def _nanoseconds(text: str) -> int:
 
 
 def _parse_extended(data: bytearray) -> dict[str, str]:
-    """Parse the records LENGTH KEY=VALUE of an extended header. Return the values that Berth uses.
+    """Parse the LENGTH KEY=VALUE records of an extended header. Return the values that Berth uses.
 
     Raises CopyError.
     """

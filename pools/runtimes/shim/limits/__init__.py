@@ -1,1 +1,1 @@
-"""Limit and check what a pod uses: memory, CPU, processes, disk and size of its log."""
+"""Limit and check a pod's memory, CPU, processes, disk usage and log size."""

@@ -38,7 +38,7 @@ class DiskUsage:
         self.helpers.add(self._pid)
 
     def read(self) -> int | None:
-        """Return the bytes of a new measurement, -1 if `du` failed, or None if there is no new result."""
+        """Return a new measurement in bytes, -1 if `du` failed, or None if there is no new result."""
         if not self._pid:
             return None
         try:

@@ -71,7 +71,7 @@ class Cache:
     def make_room(self, size: int, needed: Iterable[Object]) -> int:
         """Evict the least recently used objects until `size` bytes and a reserve are free, if possible.
 
-        Keep the needed objects. Return the free bytes without the reserve.
+        Keep the needed objects. Return the number of free bytes, not counting the reserve.
         """
         free = self._free_bytes()
         if free < size:
@@ -80,7 +80,9 @@ class Cache:
         return free
 
     def trim(self) -> None:
-        """Evict the least recently used objects until unused objects fit the cache's share of the disk."""
+        """Evict the least recently used objects until the unused objects fit into the cache's share of the
+        disk.
+        """
         status = os.statvfs(self._root)
         limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)
         unused = sum(size for _, size, _, _ in _unused_objects(self._root))

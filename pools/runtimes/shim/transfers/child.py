@@ -145,7 +145,7 @@ class Transfer:
 
 
 def send(output: int, kind: str, text: str) -> None:
-    """Send the shim a message, which is short enough for a single write to the pipe."""
+    """Send the shim a message, shortened so that a single write to the pipe is enough."""
     line = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")[:1000]
     os.write(output, line + b"\n")
 

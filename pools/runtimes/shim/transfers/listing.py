@@ -87,7 +87,7 @@ def _check_path(path: str) -> None:
 
 
 def path_problem(path: str) -> str:
-    """Return, as a clause, why a file cannot have the path, or an empty string if it can."""
+    """Return a clause that says why a file cannot have the path, or an empty string if it can."""
     try:
         names = [name.encode() for name in path.split("/")]
     except UnicodeEncodeError:

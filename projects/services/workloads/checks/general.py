@@ -69,7 +69,7 @@ def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> lis
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid for a past deadline.
+    """Raise Invalid for a deadline in the past.
 
     Such a workload would evict other workloads and then end immediately.
     """
