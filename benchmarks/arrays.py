@@ -102,7 +102,7 @@ def _end(array: Any, runtime: Any) -> None:
 
 
 def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
-    """Return the mean CPU time in milliseconds of TICKS ticks, each after a call to `happens`."""
+    """Call `happens` before each of TICKS ticks. Return the ticks' mean CPU time in milliseconds."""
     spent = 0.0
     for _ in range(TICKS):
         happens()
@@ -116,7 +116,7 @@ def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
 
 @contextmanager
 def _measured() -> Iterator[Callable[[str], dict[str, float]]]:
-    """Measure the block. After the block, the yielded function returns its wall and CPU time in seconds."""
+    """Measure the wall and CPU time of the block. After it, the yielded function returns both in seconds."""
     times = [time.perf_counter(), _cpu_seconds()]
     yield lambda name: {f"{name}_s": round(times[0], 2), f"{name}_cpu_s": round(times[1], 2)}
     times[:] = [time.perf_counter() - times[0], _cpu_seconds() - times[1]]

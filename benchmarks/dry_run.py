@@ -2,8 +2,8 @@
 
 The scheduler has processed 10,000 one-GPU workloads of 30 projects on 500 nodes: 4,000 are running and 6,000
 are pending. The benchmark measures the CPU time of the web process for preview requests: the first one with
-an empty cache, and the minimum and median of seven more. Another user's workload changes before each of
-these.
+an empty cache, and the minimum and median of seven more. Before each of the seven, a workload of a different
+user changes.
 """
 
 import json

@@ -188,7 +188,7 @@ class Bench:
     def read_cluster(self) -> dict[str, Any]:
         """Wait until the pool has claimed all nodes.
 
-        Return the duration of the first list in seconds and the mirror's memory in MiB.
+        Return the duration of the first list request in seconds, and the mirror's memory in MiB.
         """
         from pools.models import Node
 
@@ -216,7 +216,7 @@ class Bench:
         return measure_mirror(self.cluster.kubeconfig, installation_name())
 
     def replace(self) -> dict[str, Any]:
-        """End pods, and run the loop until pending workloads have replaced all of these pods."""
+        """End pods, and run the loop until pods of pending workloads have replaced them all."""
         from projects.models import Workload
 
         self.template = Workload.objects.filter(phase="pending")[0]
@@ -301,8 +301,8 @@ class Bench:
     def tick(self) -> dict[str, Any]:
         """Compare the CPU time of ticks on the cluster with ticks on the in-memory runtime.
 
-        Both run in pairs, and each runs first in every second pair, so that other load affects both equally.
-        The first pair fills caches and does not count.
+        The ticks run in pairs, in alternating order, so that other load affects both kinds equally. The first
+        pair fills caches and does not count.
         """
         in_memory = self._in_memory_runtime()
         spent: dict[str, dict[str, list[float]]] = {

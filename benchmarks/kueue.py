@@ -6,10 +6,10 @@ every 500 ms) and 50 large ones (20 units, 1 s, one every 1.2 s): 15,000 in tota
 nodes have exactly as many CPUs as all quotas together. By default, the benchmark runs a tenth of the
 workloads, at the same rates.
 
-After `--reservation-after` seconds, medium workloads do not start before a pending large workload of their
-project, which needs the whole quota. With `--preemptible`, all workloads are preemptible, as in Kueue, and
-projects borrow up to their limits. By default, workloads with a priority of 100 or more are non-preemptible
-and stay within quota.
+A large workload needs its project's whole quota. Once it has been pending for `--reservation-after` seconds,
+the project's medium workloads no longer start before it. With `--preemptible`, all workloads are preemptible,
+as in Kueue, and projects borrow up to their limits. By default, workloads with a priority of 100 or more are
+non-preemptible and stay within quota.
 
 Everything is real except the pods, which are timers in the scheduler process. Workloads are submitted through
 `POST /api/v1/workloads:batch` to a web process, and the scheduler runs in a separate process.

@@ -210,7 +210,7 @@ def submit(http: httpx.Client, documents: Iterator[Row] | Sequence[Row]) -> None
 
 
 def await_phase(phase: str, count: int, *, explained: bool = False, prefix: str = "") -> None:
-    """Wait until `count` workloads are in the phase and, with `explained`, have a reason."""
+    """Wait until `count` workloads are in the phase. With `explained`, only explained workloads count."""
     from projects.models import Workload
 
     rows = Workload.objects.filter(phase=phase, name__startswith=prefix)

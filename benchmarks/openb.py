@@ -133,7 +133,7 @@ def _workload(name: str, at: int, row: Row) -> Workload:
 
 
 def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
-    """Map the cumulative GPU request to the mean of the GPUs allocated then, both in percent of all GPUs."""
+    """Return the mean GPU allocation at each level of cumulative requests, both in percent of all GPUs."""
     capacity = sum(node.gpus for node in snapshot.nodes) * MILLI
     placed = {step.workload for bundle in plan.bundles for step in bundle.steps if isinstance(step, Place)}
     arrived = allocated = 0
@@ -147,7 +147,7 @@ def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
 
 
 def allocation_at(allocated: dict[int, float], point: int) -> float:
-    """Return the percentage of GPUs allocated once requests for up to `point` percent have arrived."""
+    """Return the GPU allocation in percent at the highest level of requests up to `point` percent."""
     return allocated[max((arrived for arrived in allocated if arrived <= point), default=min(allocated))]
 
 

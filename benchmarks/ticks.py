@@ -103,7 +103,7 @@ def timed_steps(spent: dict[str, list[float]]) -> Iterator[None]:
 
 
 def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """Return the step with a timer. If the step is a generator, each of its parts is timed."""
+    """Wrap the step in a timer. If the step is a generator, time each of its parts."""
 
     def timed(*args: Any, **named: Any) -> Any:
         before = time.process_time()

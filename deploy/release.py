@@ -92,7 +92,9 @@ def read_project(folder: Path) -> dict[str, Any]:
 
 
 def check_versions(client: dict[str, Any], server: dict[str, Any]) -> None:
-    """Raise ReleaseError unless client and server have the same version and require it of each other."""
+    """Raise ReleaseError unless client and server have the same version and each requires that version of the
+    other.
+    """
     version = client["version"]
     required_server = f"{server['name']}=={version}"
     required_client = f"{client['name']}=={version}"

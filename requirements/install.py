@@ -1,7 +1,7 @@
 """Install packages into this virtual environment with uv, from the indexes that pip is configured to use.
 
 uv takes a tenth of pip's time. It reads neither pip's variables nor pip.conf, so this program passes them on.
-If uv fails, for example because an index requires a login that only pip has, pip installs the packages. The
+If uv fails, for example because only pip has the credentials for an index, pip installs the packages. The
 arguments are those of `pip install`.
 """
 
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def uv_environment() -> dict[str, str]:
-    """Return this process's environment with pip's settings under uv's names, unless uv has its own."""
+    """Return this process's environment, with pip's settings as uv variables unless those are already set."""
     # Like pip, take the pinned version from whichever index has it. Its hash is checked.
     defaults = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for name, value in pip_settings().items():

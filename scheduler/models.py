@@ -214,7 +214,7 @@ class Usage(FastRows):
 
 
 class UsagePoint(models.Model):
-    """State of a usage ledger at an earlier time, from which sliding windows compute expired usage."""
+    """Earlier state of a usage ledger, which sliding windows use to compute expired usage."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points", db_index=False)
     at = models.DateTimeField()

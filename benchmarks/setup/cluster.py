@@ -1,4 +1,4 @@
-"""Create a cluster for the load benchmarks, whose number of CPUs equals the sum of all quotas."""
+"""Create a cluster for the load benchmarks, with as many CPUs as all quotas together."""
 
 from dataclasses import dataclass
 

@@ -39,7 +39,7 @@ class ReservationAdmin(ReadOnlyModelAdmin):
 
 
 class QueueAdmin(ReadOnlyModelAdmin):
-    """Read-only admin for values of queues. Departments come before their projects and are styled
+    """Read-only admin for per-queue values. Departments come before their projects and are styled
     differently.
     """
 

@@ -29,7 +29,9 @@ class QuotaChangeAdmin(ReadOnlyModelAdmin):
     )
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Describe the changes on the page. The number of queries does not depend on the number of rows."""
+        """Add a description to each change on the page. The number of queries does not depend on the number
+        of rows.
+        """
         changes_list = super().get_changelist_instance(request)
         changes_list.result_list = list(changes_list.result_list)
         for listed in list_changes(actor(request), changes_list.result_list):

@@ -13,7 +13,7 @@ QUOTA_REASONS = NON_PREEMPTIBLE_REASONS | {Reason.CLUSTER_QUOTA}
 
 
 class EntireBounds:
-    """Limits and quotas of a snapshot, compared with whole requests."""
+    """Limits and quotas in a snapshot, for checking whether a single request exceeds them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -75,7 +75,9 @@ def _finite(bounds: Bounds) -> Iterator[tuple[int, int]]:
 
 
 def _least_amount(tree: Group | Role, kind: int, largest: int) -> int:
-    """Return the least amount of a resource with which the workload can run. `largest` is in MiB."""
+    """Return the least amount of a resource that the workload needs to run. `largest` is the memory of the
+    largest device in MiB.
+    """
     if isinstance(tree, Group):
         return sum(sorted(_least_amount(child, kind, largest) for child in tree.children)[: tree.need])
     request, amount = tree.request, tree.request.amounts[kind]

@@ -54,9 +54,9 @@ class Forecast:
     """Estimated start time of a pending workload, in seconds since the epoch.
 
     `at` is None if the start time is unknown. `because` states the assumptions, or why there is no estimate.
-    `after` contains the names and ends of the workloads whose resources the estimate waits for, in the order
-    of their ends. A later end of the last one would delay the start. `after` is empty if the workload waits
-    only for the end of its backoff.
+    `after` lists the workloads that must end before the start, with their end times, earliest first. If the
+    last of them ends later, the start is delayed. `after` is empty if the workload is waiting only for its
+    backoff to end.
     """
 
     at: int | None
@@ -83,7 +83,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If a group needs only some of its children, only the smallest ones are included.
+    If a group needs only some of its children, only the smallest children count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
@@ -117,7 +117,7 @@ def _forecast(
 
 @cache
 def _unknown_start(reason: str) -> Forecast:
-    """Return the forecast that all workloads with an unknown start and this reason share."""
+    """Return a forecast without a start time, shared by all workloads with the same reason."""
     return Forecast(None, reason)
 
 
@@ -174,8 +174,8 @@ class _FutureCapacity:
     ) -> dict[str, int]:
         """Return the names and ends of the awaited workloads that must end before the request fits.
 
-        A workload is omitted if the request fits without its resources and without those of the workloads
-        omitted before. Workloads that end earlier are considered first.
+        Workloads are checked in order of their ends. A workload is omitted if the request fits without the
+        resources freed by this workload and by those omitted earlier.
         """
         spare = list(self._free)
         result: dict[str, int] = {}

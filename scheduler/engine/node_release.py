@@ -87,7 +87,9 @@ def find_node_to_release(
 
 
 def is_pool_settled(plan: Plan, pool: str) -> bool:
-    """Return whether the plan changes nothing in the pool and no workload waits for the pool's capacity."""
+    """Return whether the plan changes nothing in the pool and no workload is waiting for the pool's
+    capacity.
+    """
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -176,8 +178,8 @@ def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Wo
 def _new_placements(
     new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]
 ) -> Mapping[Key, Place] | None:
-    """Return each moving pod's new placement, or None unless the plan places exactly these pods, immediately
-    and in this pool.
+    """Return each moving pod's new placement. Return None unless the plan places exactly these pods, all of
+    them immediately and in this pool.
     """
     steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
@@ -241,7 +243,7 @@ class MoveRules:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
-        """Return the lost work in milliseconds of the node's full capacity.
+        """Return the lost work, expressed as milliseconds of the node's full capacity.
 
         Return None if a move is not allowed or if more than `payback` seconds would be lost. Moving one
         replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
@@ -267,7 +269,8 @@ class MoveRules:
     def _is_within_min_runtime(self, workload: Workload) -> bool:
         """Return whether the workload is within its minimum runtime.
 
-        A move interrupts the workload like any eviction, so the longer of the two minimum runtimes applies.
+        A move interrupts the workload like any eviction, so the longer of its preemption and reclaim minimum
+        runtimes applies.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

@@ -209,7 +209,7 @@ def _is_record_due(run: CycleRun, recorded_at: datetime | None) -> bool:
 
 
 def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
-    """Note in `memory` that the cycle is recorded, and in `run` whether the cycle's snapshot is due."""
+    """Note in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
     run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
     memory.recorded_at, memory.notes = run.view.at, notes
 
@@ -237,7 +237,7 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return the values that determine what is recorded, or None if the cycle had workloads.
+    """Return the values that determine what an idle cycle records, or None if the cycle was not idle.
 
     Decayed usage is omitted, because it is stored only once per minute.
     """

@@ -72,7 +72,7 @@ class SnapshotEncoder:
             yield cached[1]
 
     def _encode_workload(self, workload: Workload) -> str:
-        """Return the workload as JSON with the same values as from `to_json`, and with the tree as the last
+        """Return the workload as JSON with the same values as `to_json`, but with the tree as the last
         key.
         """
         document = _to_plain(workload)

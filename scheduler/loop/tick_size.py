@@ -29,7 +29,9 @@ class TickSize:
         return self.starts * CHANGES_PER_START
 
     def adapt(self, seconds: float, *, has_more: bool) -> None:
-        """Adapt to the duration of the last tick, and to whether that tick left work for the next one."""
+        """Adapt the limits to the duration of the last tick, and to whether that tick left work for the next
+        one.
+        """
         self.is_saturated = has_more
         if seconds > LONG_SECONDS:
             self.starts = max(SMALLEST, int(self.starts * LONG_SECONDS / seconds))

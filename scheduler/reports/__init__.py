@@ -1,1 +1,1 @@
-"""Reports on scheduling decisions, their effects, and usage, and the storage of their measurements."""
+"""Reports on scheduling decisions, their effects and usage, and storage of the underlying measurements."""

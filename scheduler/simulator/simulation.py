@@ -274,8 +274,8 @@ class SimulatedCluster:
 
 
 def _actual_runtime(workload: Workload) -> int | None:
-    """Return the actual runtime, limited by `max_runtime`, or None if the workload does not end on
-    its own.
+    """Return the actual runtime, limited by `max_runtime`, or None if the workload runs until it is
+    stopped.
     """
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds

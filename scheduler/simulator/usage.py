@@ -92,7 +92,7 @@ def _capacity(snapshot: Snapshot, pool: Pool) -> Amounts:
 
 
 def _remaining_quota(queue: Queue, pool: str, allocations: Mapping[tuple[str, str], Amounts]) -> Bounds:
-    """Return the quota in a pool, excluding allocations in other pools of its group."""
+    """Return the quota in a pool minus the allocations in other pools of its group."""
     pool_quota, elsewhere = queue.pool_quotas[pool], NO_RESOURCES
     for other, others_pool_quota in queue.pool_quotas.items() if pool_quota.group else ():
         if other != pool and others_pool_quota.group == pool_quota.group:

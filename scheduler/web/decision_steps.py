@@ -23,7 +23,7 @@ class StepRow:
 
 
 def step_rows(actor: Actor, decisions: Iterable[Decision]) -> list[tuple[Decision, list[StepRow], bool]]:
-    """Return each decision with its steps, and whether they name all of its workloads."""
+    """Return each decision with its steps, and whether the steps name all of the decision's workloads."""
     decisions = list(decisions)
     names = {step.node for decision in decisions for step in decision.steps}
     existing = nodes().filter(name__in=names, pk__in=visible_nodes(actor))

@@ -234,7 +234,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _FilterChoices:
-    """Filter choices. The numbers of workloads count an array as one workload."""
+    """Filter choices. Workload counts treat an array as one workload."""
 
     reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
     projects: list[str]
@@ -327,8 +327,8 @@ def _load_filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Acto
 def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     """Return the latest unschedulable workloads in `rows`. An array is represented by its first task.
 
-    Each row has the number of the array's tasks that can never start, and states whether the user may change
-    the workload. An array's document cannot be changed.
+    Each row has the number of the array's tasks that can never start, and a flag that says whether the user
+    may change the workload. An array's document cannot be changed.
     """
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
     shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")
@@ -354,7 +354,7 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
 
 
 def _load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set the workloads whose ends each expected start waits for, as text with links."""
+    """Set the workloads that must end before each expected start, as text with links."""
     viewer = viewer_for(actor)
     awaited = [
         [end.workload for end in expected_start_after(viewer, row.explanation or {}, starts)][-MAX_NAMED:]
@@ -366,7 +366,7 @@ def _load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
-    """Return the nodes with reserved capacity by workload, sorted by name."""
+    """Return the nodes where capacity is reserved for each workload, sorted by name."""
     if not workloads:
         return {}
     result: dict[UUID, dict[int, Node]] = defaultdict(dict)
@@ -377,7 +377,7 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_phrase(nodes: Sequence[Node]) -> str:
-    """Return when and on which nodes a reserved workload starts, or an empty string without nodes."""
+    """Return when and on which nodes a reserved workload starts, or an empty string if there are no nodes."""
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]

@@ -27,8 +27,8 @@ def minimal_pods(selector: Mapping[str, str], image: str, count: int) -> list[Ma
 def same_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
     """Return copies of Berth's pods for the same nodes, without GPU requests.
 
-    The GPUs of the nodes are already allocated. Berth does not adopt the copies, because their installation
-    label is different.
+    The GPUs of the nodes are already allocated to Berth's pods. Berth does not adopt the copies, because
+    their installation label is different.
     """
     pods = copy.deepcopy(list(manifests))
     for pod in pods:

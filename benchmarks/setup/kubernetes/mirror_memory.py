@@ -1,4 +1,4 @@
-"""Measure the memory of a Kubernetes mirror in a process of its own."""
+"""Measure the memory of a Kubernetes mirror in a separate process."""
 
 import gc
 import json
@@ -13,7 +13,7 @@ from typing import Any
 def measure_mirror(kubeconfig: str, installation: str) -> dict[str, Any]:
     """Measure a mirror in a new process.
 
-    Return the number of objects, the duration of the lists in seconds, and the memory in MiB.
+    Return the number of objects, the duration of the list requests in seconds, and the memory in MiB.
     """
     command = [sys.executable, "-m", "benchmarks.setup.kubernetes.mirror_memory", installation]
     output = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=True).stdout

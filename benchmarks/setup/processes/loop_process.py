@@ -83,7 +83,7 @@ class Rounds:
 
 
 def _milliseconds(steps: dict[str, float]) -> dict[str, int]:
-    """Convert seconds to milliseconds, without steps that took less than a millisecond."""
+    """Convert the steps' times to milliseconds, omitting steps of less than a millisecond."""
     return {step: round(seconds * 1000) for step, seconds in steps.items() if seconds >= 0.001}
 
 

@@ -33,7 +33,7 @@ class Recorder:
         self._file.write(f"{time.time():.6f}\t{time.thread_time():.6f}\t{step}\t{details}\n")
 
     def around(self, owner: Any, name: str, begin: str, end: str, details: Callable[..., object]) -> None:
-        """Wrap `owner.name` to record the begin and end of each call, with details from its arguments."""
+        """Wrap `owner.name` to record the start and end of each call, with details from its arguments."""
         function = getattr(owner, name)
 
         @functools.wraps(function)

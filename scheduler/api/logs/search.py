@@ -95,7 +95,7 @@ class SearchLogs(ApiView):
 
 
 def parse_cursor(cursor: str) -> LinePosition:
-    """Parse a cursor into a log position. An invalid cursor stands for the beginning of the log."""
+    """Parse a cursor into a log position. An invalid cursor means the beginning of the log."""
     match = CURSOR.fullmatch(cursor)
     return LinePosition(int(match[1]), int(match[2])) if match else log_search.LOG_START
 

@@ -1,4 +1,4 @@
-"""Times of log lines, as a prefix of each line or as a list beside the text."""
+"""Times of log lines, as a prefix of each line or as a separate list."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,9 @@ def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
 
 
 def times_at(log: PodLog, offsets: Sequence[int]) -> list[int]:
-    """Return the times at ascending offsets as Unix times in milliseconds, or 0 if unknown."""
+    """Return the time of the line at each of the ascending offsets, as Unix times in milliseconds, or 0 if
+    unknown.
+    """
     parts = log.read_times(offsets[0], offsets[-1] + 1) if offsets else ()
     return [next((moment for end, moment in parts if end > offset), 0) for offset in offsets]
 

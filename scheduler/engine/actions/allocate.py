@@ -52,7 +52,7 @@ def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> b
     """If no group can start, reject all groups and return True. Otherwise, return False without changing the
     board.
 
-    If there are more than MAX_REQUEST_KINDS distinct requests, False is returned without trying the rest.
+    If there are more than MAX_REQUEST_KINDS distinct requests, return False without trying the rest.
 
     The order of groups does not matter, because the free capacity changes only when a gang starts.
     """
@@ -143,8 +143,8 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _placement_horizons(board: Board) -> list[Horizon]:
-    """Return the placement horizons to try: now and, if there are any, after leaving pods have stopped and
-    after booting nodes are ready.
+    """Return the placement horizons to try: now, after stopping pods have stopped, and after booting nodes
+    are ready. The last two are omitted if there are no such pods or nodes.
     """
     horizons = [Horizon.NOW]
     if board.nodes.leaving:

@@ -60,9 +60,10 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 
 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
-    """Yield each group's next gang in the order in which nodes are held for them.
+    """Yield each group's next gang, in the order in which nodes are held for gangs.
 
-    Each project's first gang comes before all others if it waits only for nodes. Each part is in queue order.
+    A project's first gang is preferred if it is waiting only for nodes. Preferred gangs come first, in queue
+    order, then all others in queue order.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
@@ -86,8 +87,8 @@ def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for the gang if no nodes are held yet, the gang has waited long enough, and its request fits
     within its project's quota or fair share and into the pool.
 
-    At most MAX_GANGS gangs are tried per cycle. If a project's first gang waits only for nodes, it takes over
-    the hold of another project's gang that also waits for workloads of its own project.
+    At most MAX_GANGS gangs are tried per cycle. If a gang is also waiting for workloads in its own project,
+    it loses its hold to another project's first gang that is waiting only for nodes.
     """
     cycle = board.cycle
     if not has_waited_long_enough(board, gang):
@@ -132,10 +133,10 @@ def _fits_now(board: Board, gang: Gang) -> bool:
 
 
 def current_hold_or_pause(waited: int) -> tuple[int, bool]:
-    """For nodes whose workloads have no known end time, return the end of the current hold or pause, and
-    whether it is a hold.
+    """Return the end of the current hold or pause, and whether it is a hold, for nodes whose workloads have
+    no known end time.
 
-    Both `waited` and the end are in seconds since nodes could first be held for the pending workload. Holds
+    `waited` and the end are both in seconds since nodes could first be held for the pending workload. Holds
     and pauses of the same length alternate, and the length doubles each time.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
@@ -176,7 +177,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Finder of the nodes where a gang will fit soonest. It removes running gangs in order of their end
+    """Search for the nodes where a gang will fit soonest. Running gangs are removed in order of their end
     times.
 
     Workloads of the gang's project that will have ended by then do not count against the project's bound (its
@@ -198,7 +199,7 @@ class _HoldSearch:
         self._tries = self._skipped = 0
 
     def find_hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
-        """Return the nodes to hold until the first known end time at which the gang fits, or None."""
+        """Return a hold that lasts until the first known end time at which the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
         for end, gang in known_ends(self._board, declared_only):
@@ -213,8 +214,8 @@ class _HoldSearch:
         return None
 
     def find_hold_on_least_allocated_nodes(self) -> NodeHold | None:
-        """Return a hold on the nodes with the fewest allocated resources, or None during a pause, if the pool
-        can add nodes, or if the gang would not fit.
+        """Return a hold on the nodes with the fewest allocated resources. Return None during a pause, if the
+        pool can add nodes, or if the gang would not fit.
         """
         board, workload = self._board, self._gang.workload
         _, holds = current_hold_or_pause(board.now - workload.submitted - (board.pool.reservation_after or 0))

@@ -14,9 +14,9 @@ Key = tuple[float | int | str, ...]
 
 
 def enforce_load_limit(board: Board, choice: int) -> None:
-    """While a node exceeds its load limit, scale down the most fulfilled elastic workload on the node, one
-    replica at a time. No workload is scaled below its minimum, and non-preemptible workloads are not scaled
-    down.
+    """While a node exceeds its load limit, scale down the elastic workload on it that is closest to its
+    maximum, one replica at a time. No workload is scaled below its minimum, and non-preemptible workloads are
+    not scaled down.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
@@ -74,8 +74,8 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
 
 
 def _sort_key(victim: Victim) -> Key:
-    """Return a sort key: most fulfilled first, then lowest priority, least lost work, newest, names and
-    highest index.
+    """Return a sort key: closest to the maximum first, then lowest priority, least lost work, newest, names
+    and highest index.
     """
     workload = victim.gang.workload
     return (

@@ -1,4 +1,4 @@
-"""Scale up elastic gangs one replica at a time, least fulfilled first."""
+"""Scale up elastic gangs one replica at a time, starting with the gang furthest from its maximum."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,9 @@ MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cy
 
 
 class ScaleUpStep(NamedTuple):
-    """Next scale-up step of a gang. Steps are sorted by fulfilment, size, submission time and name."""
+    """Next scale-up step of a gang. Steps are sorted by fulfilment (0 at the minimum, 1 at the maximum),
+    size, submission time and name.
+    """
 
     fulfilment: float
     amounts: tuple[int, int, int]
@@ -171,8 +173,8 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
 
 
 def _request_more_replicas(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
-    """Return a request for more replicas of a role and of the roles that scale with it, or an empty
-    arrangement if the role cannot be scaled up.
+    """Return an arrangement with more replicas of a role and of the roles that scale with it. It is empty if
+    the role cannot be scaled up.
     """
     role = part.role
     if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):

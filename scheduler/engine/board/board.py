@@ -195,7 +195,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def begin_attempt(self) -> int:
-        """Count another placement attempt, and return a mark to which the board can be rewound."""
+        """Count a placement attempt, and return a mark for rewinding the board."""
         self.cycle.trials += 1
         return len(self._log)
 

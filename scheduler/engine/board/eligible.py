@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool at that position among their pools.
+    With `choice`, return only groups whose gangs have this pool at that position in their list of pools.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -107,8 +107,8 @@ def exceeded_bounds(
 
 
 def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
-    """Return the reason why the gang would exceed a cluster quota on CPU limits, memory limits or pods, or
-    None if it would not.
+    """Return the reason if the gang would exceed a cluster quota on CPU limits, memory limits or pod counts,
+    else None.
 
     No evictions are planned to meet these quotas.
     """

@@ -106,7 +106,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """Request for `count` more replicas of a role, and the topology scopes that restrict their nodes."""
+    """Request for `count` more replicas of a role, and the topology scopes that limit where they run."""
 
     part: BoardRole
     count: int

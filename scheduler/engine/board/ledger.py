@@ -174,8 +174,8 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with its siblings: the project if the projects of its department
-        take turns directly with other departments, else the department.
+        """Return the queue that takes turns with its siblings: the department or, if the department's
+        projects take turns directly with other departments, the project.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
@@ -341,7 +341,9 @@ def first_exceeded_resource(
 
 
 def main_resource(requested: Sequence[int]) -> int:
-    """Return the first of GPUs, CPUs and memory that is requested, or GPUs if none is."""
+    """Return the request's main resource: the first of GPUs, CPUs and memory that is requested, or GPUs if
+    none is requested.
+    """
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 

@@ -62,7 +62,7 @@ def should_avoid(role: Role, node: Node) -> bool:
 
 
 def node_constraints(role: Role) -> Hashable:
-    """Return a key that is equal for roles that match the same nodes."""
+    """Return a key shared by roles that match the same nodes."""
     selector = role.node_selector
     return (
         tuple(sorted(selector.items())) if selector else (),
@@ -93,7 +93,7 @@ class Matcher:
         self._millis: dict[Hashable, tuple[int, int]] = {}
 
     def has_no_constraints(self, role: Role) -> bool:
-        """Return whether the role can use every node and avoids no nodes."""
+        """Return whether the role can use every node and avoids none."""
         return (
             self._accepts_all
             and not role.node_selector
@@ -122,7 +122,7 @@ class Matcher:
         return self._masks[key]
 
     def avoid_mask(self, role: Role) -> bytes | None:
-        """Return a mask of the nodes to use only if no other node fits, or None if there are none."""
+        """Return a mask of the nodes that are used only if no other node fits, or None if there are none."""
         if self._has_no_taints:
             return None
         key = node_constraints(role)

@@ -1,4 +1,4 @@
-"""Sort orders of pending workloads. Each is total: ties are broken by name.
+"""Sort orders of pending workloads. Ties are broken by name, so every order is total.
 
 Numbers at the ends of names are compared as numbers, so that array tasks are sorted by index.
 """

@@ -1,4 +1,6 @@
-"""Declared and expected end times of gangs, and the age at which resources are held for a gang."""
+"""Declared and expected end times of gangs, and the time after which resources are held for a pending
+gang.
+"""
 
 from collections.abc import Iterator
 

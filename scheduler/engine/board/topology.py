@@ -1,4 +1,4 @@
-"""Topology domains: groups of nodes, such as a rack or a zone, that a gang must not extend beyond."""
+"""Topology domains: groups of nodes, such as a rack or a zone, that a gang must stay within."""
 
 from collections.abc import Sequence
 from functools import cached_property

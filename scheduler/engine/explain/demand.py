@@ -142,7 +142,7 @@ def _add_to_group_sums(served: Iterable[tuple[Gang, int]], counted: GroupSums) -
 def _amounts_and_bounds(
     gang: Gang, allocated: Sums, non_preemptible: Sums, counted: GroupSums
 ) -> Iterator[tuple[list[int], Sequence[int]]]:
-    """Yield the counted amounts and the bound for each limit and quota of the gang's queues."""
+    """Yield (counted amounts, bound) for each limit and quota of the gang's queues."""
     for account in gang.account.path:
         other_pools = NOTHING if account.group is None else counted.get(account.group, NOTHING)
         if account.has_limit:

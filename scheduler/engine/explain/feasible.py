@@ -108,7 +108,9 @@ def _find_role_blocker(board: Board, role: Role) -> Obstacle | None:
 
 
 def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
-    """Return the existing and addable nodes that match the role, counted by size, except draining nodes."""
+    """Return the number of existing and addable nodes of each size that match the role, omitting draining
+    nodes.
+    """
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache
     if key not in static_cache:
@@ -265,7 +267,9 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) if even the empty domain lacks a resource, else None."""
+    """Return (resource, requested, capacity) if a resource would be insufficient even in the empty domain,
+    else None.
+    """
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

@@ -15,7 +15,7 @@ def addable_node_count(board: Board) -> int:
 
 
 def eventually_addable_node_count(board: Board) -> int:
-    """Return how many more nodes the pool could add, ignoring that it may be paused, drained or failing."""
+    """Return how many more nodes the pool could add, even if it is paused, drained or failing now."""
     pool = board.pool
     maximum = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
     if maximum is None or _board_node_shape(board) is None:

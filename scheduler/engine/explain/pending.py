@@ -109,8 +109,8 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free in full, or else the first resource. Also
-        return the evictions that free the most of this resource, or None.
+        """Return the first resource that remains insufficient after evictions, or the first resource if none
+        does. Also return the evictions that free the most of this resource, or None.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
@@ -122,10 +122,8 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return the kind of eviction that frees more of the resource, with the amounts, or None if there is
-        none.
-
-        The kind is "reclaimed" or "preempted".
+        """Return the kind of eviction, "reclaimed" or "preempted", that frees more of the resource, with the
+        amounts. Return None if there is none.
         """
         own = self._amounts.preemptible_amounts(gang, view, kind)
         if within_share:

@@ -284,8 +284,8 @@ def _max_freed_below(units: Mapping[EvictionUnit, int], excess: int, first: Amou
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return `states` (the largest freed amount by charged amount) after adding `amount` up to `count` times,
-    with charged amounts below `excess`.
+    """Return `states`, which maps charged amounts to the largest freed amount, after adding `amount` up to
+    `count` times. Charged amounts of `excess` or more are left out.
     """
     result, step = dict(states), 1
     while count > 0 and amount.charged:

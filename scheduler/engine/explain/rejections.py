@@ -199,7 +199,9 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _still_has_reservations(board: Board, name: str) -> bool:
-    """Return whether a workload with reservations still has them. Another workload can take them over."""
+    """Return whether a workload with reservations still has them. Another workload may have taken them
+    over.
+    """
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 

@@ -56,8 +56,8 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return a cache key that is equal for all of the group's gangs, or None if no other gang can have the
-    same key.
+    """Return a cache key shared by all of the group's gangs, or None if no other gang can have the same
+    key.
     """
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key

@@ -51,7 +51,7 @@ def update_shares(
 def divide_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
-    """Divide the pool's capacity among its queues by their current requests."""
+    """Divide the pool's capacity among its queues according to their current requests."""
     for account in reversed(ledger.accounts.values()):  # handle projects before their departments
         account.wanted = _request_within_limits(account)
     _divide_children(ledger, ledger.roots, capacity, pool, recorded)
@@ -215,7 +215,7 @@ def _note_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Cla
 
 
 def _quota_weights(total: int) -> WeightFunction:
-    """Return a function that uses claims' quotas as weights.
+    """Return a function that computes claim weights from quotas.
 
     An unlimited quota counts as the total.
     """
@@ -250,8 +250,8 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Divide the amount `left` by weight until it is used up or all targets are met. Return the amount
-    granted.
+    """Distribute the amount `left` in proportion to weight until it is used up or all targets are met. Return
+    the amount granted.
     """
     if left <= 0 and notes is None:
         return 0

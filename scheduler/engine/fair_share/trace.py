@@ -72,7 +72,7 @@ class Division:
 
 @dataclass(slots=True)
 class DivisionLog:
-    """Log of the rounds that divide one resource."""
+    """Log of the rounds in the division of one resource."""
 
     rounds: list[Round] = field(default_factory=list)
     phase: str = ""

@@ -14,9 +14,7 @@ MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return, by name, the workloads of each sequence that are missing from the other sequence or differ in
-    it.
-    """
+    """Return the workloads of each sequence, by name, that are missing or different in the other sequence."""
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0

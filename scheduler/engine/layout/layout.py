@@ -239,9 +239,7 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return a key that is equal for gangs that are rejected for the same reason. It begins with the request
-    key.
-    """
+    """Return a key shared by gangs that are rejected for the same reason. It begins with the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     is_delayed = remaining_preemption_delay(board, workload) > 0
@@ -259,7 +257,9 @@ def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]
 
 
 def is_finished(workload: Workload) -> bool:
-    """Return whether all pods have completed, and each role has at least its minimum of completed pods."""
+    """Return whether all pods have completed, and each role has at least its minimum number of completed
+    pods.
+    """
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
             return False

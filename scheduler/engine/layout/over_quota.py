@@ -72,8 +72,8 @@ def _pods_over_quota(
 ) -> list[PlacedPod]:
     """Return the pods that do not fit in the quota.
 
-    The quota is assigned to non-preemptible pods first. Otherwise, pods in `excess` come last, and the rest
-    are ordered by priority and age.
+    Quota is assigned to non-preemptible pods first, then to preemptible pods. Within both groups, pods in
+    `excess` come last, and the rest are ordered by priority and age.
     """
 
     def sort_key(placed_pod: PlacedPod) -> tuple[object, ...]:

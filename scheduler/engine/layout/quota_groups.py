@@ -22,7 +22,7 @@ Sums = Sequence[int]
 
 
 def remaining_pool_quota(pool_quota: PoolQuota, allocated_elsewhere: Sums) -> PoolQuota:
-    """Return the pool quota, excluding the queue's allocations in the group's other pools."""
+    """Return the pool quota minus the queue's allocations in the group's other pools."""
     return replace(
         pool_quota,
         quota=_subtract(pool_quota.quota, allocated_elsewhere),

@@ -83,7 +83,7 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the arrangement with its replicas in distinct orders: by size, by constraints, by CPU, and
+    """Yield the arrangement in each distinct order of its replicas: by size, by constraints, by CPU, and
     unsorted.
     """
     tried = set()

@@ -15,7 +15,7 @@ RANKING_THRESHOLD = 64  # for this number of replicas or more, nodes are ranked 
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use. Each member includes the capacity of those before it."""
+    """Capacity that a placement may use. Each member includes the capacity of the members before it."""
 
     NOW = 0  # only capacity that is free now
     LEAVING = 1  # also the capacity that stopping pods will free

@@ -129,7 +129,9 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
 
 
 def _format_bounds(account: QueueAccount) -> str:
-    """Return the GPUs up to which the queue is protected. The clause about a quota group states its quota."""
+    """Describe the quota and fair share that protect the queue's GPUs. `_quota_group_clause` states a quota
+    that several pools share.
+    """
     share = f"fair share of {format_count(account.deserved[GPU] / MILLI, 'GPU')}"
     if account.group is not None or account.quota[GPU] >= NO_BOUND:
         return share

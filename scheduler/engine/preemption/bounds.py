@@ -47,7 +47,7 @@ def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Rea
 def shortfall_without_victims(
     free: tuple[int, int, int], requested: Requested
 ) -> tuple[Reason, Numbers] | None:
-    """Return the shortfall if there are no possible victims, or None if the free resources suffice."""
+    """Return the shortfall if nothing is evicted, or None if the free resources suffice."""
     return _find_shortfall(_PoolTotals(free), requested, requested)
 
 

@@ -139,7 +139,7 @@ class _ExactSearch:
         )
 
     def _node_key(self, i: int) -> Hashable:
-        """Return a key that is equal for interchangeable nodes.
+        """Return a key shared by interchangeable nodes.
 
         A pod may stay on a node that is not ready.
         """

@@ -84,8 +84,8 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """If a replica is evicted and another replica of its role moves, evict the moving replica instead,
-    provided that the first can stay in place.
+    """If one replica of a role is evicted and another one moves, evict the moving replica instead, provided
+    that the first can stay in place.
     """
     board = selection.board
     for at, victim in enumerate(outcome.evicted):

@@ -197,11 +197,13 @@ def _victims_to_clear(
 class _CheaperAlternatives:
     """Sets of victims that may cost less than clearing nodes one by one.
 
-    If a node is cleared for each replica, larger victims that make room for several replicas are missed.
+    Clearing one node per replica misses larger victims that make room for several replicas.
     """
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:
-        """Inspect the board before any victim is selected."""
+        """Record the free resources and count the candidates. Must be called before any victim is
+        selected.
+        """
         self._board, self._policy, self._arrangement = board, policy, arrangement
         self._free = board.nodes.free()
         candidates = sum(len(board.by_project[account]) for account in policy.projects())

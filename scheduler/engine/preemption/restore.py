@@ -86,8 +86,8 @@ class VictimRestorer:
 
 
 def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Restore a pod on its previous node if the node has room and topology allows the pod. Return whether it
-    was restored.
+    """Restore a pod on its previous node if the node has room and topology constraints allow it. Return
+    whether the pod was restored.
     """
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node

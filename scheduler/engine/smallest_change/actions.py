@@ -1,4 +1,4 @@
-"""Phrases about what to do for the smallest change, such as "Request 5 replicas instead of 6"."""
+"""Phrases that tell the user how to make the smallest change, such as "Request 5 replicas instead of 6"."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.sentences import amount_phrase, pool_maxim
 
 
 def action_phrase(change: Change, project: str, display_name: Callable[[str], str] = str) -> str:
-    """Return the change as a request to the user, for a workload of `project`.
+    """Return the change as an instruction to the user, for a workload in `project`.
 
     `display_name` redacts workload names.
     """

@@ -49,7 +49,8 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return a function that computes by how much limits and quotas are still exceeded after a gang ends.
 
-    Evictions can bring a queue within a limit, but not within the quota for non-preemptible workloads.
+    An excess over a limit may remain, because evictions can remove it. An excess over the quota for
+    non-preemptible workloads may not.
     """
 
     def shortfall(gang: Gang) -> int | None:

@@ -52,7 +52,7 @@ class PendingCase:
 
     @property
     def capacity_may_help(self) -> bool:
-        """Return whether more free nodes could help because no limit or quota rules out the workload."""
+        """Return whether free nodes could help. They cannot if a limit or quota rules out the workload."""
         return not self.reasons & {*BOUNDS, Reason.CLUSTER_QUOTA}
 
     @cached_property
@@ -116,7 +116,9 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers name, or all resources if several are short together."""
+        """Return the resources that the blockers name, or all resources if a blocker concerns several or none
+        is named.
+        """
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]
         if any("also" in values or "beside" in values for values in numbers):

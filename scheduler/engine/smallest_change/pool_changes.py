@@ -56,7 +56,7 @@ def propose_uncordoning_nodes(case: PendingCase) -> Iterator[Proposals]:
 
 
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
-    """Return a key that is equal for nodes with the same capacity, constraints and allocated GPUs."""
+    """Return a key shared by nodes with the same capacity, constraints and allocated GPUs."""
     devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
     closed = node.taints, tuple(sorted(node.missing_features)), node.only_project
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)

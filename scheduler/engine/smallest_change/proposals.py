@@ -43,7 +43,7 @@ def lowering_proposals(amount: int, resource: str, least: int, change: Callable[
 
 def halving_proposals(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
     """Propose lowering `amount` to round amounts below `most`, down to one unit. The step size shrinks with
-    the amount, so that few proposals lead to small amounts.
+    the amount, so that a few proposals suffice to reach small amounts.
     """
     amounts = list[int]()
     while most > 1:

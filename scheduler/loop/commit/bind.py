@@ -219,6 +219,6 @@ def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:
 
 
 def _sort_by_rank(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:
-    """Sort places in rank order: by the role's position in the document, then by index."""
+    """Sort placements in rank order: by the role's position in the document, then by index."""
     position = {name: i for i, name in enumerate(spec.roles)}
     return sorted(places, key=lambda step: (position[step.role], step.index))

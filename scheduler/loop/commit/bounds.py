@@ -69,7 +69,7 @@ def _allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Sequenc
 
 def _limit_bound(quota: Quota | None) -> Bound:
     """Return the limit or, if the queue is not allowed to borrow, the lower of limit and quota. Without a
-    quota row, nothing is bounded.
+    quota row, there are no bounds.
     """
     if quota is None:
         return (None, None, None)

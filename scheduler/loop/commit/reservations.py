@@ -84,8 +84,8 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return, keyed by workload ID, why workloads can no longer start after an edit of a limit, a quota or
-    the document.
+    """Return why workloads can no longer start after a limit, a quota or their document was edited, keyed by
+    workload ID.
     """
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:

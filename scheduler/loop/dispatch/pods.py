@@ -135,7 +135,7 @@ class _PodStartResults:
     """Results of starting pods.
 
     `failures` contains each pod's failure, or an empty string. `missing_secrets` is keyed by workload, and
-    `rejected` is keyed by pod. `failed` contains the pods with each error.
+    `rejected` is keyed by pod. `failed` groups the pods by error.
     """
 
     notes: list[str] = field(default_factory=list)

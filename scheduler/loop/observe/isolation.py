@@ -80,7 +80,7 @@ class ServedProjects:
         return {node: names[project] for node, project in projects if project is not None}
 
     def add(self, node: int, project: int) -> None:
-        """Count a pod that is being placed on the node."""
+        """Account for a pod that is being placed on the node."""
         if node in self._machines:
             self._projects.setdefault(self._machines[node], project)
 

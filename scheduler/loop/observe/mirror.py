@@ -53,7 +53,7 @@ class MirrorQuery(Generic[Row]):
     def read_all(self) -> Sequence[tuple[Any, ...]]:
         """Fetch all live rows. The result has at least one row, which contains the time of the read.
 
-        The database plans this query anew each time, because the tables may have grown.
+        The database plans this query again each time, because the tables may have grown.
         """
         condition = self.is_live
         if self.ids:

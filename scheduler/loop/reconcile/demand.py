@@ -86,7 +86,7 @@ def _allocated_by_pool() -> dict[int, Load]:
 
 
 def report_empty_drains(now: datetime) -> int:
-    """Report draining nodes without live pods, because they can be removed.
+    """Report draining nodes without live pods, which can now be removed.
 
     Return the number of nodes reported for the first time.
     """

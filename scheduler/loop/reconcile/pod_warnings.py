@@ -30,8 +30,8 @@ class PodWarning:
 
 
 def find_warnings(pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport]) -> list[PodWarning]:
-    """Return the latest warning about each running pod with warnings that are not recorded yet. Nodes limit
-    how often they warn about a pod.
+    """Return the latest warning about each running pod that has unrecorded warnings. Nodes limit how often
+    they warn about a pod.
     """
     return [
         PodWarning(pod, report.warnings, report.warning)

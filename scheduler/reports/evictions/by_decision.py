@@ -1,4 +1,4 @@
-"""Evictions of scheduling cycles, to which decisions link."""
+"""Evictions made by scheduling cycles, so that decisions can link to them."""
 
 from collections.abc import Iterable
 

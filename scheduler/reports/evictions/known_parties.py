@@ -16,7 +16,7 @@ from scheduler.reports.selectors import evictions, preemptor_filter, victim_filt
 def unknown_party_problems(
     actor: Actor, *, preemptor: str | None = None, victim: str | None = None
 ) -> list[Problem | None]:
-    """Return, for each given party, a problem if the user cannot see it, or else None.
+    """For each given party, return a problem if the user cannot see that party, else None.
 
     Deleted workloads can still be found through their evictions.
     """
@@ -41,9 +41,8 @@ def unknown_party_problems(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions that the user may see because of the project in `column`.
-
-    The column contains the victim's or the preemptor's project.
+    """Return the evictions whose project in `column` the user may see. The column contains the victim's or
+    the preemptor's project.
     """
     rows = evictions(actor)
     if is_platform_admin(actor):

@@ -41,7 +41,7 @@ def build_prediction_table(
 ) -> PredictedEvictions:
     """Return the table for predicted evictions given as JSON objects.
 
-    `condition` says on what the predicted fair shares depend.
+    `condition` states what the predicted fair shares depend on.
     """
     rows = [_predicted_eviction(document, condition) for document in documents]
     alternatives = (
@@ -56,7 +56,7 @@ def build_prediction_table(
 
 
 def rule_in_present_tense(rule: str, condition: str) -> str:
-    """Return an eviction rule in the present tense, with the condition of the fair share."""
+    """Return an eviction rule in the present tense. `condition` states what the fair share depends on."""
     return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
 
 

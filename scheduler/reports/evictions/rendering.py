@@ -145,7 +145,7 @@ def rule_to_sentence(rule: str, names: Collection[str]) -> str:
 
 
 def _queue_names(numbers: Mapping[str, Any]) -> set[str]:
-    """Return the queue names in an eviction's audit numbers."""
+    """Return the names of the queues in an eviction's audit numbers."""
     sides = ("victim", "preemptor")
     return {str(queue.get("queue", "")) for side in sides for queue in numbers.get(side) or ()}
 

@@ -1,4 +1,4 @@
-"""Workloads whose ends the expected start of a pending workload depends on."""
+"""Workloads that must end before a pending workload is expected to start."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MAX_AWAITED = 5  # maximum number of workloads that are stored and shown; those 
 
 @dataclass(frozen=True, slots=True)
 class AwaitedEnd:
-    """Workload whose resources an estimate waits for. `workload` is `project/name`, or redacted."""
+    """Workload that must end before the expected start. `workload` is `project/name`, or redacted."""
 
     workload: str
     end: datetime

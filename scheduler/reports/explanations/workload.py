@@ -127,7 +127,9 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
 def expected_start_after(
     viewer: Viewer, stored: Mapping[str, Any], start: datetime | None
 ) -> list[AwaitedEnd]:
-    """Return the workloads whose ends the expected start depends on, unless the start waits for boots."""
+    """Return the workloads that must end before the expected start, or none if it depends on booting
+    nodes.
+    """
     ends, estimate = stored.get("expected_start_after"), stored.get("expected_start")
     if not ends or start is None or not estimate or parse_datetime(estimate) != start:
         return []

@@ -38,7 +38,7 @@ def split_request(requested: int, allocated: int, reserved: int, pending: int | 
     """Return the non-zero parts of a request, by description, in the order of the fair-share table.
 
     `pending` is the minimum of the pending workloads, or None if it is unknown. The parts add up to the
-    request. An empty dict is returned if they cannot, because the amounts are from different moments.
+    request. If they cannot, because the amounts were read at different times, return an empty dict.
     """
     rest = requested - allocated - reserved
     if rest < 0:

@@ -52,7 +52,7 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
 
 
 def without_secret_metric_names(readings: Sequence[LogReading]) -> list[LogReading]:
-    """Return the readings without metrics whose names contain one of the workload's secrets."""
+    """Return the readings, omitting metrics whose names contain one of the workload's secrets."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
         replace(reading, samples=_without_leaked_secrets(reading.samples, maskers.get(reading.workload_id)))

@@ -23,7 +23,9 @@ REFUSAL = re.compile(r"^Restart delay until [^,]+, after (?!\d+ )(?P<refusal>.+)
 
 
 class ReasonText(NamedTuple):
-    """Label of a reason, as in counts and filters, with a clause that states the numbers behind it, or ""."""
+    """Label of a reason, as used in counts and filters, with a clause that states the numbers behind it, or
+    "".
+    """
 
     label: str
     detail: str

@@ -25,7 +25,7 @@ class PendingTimes:
 
     @property
     def has_percentiles(self) -> bool:
-        """Whether there are enough starts for the 95th percentile to differ from the longest wait."""
+        """Whether enough workloads have started for the 95th percentile to differ from the maximum."""
         return self.started >= PERCENTILE_STARTS
 
 

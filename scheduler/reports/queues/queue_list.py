@@ -99,7 +99,7 @@ def queue_length(pool: NodePool | None) -> QueueLength:
 def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible workloads that can never start, in one pool or in all pools, unordered.
 
-    Each array task that can never start is a row of its own.
+    Each array task that can never start has a separate row.
     """
     rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
     return rows if pool is None else rows.filter(pools__contains=[pool.name])

@@ -33,7 +33,7 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
 
 
 def with_readable_values(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of a queue with the sort key's values in percent, and without a rank of 0."""
+    """Return a queue's sentences with the sort key's values as percentages, omitting a rank of 0."""
     return [_with_readable_value(each) for each in sentences if each != f"{RANK_START}0"]
 
 
@@ -63,7 +63,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
 
 
 def explain_queue_states(ordering: Sequence[str]) -> str:
-    """Explain where the states of the workload's queues put it in the queue, as a sentence.
+    """Explain in a sentence how the states of the workload's queues affect its queue position.
 
     The result is empty if the sentences name no queue.
     """

@@ -26,8 +26,7 @@ CHECKS = {
 
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
-    """Return, for each name, a problem if the name is hidden from the user and has no visible usage, else
-    None.
+    """For each name, return a problem if it is hidden from the user and has no visible usage, else None.
 
     Usage records outlive their project, user and pool.
     """

@@ -60,7 +60,7 @@ class UtilizationHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean number of GPUs in one hour, limited to the time between the first node and now."""
+    """Mean number of GPUs in one hour, counting only the time between the first node and now."""
 
     at: datetime
     total: float
@@ -80,9 +80,9 @@ def utilization_points(
 ) -> list[MeanUtilization]:
     """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
-    Each point is a mean over the time in its period in which the pods held allocations. If `existed_since` is
-    set, each point is instead a mean over the part of its period between `existed_since` and `until`. Periods
-    without measurements are omitted.
+    Each point is a mean over the part of its period in which the pods held allocations. If `existed_since` is
+    set, it is instead a mean over the part between `existed_since` and `until`. Periods without measurements
+    are omitted.
     """
     rows = UtilizationPoint.objects.filter(
         pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until

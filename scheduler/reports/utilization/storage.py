@@ -65,7 +65,7 @@ BATCH_SIZE = 20_000
 def write_readings(readings: Readings, lease: HeldLease) -> None:
     """Store readings in one transaction.
 
-    The `lease` fences the transaction, so that two processes cannot count the same seconds.
+    The `lease` fences the transaction, so that no two processes count the same seconds.
     """
     pods = json.dumps([_reading_row(reading) for reading in readings.pods])
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (readings.nodes or {}).items()]

@@ -45,10 +45,10 @@ def predict_workloads(
 ) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
-    `others` contains the names of equal workloads that would be submitted at the same time, such as the next
-    tasks of an array. If `edited` is set, the unsaved workload replaces the stored workload `edited`. Raises
-    RateLimited while too many dry runs in the project are in progress, and Conflict if another live workload
-    has the same name.
+    `others` contains the names of identical workloads that would be submitted at the same time, such as the
+    next tasks of an array. If `edited` is set, the unsaved workload replaces the stored workload `edited`.
+    Raises RateLimited while too many dry runs in the project are in progress, and Conflict if another live
+    workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)

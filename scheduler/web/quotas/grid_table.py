@@ -27,7 +27,7 @@ Values = Mapping[str, Any]  # quota values by database column
 
 @dataclass(frozen=True, slots=True)
 class StoredQuota:
-    """Stored quota with the version to which drafts refer."""
+    """Stored quota with the version that drafts refer to."""
 
     version: str
     values: Values
@@ -178,7 +178,7 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
     """Return each pool's and quota group's GPU capacity and its GPUs on ready nodes, in milli-GPU.
 
-    The capacity is that at the pool's maximum size, or at its current size if that is larger.
+    Capacity is counted at the pool's maximum size, or at its current size if that is larger.
     """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])

@@ -172,7 +172,7 @@ class QuotaLine:
     def gpus(self) -> int | None:
         """Total GPU quota, or None if any of the quotas is unlimited.
 
-        A group's quota excludes allocations in the group's pools that are not shown.
+        A group's quota is reduced by allocations in those of its pools that are not shown.
         """
         total = sum_bounds(quota.gpu_milli for quota in self.quotas)
         return total if total is None else max(0, total - self.elsewhere)
@@ -210,8 +210,9 @@ class QuotaLine:
 
     @property
     def unused_elsewhere(self) -> tuple[int, str] | None:
-        """Unused milli-GPU quota of a queue over quota, with the pool's name or the number of pools, or None.
-        The queue's total allocation exceeds its total quota by the amount over quota minus this unused quota.
+        """Unused quota in milli-GPU if the queue is over quota elsewhere, with the pool's name or the number
+        of pools, or None. The queue's total allocation exceeds its total quota by the amount over quota minus
+        this unused quota.
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None
@@ -242,7 +243,9 @@ class QuotaLine:
 
     @property
     def unassigned(self) -> int:
-        """Part of a department's quota that no project has, or 0 if it is unknown or unlimited."""
+        """Part of a department's quota that is not assigned to any project, or 0 if it is unknown or
+        unlimited.
+        """
         if not self.numbers_visible or self.gpus is None or self.quota_sum is None:
             return 0
         return max(0, self.gpus - self.quota_sum)

@@ -21,10 +21,10 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class PredictedCost:
-    """Price of a predicted workload with the GPU time behind it, and what is left of the budgets.
+    """Price of a predicted workload, the GPU time that it covers, and what is left of the budgets.
 
-    Each text is empty if there is nothing to state. `usage` is empty if the price is per hour. `budgets` are
-    texts, each with whether that budget is exceeded.
+    Each text is empty if there is nothing to state. `usage` is empty if the price is per hour. `budgets`
+    pairs each text with a flag that says whether that budget is exceeded.
     """
 
     price: str = ""
@@ -51,8 +51,8 @@ def describe_cost(
 ) -> PredictedCost:
     """Return the cost and what is left of the budgets that apply to the workload.
 
-    The cost of an elastic workload is a range, from its requested to its highest number of GPUs. `gpus` is
-    the highest number of GPUs of one task, and `max_runtime` is in seconds.
+    The cost of an elastic workload is a range, from its requested to its maximum number of GPUs. `gpus` is
+    the maximum number of GPUs of one task, and `max_runtime` is in seconds.
     """
     if not gpus:
         return PredictedCost()
@@ -81,7 +81,7 @@ def _describe_price(
 
 
 def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> list[tuple[str, bool]]:
-    """Return what is left this month of the budgets of the project and its department, or by how much they
+    """Return how much of the project's and the department's budgets is left this month, or by how much they
     are exceeded.
     """
     project = prediction.workload["project"]

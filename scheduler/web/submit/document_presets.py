@@ -122,7 +122,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     """Return the text of a template, an example, or a copy of an existing workload or array.
 
-    Its name is one that the project has not used.
+    The name in the text is one that the project has not used.
     """
     if (template := _find_template(actor, query.get("template", ""))) is not None:
         return _template_document(template)

@@ -74,7 +74,8 @@ class EditPage(PredictedOutcome):
 
     @property
     def effects(self) -> dict[str, tuple[str, str]]:
-        """Values before and after, for those of `gpus`, `start` and `position` that the changes affect.
+        """Old and new values of `gpus`, `start` and `position`, omitting those that the changes do not
+        affect.
 
         Times are in UTC.
 

@@ -1,4 +1,4 @@
-"""Form field with the request for which a workload is unschedulable."""
+"""Form field whose value makes the workload unschedulable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Expected start of a workload that waits until its project is below its limit."""
+"""Expected start of a workload that is held back by its project's limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,8 @@ class LimitWait:
 
 
 def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
-    """Return when enough of the project's workloads reach their maximum runtimes for the predicted workload.
+    """Return when enough of the project's workloads will have reached their maximum runtimes for the
+    predicted workload to start.
 
     Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. It
     cannot be predicted if the workload allows several pools, if workloads in other pools of a quota group

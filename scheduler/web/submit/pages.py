@@ -187,7 +187,7 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problem of an unknown project, which the check does not find beside other problems."""
+    """Return a problem if the project is unknown. The check omits this problem if there are others."""
     name = (draft.form_data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):
         return []

@@ -40,7 +40,7 @@ class PredictedPlacement:
 
 
 def count_max_gpus(spec: WorkloadSpec) -> float:
-    """Return the GPUs of an elastic workload with its maximum number of replicas, or 0 for other kinds."""
+    """Return the GPUs of an elastic workload at its maximum number of replicas, or 0 for other kinds."""
     if spec.kind != "elastic":
         return 0
     return sum(role.maximum * (role.gpu or 0) for role in spec.all_roles)
@@ -69,12 +69,12 @@ class PredictedOutcome:
 
     @property
     def never_starts(self) -> bool:
-        """Whether the workload can never start as specified, so that the button and the message say so."""
+        """Whether the workload can never start as specified. The button and the message then say so."""
         return self.prediction is not None and self.prediction.outcome == "unschedulable"
 
     @property
     def seeks_change(self) -> bool:
-        """Whether the page offers the smallest change with which the workload would start."""
+        """Whether the page offers the smallest change that would start the workload."""
         seen = self.prediction
         if seen is None or self.array is not None:
             return False
@@ -150,7 +150,7 @@ class PredictedOutcome:
 
     @property
     def would_evict(self) -> bool:
-        """Whether the start would evict other workloads, so that the button that causes it says so."""
+        """Whether starting the workload would evict others. The button that starts it then says so."""
         return self.verdict is not None and " evict " in self.verdict.title
 
     @property

@@ -57,7 +57,7 @@ def smallest_change(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def smallest_change_of_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the card for a pending workload on its edit page, or an empty response without a change."""
+    """Return the card for a pending workload on its edit page, or an empty response if there is no change."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
     try:

@@ -1,4 +1,4 @@
-"""Charts and a table of resources allocated to pods and used by them."""
+"""Charts and a table of pods' allocated and used resources."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class UtilizationChart:
 
     @property
     def top_label(self) -> str:
-        """Label of a small chart's upper edge. It is "100%" if the edge stands for all allocated GPUs."""
+        """Label of a small chart's upper edge. It is "100%" if the edge represents all allocated GPUs."""
         if self.unit == "GPUs" and self.top == self.of:
             return "100%"
         unit = self.unit.removesuffix("s") if self.top == MILLI else self.unit
@@ -135,7 +135,7 @@ def utilization_over_time(
 
 @dataclass(frozen=True, slots=True)
 class _ResourceSeries:
-    """Used and allocated amounts of one resource, over time and now, and its capacity if known."""
+    """Used and allocated amounts of one resource, now and over time, and its capacity if known."""
 
     key: str
     title: str

@@ -38,7 +38,7 @@ class PodBars:
 
 
 def pod_bars(pods: Sequence[PodSummary]) -> PodBars | None:
-    """Return the bars, or None unless the GPUs of several pods were measured."""
+    """Return the bars, or None if the GPUs of fewer than two pods were measured."""
     measured = [PodBar(pod.name, pod.use.busy_percent) for pod in pods if pod.use.busy_percent is not None]
     if len(measured) < 2:
         return None

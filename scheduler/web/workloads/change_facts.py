@@ -1,4 +1,6 @@
-"""Facts about the smallest change on the page of a pending workload: what to do, and who loses what."""
+"""Facts about the smallest change for a pending workload's page: what to do, and what evicted workloads
+lose.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

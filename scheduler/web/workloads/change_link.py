@@ -52,7 +52,7 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
     make it.
 
     The form opens without the change if the changed part of the document is too long for a URL, or contains
-    environment variables, which must not appear in the logs of proxies.
+    environment variables, which must not appear in proxy logs.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)

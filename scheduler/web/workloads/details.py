@@ -139,7 +139,7 @@ def _queue_order(
     """Return (name, states) for each queue in the sort key, the department first.
 
     The sort key compares amounts that include the workload, so states above a quota or fair share begin with
-    "would". They state the GPUs only if these exceed the bound.
+    "would". They state the number of GPUs only if it exceeds the bound.
     """
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
@@ -229,7 +229,8 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 
 def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
-    """Return the clause about the workloads that an estimate waits for, split into (text, URL or "") pairs.
+    """Return the clause about the workloads that must end before the expected start, split into (text, URL or
+    "") pairs.
 
     Workloads whose GPUs are idle are marked, because their owners may end them.
     """
@@ -243,7 +244,7 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
 
 
 def urls_of_named(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return the URLs of the workloads for which the blockers say that resources are held."""
+    """Return the URLs of the workloads that, according to the blockers, have resources held for them."""
     numbers = [each.get("numbers") or {} for each in blockers]
     return workload_urls(actor, {str(each["behind"]) for each in numbers if "behind" in each})
 
@@ -251,7 +252,7 @@ def urls_of_named(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mappin
 def build_obstacles(
     blockers: Sequence[Mapping[str, Any]], urls: Mapping[str, str] | None = None
 ) -> list[Obstacle]:
-    """Return the obstacles of the blockers. `urls` contains the URLs of the workloads that they name."""
+    """Convert the blockers to obstacles. `urls` contains the URLs of the workloads that the blockers name."""
     return [
         Obstacle(str(each["reason"]), _main_message(blockers[index:]), _unmentioned_numbers(each), urls or {})
         for index, each in enumerate(blockers)
@@ -303,7 +304,8 @@ def _unstated_shortage(message: str, shortage: str) -> str:
 def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the nonzero numbers that the message does not mention. A restart delay has none.
 
-    Missing amounts follow from the message. If the total does not suffice, its distribution does not matter.
+    Missing amounts are omitted, because they follow from the message. The largest free block is omitted if
+    the total is insufficient anyway.
     """
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []
@@ -337,7 +339,8 @@ def work_lost_in_failure(workload: Workload, placements: Sequence[PodPlacement])
 
 
 def _lost_work(workload: Workload, placements: Sequence[PodPlacement], end: datetime) -> int:
-    """Return the GPU-seconds of work of the run's pods since the run's last checkpoint, or since its start.
+    """Return the GPU-seconds that the run's pods have worked since the run's last checkpoint, or since its
+    start.
 
     Each pod counts only while it ran: pods of an elastic run can start later and end earlier than the run.
     """

@@ -68,8 +68,8 @@ class OtherFailures:
 
 
 def other_failures(actor: Actor, workload: Workload, failure: Failure | None) -> OtherFailures | None:
-    """Return the visible workloads and arrays whose last run failed on the failed pod's node at most a day
-    earlier or later, or None if there are none. Several failures suggest that the node has a fault.
+    """Return the visible workloads and arrays whose last run failed on the failed pod's node within a day
+    before or after, or None if there are none. Several failures suggest that the node has a fault.
 
     The other tasks of the workload's own array are left out, because they often fail for the same reason.
     """

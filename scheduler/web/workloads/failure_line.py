@@ -1,4 +1,4 @@
-"""Line of a failed workload's log that names the error, for the tab Timeline."""
+"""Line of a failed workload's log that names the error, for the Timeline tab."""
 
 import re
 import uuid
@@ -16,7 +16,7 @@ from scheduler.web.workloads.details import pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
 from scheduler.web.workloads.log import line_number
 
-# The tab Overview finds the line with this pattern in JavaScript, so it must have the same meaning there.
+# The Overview tab finds the line with this pattern in JavaScript, so it must have the same meaning there.
 FAILURE_PATTERN = r"error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed"
 _FAILURE = re.compile(FAILURE_PATTERN, re.IGNORECASE | re.ASCII)
 MAX_LINES, MAX_LENGTH = 500, 300  # lines read at the end of the log, and characters shown

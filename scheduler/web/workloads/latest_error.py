@@ -59,7 +59,7 @@ def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _first_log(request: Request, workload: Workload) -> PodLog | None:
-    """Return the log that the tab Logs shows first, or None if the workload is not running."""
+    """Return the log that the Logs tab shows first, or None if the workload is not running."""
     if workload.phase != Phase.RUNNING:
         return None
     rows = selectors.pods(request.actor).filter(workload=workload, run=workload.run)
@@ -68,7 +68,9 @@ def _first_log(request: Request, workload: Workload) -> PodLog | None:
 
 
 def _latest_error(log: PodLog) -> LatestError | None:
-    """Return the last error in the last lines, with the number of errors if these are the whole log."""
+    """Return the latest error in the log's last lines. If these lines are the whole log, add the number of
+    errors.
+    """
     end = log.tail(MAX_LINES, MAX_BYTES)
     first_line = line_number(log, end.offset) if end.offset <= MAX_BYTES else None
 

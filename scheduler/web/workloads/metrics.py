@@ -100,9 +100,10 @@ def _build_chart(
 
 
 def _points_with_gaps(series: Series) -> list[tuple[int, float | None]]:
-    """Return points of a metric for a chart.
+    """Return a metric's points for a chart.
 
-    If the workload has reported values that are not finite, unusually long distances between steps are gaps.
+    If the workload has reported values that are not finite, unusually long distances between steps become
+    gaps.
     """
     points: list[tuple[int, float | None]] = []
     reported = series.downsample(POINTS)

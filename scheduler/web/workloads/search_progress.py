@@ -24,7 +24,7 @@ class SearchProgress:
 
     @property
     def query(self) -> str:
-        """Parameters with which the next request continues."""
+        """Query parameters of the request that continues the search."""
         parameters = {"matches": self.matches, "listed": self.listed, "pods": self.pods}
         return urlencode(parameters | ({"complete": "on"} if self.is_complete else {}))
 

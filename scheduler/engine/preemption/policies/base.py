@@ -57,7 +57,7 @@ class PreemptionPolicy:
         return False
 
     def projects(self) -> Iterator[QueueAccount]:
-        """Yield the projects that may have victims."""
+        """Yield the projects whose workloads may be victims."""
         return (account for account in self.board.by_project if self.may_evict_from_queue(account))
 
     def would_evict_gang(self, gang: Gang) -> bool:
@@ -111,7 +111,7 @@ class PreemptionPolicy:
     def victim_key(self, victim: Victim) -> Key:
         """Return a victim's sort key in its queue: extra replicas, optional groups, then gangs.
 
-        Within each kind, victims are ordered by fulfilment, priority, cost and age.
+        Within each kind, victims closest to their maximum come first, then priority, cost and age decide.
         """
         if victim.cached_key is None:
             workload = victim.gang.workload
@@ -207,7 +207,7 @@ class PreemptionPolicy:
         return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
 
     def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return the pair of queues that the rule compares for a victim of the project, or None."""
+        """Return the pair of queues that the rule compares for a victim in the project, or None."""
         del rule
         return self.diverging_queues(account)
 

@@ -278,7 +278,7 @@ class Reclaim(PreemptionPolicy):
         return stage
 
     def may_evict(self) -> bool:
-        """Return whether the preemptor is within its quota or fair share, or is entitled to a turn."""
+        """Return whether the preemptor is within its quota or fair share, or its queue has the next turn."""
         return self.deserved or (
             self.turns.is_active and any(map(self.may_evict_from_queue, self.board.by_project))
         )

@@ -13,8 +13,8 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas: in other queues under the reclaim rules, and in the preemptor's own project up to
-    equal priority.
+    """Evict extra replicas: in other queues under the reclaim rules, and in the preemptor's own project if
+    their priority is not higher.
     """
 
     kind = Kind.SHRINK

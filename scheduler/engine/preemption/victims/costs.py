@@ -31,7 +31,7 @@ class NodeCosts:
     """Nodes sorted by the cost of clearing them, in one heap per victim queue.
 
     Selecting victims changes the order of queues, but not the order of nodes within a queue, so only queues
-    are compared again. A node's cost is computed again once its victim queue has fallen to its share.
+    are compared again. Once a victim queue has fallen to its share, the costs of its nodes are recomputed.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ def _remove_unneeded_victims(room: "_Room", chosen: list[Victim]) -> list[Victim
 
 
 class _Room:
-    """Free room on one node for a replica, given the evicted victims."""
+    """Room for a replica on one node, given the evicted victims."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes
@@ -284,7 +284,7 @@ class _Room:
         self.missing = self.milli * part.request.devices - board.nodes.gpu[i]
 
     def benefits_from(self, victim: Victim) -> bool:
-        """Return whether the victim frees a resource on the node that the replica requests."""
+        """Return whether evicting the victim frees, on this node, a resource that the replica requests."""
         request = self.part.request
         for part, pod in victim.pods:
             if pod.node == self.node:

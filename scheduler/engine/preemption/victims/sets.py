@@ -93,8 +93,8 @@ def sufficient_victim_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
 
-    Over all sets, at most `max_priced` victims are priced. If `may_move` is False, the victims' nodes are
-    taken into account. With `max_cost`, only sets that cost less are yielded.
+    Costs are computed for at most `max_priced` victims in total. If `may_move` is False, the victims' nodes
+    are taken into account. With `max_cost`, only sets that cost less are yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
@@ -144,7 +144,9 @@ def _freed_amount(victim: Victim, kind: int) -> int:
 def _missing_amounts(
     policy: PreemptionPolicy, arrangement: Arrangement, usable: frozenset[int]
 ) -> dict[int, int]:
-    """Return how much of each requested resource is missing even if all free resources could be used."""
+    """Return how much of each requested resource would be missing even if all free resources could be
+    used.
+    """
     nodes = policy.board.nodes
     gpus, _, _ = smallest_request(arrangement)
     requested = (

@@ -134,7 +134,9 @@ def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
 
 
 def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
-    """Return the replicas of following roles that must be evicted if their leader loses a replica."""
+    """Return the replicas that must be evicted from the roles that scale with `leader` if it loses a
+    replica.
+    """
     return tuple(
         (part, part.live[index])
         for part in gang.parts

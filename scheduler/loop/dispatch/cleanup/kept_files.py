@@ -16,7 +16,7 @@ def keep_files(
     failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
     specs: SpecCache,
 ) -> None:  # fmt: skip
-    """Keep the files of failed pods of workloads that set `keep_failed_pod`, and release kept files beyond
+    """Keep the files of failed pods if their workload sets `keep_failed_pod`, and release kept files beyond
     the limit. `failed` maps workloads to their failed pods.
 
     Must be called in the transaction that records the pods' end.

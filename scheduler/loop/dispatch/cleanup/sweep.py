@@ -66,7 +66,7 @@ class _EndedPod:
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
     """Sweep one runtime's pods.
 
-    If a pool's cluster has failed, its remaining pods wait for the next sweep.
+    If a pool's cluster has failed, its remaining pods are left for the next sweep.
     """
     failed: set[int | None] = set()
     for pod in _forget_pods_concurrently(_ended_pods(runtime, now), runtime, failed, context):
@@ -128,7 +128,7 @@ def _forget_pods_concurrently(
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
     """Return the IDs of the ended pods whose outputs have not been read yet. Pods that ended long ago are
-    excluded. Otherwise, their files would be kept forever if the collector is not running.
+    excluded. Otherwise, their files would be kept forever if the collector were not running.
     """
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
     rows = PodOutputs.objects.filter(pod__in=keys, state=OutputState.WAITING)

@@ -114,7 +114,9 @@ class IdleTracker:
 
 
 class ExceededLimits(NamedTuple):
-    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout."""
+    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout, even one
+    that is not exceeded.
+    """
 
     start: bool
     runtime: bool

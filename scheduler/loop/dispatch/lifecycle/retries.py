@@ -18,7 +18,7 @@ MAX_AVOIDED = 1000  # maximum number of avoided nodes; the oldest entries are dr
 
 
 def retry_state(workload: Workload, parsed: ParsedSpec) -> RetryState:
-    """Return the workload's retry rules, its previous restarts and its roles' memory."""
+    """Return the workload's retry rules, its restart count and the memory of each role."""
     spec = parsed.spec
     if spec is None:
         return RetryState()

@@ -131,7 +131,7 @@ def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool
 
 
 def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
-    """Return the mounts of the document's volumes. Raises ValueError if one is no longer usable."""
+    """Return the mounts of the document's volumes. Raises ValueError if a volume is no longer usable."""
     if not spec.volumes:
         return ()
     pool, project = pod.node.pool, pod.workload.project.name
@@ -151,7 +151,7 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
     """Return the secrets' current values.
 
-    Raises MissingSecret if a secret does not exist, and ValueError if one cannot be used.
+    Raises MissingSecret if a secret does not exist, and ValueError if it cannot be used.
     """
     if not uses:
         return DeclaredSecrets()

@@ -69,7 +69,7 @@ class RenderedField:
 
     @property
     def anchor(self) -> str:
-        """ID of the element to which links to the field lead."""
+        """HTML ID for links to this field."""
         return f"w-{self.id}" if self.form_field.many else self.id
 
     @property
@@ -140,7 +140,8 @@ class FormSection:
     def expanded(self) -> bool:
         """Whether the additional fields are shown.
 
-        They are if one of them has an error, can only be edited as text, or has a value and is set to unfold.
+        They are shown if one of them has an error, can only be edited as text, or has a value and is set to
+        unfold.
         """
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
@@ -153,7 +154,9 @@ class FormSection:
 
     @property
     def has_values(self) -> bool:
-        """Whether the section is expanded by default, or any of its fields has a value or an error."""
+        """Whether the section is expanded: by default, or because any of its fields has a value or an
+        error.
+        """
         return self.expanded or any(
             field.value or field.errors or field.is_text_only for field in self.fields
         )

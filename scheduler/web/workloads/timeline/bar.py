@@ -23,7 +23,7 @@ class Segment:
     """Segment of the bar. `x` and `width` are in percent.
 
     `key` is the period's number, as in the entry at the period's start. `text_width` is the width of the part
-    in front of the work lost.
+    before the lost work.
     """
 
     period: Period
@@ -51,7 +51,7 @@ class Segment:
 
     @property
     def room(self) -> str:
-        """Return the windows in which the duration fits into the segment: "narrow", "wide" or ""."""
+        """Return the window widths at which the duration fits into the segment: "narrow", "wide" or ""."""
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read
         return "narrow" if self.text_width >= NARROW_ROOM else "wide" if self.text_width >= WIDE_ROOM else ""

@@ -129,7 +129,7 @@ def timeline(
 ) -> Timeline:
     """Return the workload's events, its own evictions and the evictions it caused as a timeline.
 
-    With `shows_still_pending`, the entry at which a pending workload began to wait states the current reason,
+    With `shows_still_pending`, the entry that begins the current pending period states the current reason,
     and the last checkpoint and expected events are included.
     """
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
@@ -184,9 +184,9 @@ def timeline(
 def _with_current_reason(
     entries: Sequence[TimelineEntry], workload: Workload, history: Sequence[PendingReason], now: datetime
 ) -> list[TimelineEntry]:
-    """Add the current reason of a pending or reserved workload to the entry at which it began to wait.
+    """Add the current reason of a pending or reserved workload to the entry that begins the current period.
 
-    Without such an entry, the reason gets an entry of its own.
+    If there is no such entry, add one for the reason.
     """
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if evaluated_at is None:
@@ -279,7 +279,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
 
 
 def _only_eviction_for_another(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
-    """Return the only eviction if another workload caused it."""
+    """Return the eviction if there is exactly one and another workload caused it, else None."""
     return evictions[0] if len(evictions) == 1 and evictions[0].preemptor is not None else None
 
 

@@ -66,7 +66,9 @@ def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> li
 
 
 def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
-    """Make the restart delay a period of its own, if the workload is pending since an eviction or failure."""
+    """Split off the restart delay as a separate period if the workload is pending after an eviction or
+    failure.
+    """
     until = workload.backoff_until
     if until is None or workload.phase != Phase.PENDING or not periods or periods[-1].begin >= until:
         return periods
@@ -76,9 +78,10 @@ def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
 
 
 def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
-    """Return the rest of the current state until the expected start or the end of the maximum runtime.
+    """Return the remaining part of the current state, until the expected start or the end of the maximum
+    runtime.
 
-    The rest of a restart delay comes first.
+    The remaining restart delay, if any, comes first.
     """
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         state, until = STATES[workload.phase], workload.backoff_until

@@ -26,7 +26,8 @@ class Scale:
 
 
 def build_scale(times: Iterable[datetime]) -> Scale:
-    """Return a scale with a minimum width between neighbouring times. Longer periods give way to short ones.
+    """Return a scale with a minimum width between neighbouring times. Longer periods are narrowed to make
+    room for short ones.
 
     Raises ValueError for fewer than two different times.
     """
