@@ -46,7 +46,7 @@ def ago(**units: float) -> datetime:
 def reasons(*periods: tuple[Any, ...]) -> list[dict[str, str]]:
     """Return a workload's `pending_reasons` from tuples (reason, start, end).
 
-    Start and end are given in minutes ago, and the end is optional.
+    Start and end are numbers of minutes ago, and the end is optional.
     """
     times = ((reason, [ago(minutes=n).isoformat() for n in when]) for reason, *when in periods)
     return [{"reason": reason, **dict(zip(("since", "until"), at, strict=False))} for reason, at in times]
@@ -191,7 +191,7 @@ def past_utilization(
 ) -> UtilizationPoint:  # fmt: skip
     """Record that `gpus` devices of a pod were `busy` percent utilized in the minute or hour from `at`.
 
-    The pod's allocation begins at that time at the latest.
+    If the pod's allocation began later, move its start to that time.
     """
     began = at.replace(minute=0 if step == 3600 else at.minute, second=0, microsecond=0)
     Allocation.objects.filter(pod=pod, bound_at__gt=began).update(bound_at=began)

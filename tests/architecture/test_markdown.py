@@ -1,4 +1,4 @@
-"""Tests that tables in the documentation are well-formed and that the paths it names exist."""
+"""Tests that tables in the documentation are well-formed, and that all paths in the documentation exist."""
 
 import os
 import re

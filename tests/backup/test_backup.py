@@ -23,7 +23,7 @@ KEYS = ("secret_key", "webhook_secret")
 
 @pytest.fixture
 def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
-    """Back up a small database with an eviction while a transaction has uncommitted changes."""
+    """Back up a small database with one eviction, while another transaction has uncommitted changes."""
     cast = make_cast()
     train, urgent = (factories.workload(cast.vision, name=name) for name in ("train", "urgent"))
     factories.eviction(train, urgent, cast.pool)

@@ -1,4 +1,4 @@
-"""Browser tests for messages: the result of a change on the next page, and of copying."""
+"""Browser tests for messages: the result of a change, shown on the next page, and the result of copying."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Browser test for the question before a secret is replaced."""
+"""Browser test for the confirmation before a secret is replaced."""
 
 from playwright.sync_api import expect
 

@@ -149,7 +149,7 @@ class Screen:
 def running_site(
     runtime: Any, monkeypatch: pytest.MonkeyPatch, make_order: Callable[[str], PodSpec]
 ) -> Iterator[Site]:
-    """Run a server with one running pod on `runtime`. `make_order` returns the spec of the pod for its ID."""
+    """Run a server with one running pod on `runtime`. `make_order` converts the pod's ID to its spec."""
     wiring = Wiring(SystemClock(), {}, {"fake": runtime})
     monkeypatch.setattr("scheduler.api.logs.pod_log.load_wiring", lambda: wiring)
     monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)

@@ -12,7 +12,7 @@ SIZE = "128k"
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[Path]:
-    """Mount a small file system at `path` while the block runs. Skip the test without root."""
+    """Mount a small file system at `path` during the block, or skip the test if that is not permitted."""
     path.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)], capture_output=True, check=False

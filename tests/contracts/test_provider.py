@@ -79,7 +79,7 @@ PROVIDERS = [
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
-    """Return a provider with capacity for four instances of two GPUs. Moto alone has no capacity limit."""
+    """Return a provider with capacity for four instances of two GPUs. Only Moto has no capacity limit."""
     match request.param:
         case "fake":
             yield FakeProvider(capacity=4)

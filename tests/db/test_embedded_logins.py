@@ -43,7 +43,7 @@ def new_cluster(place: Path) -> EmbeddedCluster:
 
 @pytest.fixture(scope="module")
 def template_clusters() -> Iterator[Path]:
-    """Create a cluster like this release and one like the previous release, for tests to copy."""
+    """Create one cluster as this release does and one as the previous release did, for tests to copy."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
         EmbeddedCluster(Path(directory) / "present" / "postgres", FAST_SETTINGS).prepare()
         create_older_cluster(EmbeddedCluster(Path(directory) / "older" / "postgres", FAST_SETTINGS))

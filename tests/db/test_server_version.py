@@ -15,7 +15,7 @@ NEVER_RELEASED = 99
 
 @pytest.fixture
 def old_server(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the start of the message about the real server, which is made too old."""
+    """Make Berth consider the real server too old. Return the start of the error message."""
     monkeypatch.setattr(server_version, "OLDEST_VERSION", NEVER_RELEASED)
     return r"PostgreSQL \d+ at DATABASE_URL is too old. Berth needs version 99 or newer."
 

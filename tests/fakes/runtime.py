@@ -139,7 +139,7 @@ class FakeRuntime:
         self._log_times.setdefault(pod_id, []).append((len(self._pods[pod_id].log), moment))
 
     def was_started(self, pod_id: str) -> bool:
-        """Return whether the pod was started. A pod can exist because of a stop without a start."""
+        """Return whether the pod was started. A pod that was only stopped also has an entry."""
         return pod_id in self._pods and self._pods[pod_id].order is not None
 
     def order(self, pod_id: str) -> PodSpec:

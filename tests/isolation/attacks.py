@@ -48,7 +48,9 @@ def read_any(paths: "list[str]") -> bool:
 
 
 def proc_shows(file: str, text: str) -> bool:
-    """Return whether this /proc file of any process contains the text, which the pod knows only reversed."""
+    """Return whether this /proc file of any process contains the text. The pod knows only the reversed
+    text.
+    """
     text = text[::-1]
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

@@ -47,7 +47,7 @@ def attack(
     place: Path, policy: str, *, user: int | None = None, prefix: tuple[str, ...] = (),
     image: tuple[str, ...] = (), **variables: str,
 ) -> Any:  # fmt: skip
-    """Run the attacks as this user, or as the user of the tests. Return the output of the agent.
+    """Run the attacks as `user`, or as the user that runs the tests. Return the agent's output.
 
     `image` is the image of the hostile pod, with credentials.
     """

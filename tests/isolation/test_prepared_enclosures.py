@@ -214,7 +214,7 @@ def test_spare_shims_and_their_enclosures_stop_with_the_server(stage: LocalStage
 
 
 def test_pod_whose_mounts_another_pod_could_redirect_gets_a_new_enclosure() -> None:
-    """The same applies to a pod that would hide a shared mount, or with a private /dev/shm."""
+    """A pod that would hide a shared mount, or that has a private /dev/shm, also gets a new enclosure."""
     shared = FileSystemView(readable=(Mount.at("/usr"), Mount.at("/code/lib")), hidden=("/usr/state",))
     view = replace(
         shared, writable=(Mount("/pods/1/tmp", "/tmp"), Mount.at("/work")), shared_memory="/dev/shm/1",

@@ -24,7 +24,7 @@ def test_directory_of_a_killed_probe_is_deleted_by_a_later_probe(tmp_path: Path)
 
 @pytest.fixture
 def bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: LocalStage) -> Path:
-    """Return the file that contains how often bubblewrap is killed before it runs."""
+    """Return a file that contains a number N. bubblewrap is killed the first N times that it starts."""
     kills, program = tmp_path / "kills", tmp_path / "programs" / "bwrap"
     program.parent.mkdir()
     program.write_text(

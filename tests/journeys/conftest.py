@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run test_up.py after all other journeys, whatever their order on the command line."""
+    """Run test_up.py after all other journeys, regardless of their order on the command line."""
     places = [place for place, item in enumerate(items) if HERE in item.path.parents]
     journeys = sorted((items[place] for place in places), key=lambda item: item.path == HERE / "test_up.py")
     for place, item in zip(places, journeys, strict=True):

@@ -29,9 +29,9 @@ while [ ! -e finish ]; do step=$((step + 1)); sleep 0.1; done
 class FirstChapter:
     """The steps of the chapter on the machines of a test.
 
-    `smaller` maps texts of the guide to those for smaller machines. Gangs get `options` in addition, and run
-    in the image instead of sent code if there is one. `workspaces` is the directory of all workspaces.
-    `describe` describes the pool's machines.
+    `smaller` maps texts of the guide to those for smaller machines. Gangs are submitted with the additional
+    `options`. If `image` is set, they run in this image instead of sending code. `workspaces` is the
+    directory of all workspaces. `describe` describes the pool's machines.
     """
 
     admin: Terminal

@@ -1,4 +1,6 @@
-"""Test metrics and outputs from programs in pods to the command line, in a running installation."""
+"""Test the path of metrics and outputs from programs in pods to the command line, in a running
+installation.
+"""
 
 import re
 from pathlib import Path

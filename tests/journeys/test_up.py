@@ -123,7 +123,7 @@ def test_both_web_processes_accept_connections(berth: Installation) -> None:
     with ExitStack() as stack:
 
         def connect() -> bool:
-            """Open ten connections. The less busy process may accept more of them."""
+            """Open ten connections. A less busy process may accept more of them."""
             for _ in range(10):
                 stack.enter_context(socket.create_connection(("127.0.0.1", berth.port), timeout=120))
             return all(open_sockets(pid) > earlier for pid, earlier in zip(webs, before, strict=True))

@@ -22,7 +22,7 @@ def ago(hours: float) -> Any:
 
 @pytest.fixture
 def priced_pool(db: None) -> NodePool:
-    """Create two 4-GPU nodes: one has run for two hours, the other ran for half an hour over a day ago."""
+    """Create two 4-GPU nodes. One has run for two hours. The other ran for half an hour about a day ago."""
     pool = make.pool("big", gpus=4, price_per_gpu_hour=Decimal("2.5"))
     make.node(pool, 0, created_at=ago(2))
     make.node(pool, 1, state="ended", created_at=ago(24.25), ended_at=ago(23.75))

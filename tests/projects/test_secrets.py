@@ -77,7 +77,7 @@ def test_project_secret_overrides_the_pool_secret(cast: Cast) -> None:
 
 
 def registry_auth(project: Project, pool: NodePool) -> str:
-    """Return a project's auth.json for a pool, read together with those of other projects."""
+    """Return a project's auth.json for a pool. The files of all projects are read together."""
     others = {(other.pk, pool.pk) for other in Project.objects.all()}
     auth = registry_auths({(project.pk, pool.pk), *others})[project.pk, pool.pk]
     assert isinstance(auth, RegistryAuth)

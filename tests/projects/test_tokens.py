@@ -1,4 +1,4 @@
-"""Tests for tokens that are issued with another token."""
+"""Tests for issuing tokens while signed in with a token."""
 
 from datetime import datetime, timedelta
 

@@ -24,7 +24,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 @pytest.fixture
 def body(cast: Cast, server: SshServer, settings: Any, tmp_path: Path) -> dict[str, Any]:
-    """Return the request body for a pool of three hosts: with a pinned key, no key and a different key."""
+    """Return the request body for a pool of three hosts: one with a pinned key, one without a key and one
+    with a wrong key.
+    """
     settings.BERTH_PUBLIC_URL = "https://berth.example.org"
     _, other = generate_key(tmp_path / "other")
     place = {"address": server.address, "port": server.port}

@@ -41,7 +41,7 @@ def create_service_start(workload: Workload, minutes: float) -> None:
 
 
 def _stops(name: str, node: str, indexes: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the steps that stop pods of project vision on the devices with their indexes."""
+    """Return the steps that stop pods of project vision. Each pod uses the device that has its own index."""
     return [
         {
             "do": "stop",

@@ -1,4 +1,4 @@
-"""Actors of the test data whose changes have request IDs, as if they were made through the API."""
+"""Actors for the test data. Their changes have request IDs, like changes made through the API."""
 
 from uuid import NAMESPACE_URL, uuid5
 

@@ -75,7 +75,7 @@ def visit(page: Page, path: str) -> Visit:
 
 
 def inspect(page: Page, path: str) -> Visit:
-    """Load the page and check its tables, charts, accessibility and its layout at both widths."""
+    """Load the page and check its tables, charts and accessibility, and its layout at both widths."""
     open_page = visit(page, path)
     open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
     open_page.violations = accessibility_faults(page)

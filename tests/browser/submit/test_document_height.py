@@ -1,4 +1,4 @@
-"""Browser tests for the prediction in full, and for the height of the document below it."""
+"""Browser tests for the full prediction and for the height of the document below it."""
 
 import pytest
 from playwright.sync_api import expect

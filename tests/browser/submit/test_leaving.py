@@ -1,4 +1,4 @@
-"""Browser tests that the forms of workloads ask before unsaved input is lost."""
+"""Browser tests that workload forms ask for confirmation before unsaved input is lost."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ WAYS: dict[str, Callable[[Page], object]] = {
 
 
 def record_questions(page: Page) -> list[str]:
-    """Answer each question with staying on the page, and return the list of their types."""
+    """Stay on the page whenever the browser asks. Return the list to which dialog types are added."""
     questions: list[str] = []
 
     def stay(dialog: Dialog) -> None:

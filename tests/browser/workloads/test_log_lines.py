@@ -20,7 +20,7 @@ __all__ = ["pods"]
 
 
 def write_timed(home: Path, pod: Pod, *parts: tuple[str, int]) -> None:
-    """Write parts of a log, each with its time in minutes."""
+    """Write parts of a log, each at its time in minutes after START."""
     log = home / "run" / "pods" / str(pod.pk) / "log"
     for text, minutes in parts:
         write(home, pod, text)

@@ -13,7 +13,7 @@ TIMES = r"\d\d:\d\d(:\d\d)? to (now|about \d\d:\d\d|\d\d:\d\d(:\d\d)?)"
 
 
 def centre(page: Page, place: int) -> tuple[float, float]:
-    """Return the middle of a segment, in one step, because updates of the page replace the segments."""
+    """Return the middle of a segment. A single script finds it, because page updates replace the segments."""
     x, y = page.evaluate(
         """(place) => {
             const all = document.querySelectorAll(".period-bar .segment > rect:first-child");

@@ -41,7 +41,7 @@ def allow_tokens(cluster: SlurmCluster) -> None:
 
 @dataclass
 class SlurmRestServer:
-    """A slurmrestd server with some API versions. It needs the accounting database to list ended jobs."""
+    """A slurmrestd server for `versions` of the API. It needs the accounting database to list ended jobs."""
 
     cluster: SlurmCluster
     versions: tuple[str, ...] = field(default_factory=installed_versions)

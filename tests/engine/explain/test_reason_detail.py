@@ -1,4 +1,4 @@
-"""Tests for the numbers that the pages, the list and the messages of a pending workload state."""
+"""Tests for the numbers in pending reasons on pages, in the workload list and in messages."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of the rejection of a workload that is too large for several pools."""
+"""Tests for rejecting a workload that is too large for each of several pools."""
 
 import pytest
 

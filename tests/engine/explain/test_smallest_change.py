@@ -41,7 +41,7 @@ def one_project(*, quota: float | None = 8, pool: Pool | None = None, **nodes: i
 
 
 def full_node(**settings: Any) -> World:
-    """Return a node filled by a workload of another project, within quota and with the same priority."""
+    """Return a node full of another project's workload, which is within quota and has the same priority."""
     world = World(pool=Pool("default", **settings), n=4).department("d", 8)
     return world.project("p", "d", 4).project("other", "d", 4).running("theirs", "other", "n", 4)
 

@@ -31,8 +31,8 @@ def starts(document: Document, name: str) -> bool:
 
 
 def lone_document(document: Document, name: str) -> Document:
-    """Return the scenario in which the workload is the only one, its backoff is over, all nodes are ready and
-    all pools have their maximum number of nodes.
+    """Return the scenario with only this workload, after its backoff. All nodes are ready, and all pools have
+    their maximum number of nodes.
     """
     workload = next(workload for workload in document["workloads"] if workload["name"] == name)
     only = {key: value for key, value in workload.items() if key not in ("after", "backoff_until")}
@@ -93,7 +93,7 @@ def test_every_sufficient_single_change_is_considered(document: Document) -> Non
 
 
 def single_changes(document: Document, name: str) -> Iterator[Change]:
-    """Yield every kind of change, whatever keeps the workload pending."""
+    """Yield every kind of change, regardless of why the workload is pending."""
     workload = next(workload for workload in document["workloads"] if workload["name"] == name)
     yield Change(ChangeKind.PREEMPTIBLE)
     for other in document["workloads"]:

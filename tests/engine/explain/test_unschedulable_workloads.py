@@ -1,4 +1,4 @@
-"""Tests for the smallest change that lets a workload start that can never start as specified."""
+"""Tests for the smallest change that lets an unschedulable workload start."""
 
 from scheduler.engine.model import Group, NodeState
 from scheduler.engine.smallest_change.search import Outcome, smallest_change

@@ -1,4 +1,4 @@
-"""Tests for the gangs that pods form and for the queues that count them."""
+"""Tests for the gangs that pods form, and for the queues that gangs count towards."""
 
 import pytest
 

@@ -15,7 +15,7 @@ SHAPES = {"3x4": (3, 4), "2x8": (2, 8), "4x8": (4, 8)}
 
 
 def crowded_cluster(random: Random, nodes: int, gpus: int, *, has_quotas: bool = True) -> dict[str, Any]:
-    """Return a nearly full cluster, with a pending gang inside its quota that needs most of a node."""
+    """Return a nearly full cluster with a pending gang that is within its quota and needs most of a node."""
     free = {f"n{i}": gpus for i in range(nodes)}
     leave = random.choice([0, 0, 1, 1, 2, 3])
     work: list[dict[str, Any]] = []

@@ -69,8 +69,8 @@ class FakeSlurm:
     def set(self, **values: Any) -> None:
         """Set `machines`, `broken`, `down`, `accepts` (jobs), `accounting` or the result of sbatch.
 
-        sbatch has a `rejection`, or `loses_response` after the submission. `accounting` is True, "down"
-        if the database does not respond, or False if there is none.
+        `rejection` is an error of sbatch. With `loses_response`, sbatch fails after the submission.
+        `accounting` is True, "down" if the database does not respond, or False if there is none.
         """
         with self.open() as state:
             state.update(values)

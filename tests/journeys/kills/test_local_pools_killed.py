@@ -25,7 +25,7 @@ ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # this role needs a whole no
 
 @dataclass
 class Story:
-    """A pool on this machine. `records` are directories without visible files when nothing runs."""
+    """A pool on this machine. `records` are directories that contain no visible files while nothing runs."""
 
     berth: Installation
     admin: Terminal

@@ -146,7 +146,7 @@ LIVE_ROWS = {
 
 
 def live_rows(berth: Installation) -> dict[str, int]:
-    """Return the numbers of database records that an idle installation would not have."""
+    """Return the number of database records of each kind that an idle installation would not have."""
     url = EmbeddedCluster(berth.home / "postgres").url()
     with psycopg.connect(url, autocommit=True) as connection:
         counts = {name: connection.execute(query).fetchone() for name, query in LIVE_ROWS.items()}

@@ -24,7 +24,7 @@ class Kubelet:
         os.kill(self.pid, signal.SIGKILL)
 
     def restart(self) -> None:
-        """Start the kubelet again. Its cluster stops it like the first one."""
+        """Start the kubelet again. Record its process ID, so that the cluster's script can stop it."""
         run = Path(self.command[self.command.index("--kubeconfig") + 1]).parent
         name = self.command[self.command.index("--hostname-override") + 1].replace("node", "kubelet")
         with (run / f"{name}.log").open("ab") as log:

@@ -29,7 +29,7 @@ COMMON: Any = {"project": "vision", "cpus": 0.1, "memory_mib": 256, "start_timeo
 
 @pytest.fixture(scope="module")
 def gateway(prod: Prod) -> str:
-    """Return the address of node-2 in its pod network, which is the only network that its pods reach."""
+    """Return the address of node-2 in its pod network, which is the only network that its pods can reach."""
 
     def address() -> str:
         pod = prod.api.get("/api/v1/namespaces/default/pods/theirs")

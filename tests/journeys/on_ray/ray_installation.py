@@ -29,7 +29,7 @@ _POD_OUTPUT = re.compile(r"^rank (\d+) of (\d+) in run (\d+) on (\S+) sees (\S+)
 
 
 def add_ray_pool(berth: Installation) -> "RayInstallation":
-    """Create a Ray pool of up to three nodes with two GPUs each. The quota of vision is 2 GPUs, of ads 4."""
+    """Create a Ray pool of up to three nodes with two GPUs each, and quotas: vision 2 GPUs, ads 4 GPUs."""
     root = berth.home.parent
     installation = RayInstallation(
         berth, *(sign_in(berth, name, root / name) for name in ("admin", "dave", "grace"))

@@ -55,7 +55,7 @@ def test_downsampling_keeps_the_last_point_of_each_interval() -> None:
 
 @pytest.fixture
 def stage(db: None) -> Stage:
-    """Return a stage that starts an hour ago, so that changes by services have later timestamps."""
+    """Return a stage whose clock starts an hour ago, so that changes by services have later timestamps."""
     return Stage(pool(nodes=(0, 4), autoscale_cooldown=0), now=timezone.now() - timedelta(hours=1))
 
 

@@ -1,4 +1,4 @@
-"""Tests for log copies."""
+"""Tests for Berth's copies of the logs of Kubernetes pods."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

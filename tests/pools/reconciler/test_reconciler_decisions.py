@@ -244,7 +244,7 @@ def test_reconciler_imports_neither_providers_nor_the_scheduler() -> None:
 
 @dataclass
 class SimulatedProvider:
-    """A fleet whose provider responds late, partially or not at all, and all launch requests so far."""
+    """A fleet whose provider responds late, partially or not at all. `orders` lists all launch requests."""
 
     fleet: Fleet
     orders: list[Launch] = field(default_factory=list)

@@ -17,7 +17,7 @@ from pools.runtimes.shim.channels.unpacking import EXTENDED_MAX, Unpacker
 
 
 def copy(source: Path | str, target: Path | str, name: str = "") -> list[str]:
-    """Copy in parts of odd sizes. Return the files that were left out."""
+    """Copy a file or directory in parts of unusual size. Return the files that were skipped."""
     skipped: list[str] = []
     data = b"".join(Packer(str(source), skipped.append))
     unpack(data, target, name)

@@ -77,8 +77,8 @@ def memory(pid: int) -> bytes:
 def servers(root: Path) -> list[int]:
     """Return the fork servers of this runtime.
 
-    Shims have the same command line, but only the socket of their pod's channels, except while they wake
-    listeners.
+    Shims have the same command line. Unlike fork servers, they usually have only one socket, for their pod's
+    channels.
     """
     pids = []
     for pid in process_ids():

@@ -24,7 +24,7 @@ def slurm(tmp_path: Path) -> FakeSlurm:
 
 
 def recover_from_kill(directory: Path, kill: Callable[[str], None]) -> None:
-    """Order two nodes, call `kill` at each kill point, and check that exactly two jobs exist at the end.
+    """Request two nodes, call `kill` at each kill point, and check that exactly two jobs exist at the end.
 
     The rows are rolled back afterwards.
     """
@@ -43,7 +43,7 @@ def recover_from_kill(directory: Path, kill: Callable[[str], None]) -> None:
 
 
 def kill_points(directory: Path) -> list[str]:
-    """Return the names of all kill points of a launch request, in sequence."""
+    """Return the names of all kill points of a launch request, in order."""
     points: list[str] = []
     recover_from_kill(directory, points.append)
     return points

@@ -22,7 +22,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 def stage(
     server: SshServer, live_server: LiveServer, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SshPool]:
-    """Yield a pool without hosts whose key is known. Kill the processes of agents at the end."""
+    """Yield a pool that has a key but no hosts. Kill the processes of agents at the end."""
     settings.BERTH_PUBLIC_URL = live_server.url
     settings.BERTH_PLAIN_HTTP = True
     monkeypatch.setattr("pools.api.joining.load_wiring", Wired)

@@ -1,4 +1,4 @@
-"""Tests that a crash at any point of an array's work loses, duplicates and leaks nothing."""
+"""Tests that no crash while the scheduler works on an array loses, duplicates or leaks anything."""
 
 from typing import Any
 

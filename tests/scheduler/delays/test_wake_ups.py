@@ -63,7 +63,7 @@ class Rounds:
         return WakeResult(woken.reasons - {"last"}, woken.ready)
 
     def run_with(self, action: Callable[[], object], statement: int) -> bool:
-        """Run until idle, with `action` before the given statement. Return whether the action ran."""
+        """Run until idle, and call `action` before the given statement. Return whether the action ran."""
         self.statements, ran = 0, False
 
         def count(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:

@@ -60,7 +60,7 @@ class Model:
         return Histogram(name, text, ("model_name",), buckets=WAITS, registry=self._registry)
 
     def generate(self, tokens: int) -> None:
-        """Return when all tokens have been generated. Raises Aborted."""
+        """Wait until all tokens have been generated. Raises Aborted."""
         began = time.monotonic()
         with self._turn:
             self._count += 1

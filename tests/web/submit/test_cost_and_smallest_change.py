@@ -115,7 +115,7 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
 
 
 def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:
-    """Return the expected start if the project has to be below its limit first, or ""."""
+    """Return when the project is expected to be below its limit, as shown in the prediction, or ""."""
     text = f"name: wide\nproject: vision\npools: [{pool}]\ncommand: run\nroles:\n- gpu: {gpus}\n"
     shown = client.post("/submit/prediction", {"document": text}).content.decode()
     assert "limit" in shown

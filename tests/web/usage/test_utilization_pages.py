@@ -214,7 +214,9 @@ def test_node_page_shows_gpu_utilization_without_workload_names(
 
 
 def readouts(answer: Any) -> list[list[float]]:
-    """Return time, used, idle, unmeasured and free GPUs per hour in the overview's chart, latest first."""
+    """Return the time and the used, idle, unmeasured and free GPUs of each hour in the overview's chart,
+    latest first.
+    """
     return sorted(json.loads(answer.context["chart"].readouts), reverse=True)
 
 

@@ -1,7 +1,7 @@
 """Tests for the agent as a systemd service: install, kill, restart and uninstall.
 
-The test containers have no systemd. A small service manager replaces it: it reads the installed unit and runs
-its command with its environment file.
+The test containers have no systemd. A small service manager takes the place of systemd. It reads the
+installed unit, and runs the unit's command with the unit's environment file.
 """
 
 import json

@@ -36,9 +36,10 @@ def create_measurements() -> None:
 
 
 def create_points(measured: PodUtilization, number: int, now: datetime) -> None:
-    """Create the minutes and hours since the start of a pod's allocation, up to its latest measurement.
+    """Create utilization points per minute and per hour, from the start of a pod's allocation to its latest
+    measurement.
 
-    Before, the utilization rises and falls like a wave. `number` is the phase of the wave.
+    The utilization rises and falls like a wave, which `number` shifts in time.
     """
     pod, (busy, gpu_memory) = measured.pod, measured.devices[0] if measured.devices else (None, None)
     gpus = pod.allocation.gpu_milli_total if busy is not None else 0
@@ -58,7 +59,9 @@ def create_points(measured: PodUtilization, number: int, now: datetime) -> None:
 
 
 def _periods(begin: datetime, end: datetime, step: int, count: int) -> Iterator[tuple[datetime, float]]:
-    """Yield the start of each minute or hour between `begin` and `end` and its seconds, latest first."""
+    """Yield the start of each minute or hour between `begin` and `end` and the seconds it covers, latest
+    first.
+    """
     at = datetime.fromtimestamp(end.timestamp() // step * step, tz=end.tzinfo)
     for _ in range(count):
         first, last = max(at, begin), min(at + timedelta(seconds=step), end)
@@ -69,7 +72,7 @@ def _periods(begin: datetime, end: datetime, step: int, count: int) -> Iterator[
 
 
 def _measured_devices(node: Node) -> list[list[int]]:
-    """Return the utilization and memory of each device, which are those of its pods."""
+    """Return the utilization and memory of each device, computed from its pods."""
     busy, memory = defaultdict[int, float](float), defaultdict[int, int](int)
     for row in PodUtilization.objects.filter(pod__node=node).select_related("pod__allocation"):
         allocation = row.pod.allocation

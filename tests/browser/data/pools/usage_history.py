@@ -31,7 +31,7 @@ MEASURED = {"vision": "vit-baseline", "speech": "tts-smoke", "ads": "ranker-test
 
 
 def create_usage_history(scene: Any) -> None:
-    """Create weeks of usage that is lower at night and at weekends, and leads to the present allocations."""
+    """Create weeks of usage, lower at night and at weekends, that lead up to the current allocations."""
     now = timezone.now()
     hour = now.replace(minute=0, second=0, microsecond=0)
     pool = scene.pools["train"]
@@ -62,7 +62,7 @@ def create_usage_history(scene: Any) -> None:
 
 
 def _present_gpu_hours(hour: datetime, now: datetime) -> dict[tuple[str, datetime], float]:
-    """Return the GPU-hours of the present allocations by project and hour."""
+    """Return the GPU-hours of the current allocations, keyed by project and hour."""
     sums = defaultdict[tuple[str, datetime], float](float)
     for row in Allocation.objects.select_related("pod__workload__project"):
         for at, part in _parts_of_hours(row.bound_at, now, hour):
@@ -79,7 +79,9 @@ def _gpu_hours_of_ended_runs(hour: datetime, now: datetime) -> dict[tuple[str, d
 
 
 def _parts_of_hours(begin: datetime, end: datetime, hour: datetime) -> Iterator[tuple[datetime, float]]:
-    """Yield the hours up to `hour` between two times, each with the part of the hour between them."""
+    """Yield the hours up to `hour` that overlap the period from `begin` to `end`, each with the overlapping
+    fraction of the hour.
+    """
     at = hour
     while at + timedelta(hours=1) > begin:
         part = (min(end, at + timedelta(hours=1)) - max(begin, at)).total_seconds() / 3600
@@ -98,7 +100,7 @@ def _hour(at: datetime, pool: Any, project: Any, person: str, gpus: float) -> Us
 
 
 def _measure(scene: Any, rows: list[UsageHour]) -> None:
-    """Create a utilization of 70 to 90 percent for the usage of ended pods."""
+    """Create measurements of 70 to 90 percent utilization for the usage of ended pods."""
     pods = {project: scene.workloads[name].pods.get(index=0) for project, name in MEASURED.items()}
     points = []
     for row in rows:

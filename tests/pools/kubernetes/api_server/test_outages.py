@@ -15,7 +15,7 @@ from tests.pools.kubernetes.api_server.test_clock_skew import make_older
 
 
 def second_runtime(stage: FakeKubernetesStage, root: Path, installation: str) -> KubernetesRuntime:
-    """Return a runtime without records on the same cluster, for this or another installation."""
+    """Return a runtime without records on the same cluster, for this installation or a different one."""
     clusters = Clusters(lambda: installation, stage.patience)
     stage._all.append(clusters)
     access = PoolAccess(clusters.get(stage._connection), stage._settings)

@@ -30,7 +30,7 @@ IMAGE = f"ghcr.io/org/train@sha256:{'1' * 64}"
 
 class SilentStage(FakeKubernetesStage):
     def fall_silent(self) -> None:
-        """Respond to no further calls. Callers do not wait."""
+        """Stop responding to calls, and make callers stop waiting immediately."""
         self.cluster.answers.clear()
         self.access["prod"].cluster.worker.patience = 0
 
@@ -90,7 +90,7 @@ def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_lat
 
 
 class CountedCalls:
-    """Counts calls to an API server, and calls that are unfinished."""
+    """Counts all calls to an API server, and the unfinished ones separately."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *methods: str) -> None:
         self._methods = methods

@@ -30,7 +30,7 @@ def predict(stage: Stage, **changes: object) -> Prediction:
 
 
 def ended_node(stage: Stage, ordinal: int, boot: int) -> None:
-    """Create a node of an earlier day that took `boot` seconds to become ready."""
+    """Create a node from an earlier day that took `boot` seconds to become ready."""
     created = NOON - timedelta(days=1)
     ready = created + timedelta(seconds=boot)
     stage.node(ordinal, state="ended", created_at=created, ready_at=ready, ended_at=created + timedelta(1))

@@ -102,7 +102,7 @@ def test_reason_links_the_workload_for_which_resources_are_held(cast: Cast, sign
 
 
 def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Eviction]:
-    """Return the address of an evicted workload and the eviction, by a workload in project ads."""
+    """Return the address of a workload evicted by one in project ads, and the eviction."""
     make.create_scheduler_lease()
     victim = make.workload(
         cast.vision, "victim", replicas=4, run=1, preemptions=1, started_at=make.ago(minutes=80), **columns

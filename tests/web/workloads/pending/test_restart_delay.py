@@ -1,4 +1,6 @@
-"""Tests for what a pending workload waits for after its restart delay, and for the card without a change."""
+"""Tests for why a workload stays pending after its restart delay, and for the smallest change card if no
+change helps.
+"""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Tests for the tab Timeline of a failed workload."""
+"""Tests for the Timeline tab of a failed workload."""
 
 import html
 import re
