@@ -222,7 +222,7 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionUnit]:
-    """Convert the counted gang amounts to units.
+    """Convert gang amounts, each with its count, to eviction units.
 
     Most gangs are alike, so each distinct gang is converted only once.
     """

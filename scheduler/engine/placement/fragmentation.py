@@ -226,7 +226,7 @@ class Fragmentation:
         )
 
     def _scores(self, after: _NodeStates) -> Ints:
-        """Return the additional loss per replica of the mix, in fifths of a device, for each state."""
+        """Return how much each state adds to the loss per replica of the mix, in fifths of a device."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._losses_by_state(after) - self._losses[after.node]) // divisor
 

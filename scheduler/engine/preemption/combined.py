@@ -60,7 +60,7 @@ def evict_and_move(
 
 
 def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
-    """Return whether each role's GPUs might fit if all preemptible pods were evicted."""
+    """Return whether the GPUs of every role might fit if all preemptible pods were evicted."""
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]

@@ -134,7 +134,7 @@ def _proposals_of_stage(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
 
 
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
-    """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
+    """Yield a PendingCase for each of the workload's pools, or nothing if the workload is not pending.
 
     A plan contains only one pool's blockers, so the engine also decides as if the workload allowed no other
     pool.

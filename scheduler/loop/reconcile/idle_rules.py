@@ -141,7 +141,7 @@ def _due_steps(now: datetime) -> list[DueStep]:
 
 
 def _write_steps(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
-    """Write new and withdrawn warnings, and suspensions, of locked, running workloads."""
+    """Write the new warnings, withdrawn warnings and suspensions of locked, running workloads."""
     by_step: dict[IdleStep, list[tuple[Workload, DueStep]]] = {step: [] for step in IdleStep}
     for workload, due in steps:
         by_step[due.step].append((workload, due))

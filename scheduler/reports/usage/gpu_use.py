@@ -22,7 +22,7 @@ NAME_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGpuHours:
-    """Measured GPU-hours, and the part of them during which the GPUs were busy."""
+    """Measured GPU-hours, and how many of them were used."""
 
     measured: float
     busy: float

@@ -70,7 +70,7 @@ def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
 
 
 def _delete_old_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Delete the points that precede the last point before the window's start."""
+    """Delete all points before the window's start except the last one."""
     table = UsagePoint._meta.db_table
     with connection.cursor() as cursor:
         cursor.executemany(

@@ -46,8 +46,8 @@ class MeanUtilization:
 class UtilizationHour:
     """GPU-hours of one hour, which may be the current, incomplete hour.
 
-    `measured` is the part of `allocated` whose utilization was measured. `used` is the busy part of
-    `measured`.
+    `measured` is the part of `allocated` whose utilization was measured. `used` is `measured` multiplied by
+    that utilization.
     """
 
     at: datetime

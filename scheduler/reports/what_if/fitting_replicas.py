@@ -1,4 +1,4 @@
-"""Explain why a smaller number of replicas fits: GPUs that are free, and GPUs that evictions would free."""
+"""Explain why a smaller number of replicas fits: some GPUs are free, and evictions would free others."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace

@@ -43,7 +43,7 @@ class PreemptionPolicy:
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
-        """Return whether a gang over its fair share can never have victims."""
+        """Return whether no gang can be a victim if the preemptor is over its fair share."""
         del board, gang
         return False
 
@@ -129,14 +129,14 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return how far the victims' queues are reduced in the worst case, as a sort key that takes
+        """Return a sort key for how far the evictions reduce the victims' queues in the worst case. It takes
         precedence over the cost.
         """
         del victims
         return ()
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
-        """Return how far the evictions in `evicted` reduce the victim's queue, as a sort key."""
+        """Return a sort key for how far the evictions in `evicted` reduce the victim's queue."""
         del victim, evicted
         return ()
 
