@@ -18,7 +18,7 @@ from projects.models import Audit, Department, Project
 def unknown_project_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "project"
 ) -> Problem | None:
-    """Return a problem if the name is in neither the visible projects nor the history, else None."""
+    """Return a problem if neither a visible project nor the history has the name, else None."""
     return unknown_name_problem(path, name, "a project", [NameColumn(visible_projects(actor)), *history])
 
 
@@ -64,7 +64,7 @@ def unknown_id_problem(
 ) -> Problem | None:
     """Return a problem if none of the `rows` has the ID, else None.
 
-    `rows` are pairs of a queryset and its ID column.
+    `rows` contains pairs of a queryset and its ID column.
     """
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None

@@ -38,14 +38,18 @@ def explain_missing_platform_role() -> str:
 
 
 def names_of_platform_admins() -> str:
-    """Return up to three platform admins, such as "alice or bob", or "" if there are none."""
+    """Return the names of up to three platform admins as text, such as "alice or bob", or "" if there are
+    none.
+    """
     return _join_usernames(
         User.objects.filter(Q(is_superuser=True) | Q(memberships__role=Role.PLATFORM_ADMIN))
     )
 
 
 def names_of_department_admins(department: Department) -> str:
-    """Return up to three admins of the department, such as "alice or bob", or "" if there are none."""
+    """Return the names of up to three admins of the department as text, such as "alice or bob", or "" if
+    there are none.
+    """
     return _join_usernames(
         User.objects.filter(memberships__department=department, memberships__role=Role.DEPARTMENT_ADMIN)
     )

@@ -333,9 +333,7 @@ def users(actor: Actor) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user with exactly the given name, to whom a role may be granted, or None if there is
-    none.
-    """
+    """Return the user to grant a role to, who must have exactly the given name, or None if there is none."""
     return User.objects.filter(username=username).first()
 
 

@@ -58,7 +58,7 @@ class ObjectPage:
 
 
 class Bucket:
-    """Objects of an S3 volume. Its methods must not be called inside a transaction."""
+    """Access to the objects of an S3 volume. Its methods must not be called inside a transaction."""
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._volume = volume

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Phase of a node, used to count nodes. Lost and ended nodes are `GONE` and are not counted."""
+    """Phase in which a node is counted. Lost and ended nodes are `GONE` and are not counted."""
 
     PENDING = "pending"
     CURRENT = "current"

@@ -327,7 +327,7 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod status fields from which reports are derived."""
+    """Return the pod status fields that reports are derived from."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
     containers = {
         kind: [_select_keys(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds

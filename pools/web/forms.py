@@ -246,7 +246,7 @@ class PoolForm(Form):
         return cleaned
 
     def values(self) -> dict[str, Any]:
-        """Return the form's values by model field, as the services expect them."""
+        """Return the form's values as the services expect them, keyed by model field."""
         cleaned, provider = self.cleaned_data, self.chosen_provider()
         values = {
             name: cleaned[name] for name in self.base_fields if name in cleaned and name not in UNSTORED

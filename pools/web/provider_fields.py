@@ -55,7 +55,7 @@ def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def field_names_by_path(provider: str) -> dict[str, str]:
-    """Return the name of each setting's form field, by the setting's path in a pool document."""
+    """Return the name of each setting's form field, keyed by the setting's path in a pool document."""
     return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings_fields(provider)}
 
 

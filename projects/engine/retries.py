@@ -106,8 +106,8 @@ def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
 
 
 def _larger_memory(rule: RetryRule, memory: int) -> int | None:
-    """Return the memory in MiB for the next run, 0 if it is at the maximum, or None if the rule adds no
-    memory.
+    """Return the memory in MiB for the next run, 0 if it cannot be increased further, or None if the rule
+    adds no memory.
     """
     if rule.memory_factor is None or rule.memory_max_mib is None:
         return None

@@ -94,8 +94,8 @@ def read_key(fetch: CodeFetch) -> ReadKey:
 
 
 def delete_unused_fetches(before: datetime) -> int:
-    """Delete requests from before `before` whose workloads have been deleted. Return the number of deleted
-    requests.
+    """Delete requests that were created before `before` and whose workloads have been deleted. Return the
+    number of deleted requests.
     """
     unused = CodeFetch.objects.filter(~Exists(Workload.objects.filter(code_fetch=OuterRef("pk"))))
     return int(unused.filter(created_at__lt=before).delete()[0])

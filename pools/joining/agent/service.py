@@ -92,7 +92,7 @@ def load_environment_file() -> None:
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
     """Stop the installed agent, and join again.
 
-    If the agent kept running, it would stop its pods when its secret is revoked.
+    A running agent would stop its pods when its secret is revoked.
     """
     manager.stop()
     try:

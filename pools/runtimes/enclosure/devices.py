@@ -64,7 +64,7 @@ def simulates_gpus() -> bool:
 
 
 def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
-    """Return the NVIDIA GPUs ordered by PCI address, which is also the order of their indices."""
+    """Return the NVIDIA GPUs ordered by PCI address, which is also the order of their indexes."""
     gpus = []
     for file in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
         text = file.read_text(errors="replace")

@@ -141,7 +141,7 @@ class Pod:
     def _start_namespaces(self) -> str:
         """Start building the pod's namespaces. Return an error message or "".
 
-        On return, a container has been created with its image's settings.
+        If the pod runs in a container, the container exists on return, with its image's settings.
         """
         if self.namespaces is None:
             return ""

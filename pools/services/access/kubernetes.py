@@ -37,7 +37,9 @@ def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
 
 
 def check_credentials(pool: NodePool) -> None:
-    """Raise Invalid unless a Kubernetes pool has exactly one of a kubeconfig and the setting `in_cluster`."""
+    """Raise Invalid unless a Kubernetes pool has either a kubeconfig or the setting `in_cluster`, but not
+    both.
+    """
     if pool.provider != KUBERNETES:
         return
     settings = kubernetes_settings(pool.provider_settings)

@@ -65,7 +65,7 @@ class ScalingDecision:
 def decide(
     window: SampleWindow, fleet: Fleet, config: AutoscalerConfig, clock: ScalingTimes, pending: bool
 ) -> ScalingDecision:
-    """Return the decision. `pending` is True while another scale request is in progress."""
+    """Return the scaling decision. `pending` is True while another scale request is in progress."""
     evaluated, metrics = conditions(window, config, clock.now), compute_metrics(window, config)
     return decide_from_conditions(evaluated, metrics, fleet, config, clock, pending)
 
@@ -78,7 +78,7 @@ def decide_from_conditions(
     clock: ScalingTimes,
     pending: bool,
 ) -> ScalingDecision:
-    """Return the decision for conditions that have already been evaluated on the metrics."""
+    """Return the scaling decision for conditions that have already been evaluated on the metrics."""
     intended = (
         _decide_for_minimum(fleet, config)
         or _decide_for_maximum(evaluated, fleet, config)

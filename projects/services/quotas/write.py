@@ -55,7 +55,7 @@ def set_quota(
 
 
 def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = None) -> None:
-    """Remove a quota. The owner then has quota 0 and no limit in the quota's pools."""
+    """Remove a quota. The owner then has a quota of 0 and no limit in the quota's pools."""
     owner = quota.owner
     require_quota_permission(actor, owner)
     with transaction.atomic():

@@ -265,7 +265,7 @@ def store_drafts(
 
 
 def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list[str]]:
-    """Return the warnings for the submitter, for each accepted document."""
+    """Return the submitter's warnings for each accepted document."""
     missing = missing_dependency_warnings([(draft.workload.project, draft.spec) for draft in drafts])
     return [
         [
@@ -291,7 +291,7 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
     """Return the quota warnings for the first of the workload's pools, or an empty list if the workload
-    causes no warning in one of its pools.
+    causes no warning in at least one of its pools.
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):

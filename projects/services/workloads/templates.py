@@ -65,7 +65,7 @@ def set_template(
 def delete_template(*, actor: Actor, template: Template, expected_version: int | None = None) -> None:
     """Delete a template. Workloads created from the template are kept.
 
-    Raises Conflict if schedules use the template, NotFound, Forbidden or PreconditionFailed.
+    Raises NotFound, Forbidden or PreconditionFailed. Raises Conflict if schedules use the template.
     """
     with transaction.atomic():
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")

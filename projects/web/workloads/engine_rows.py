@@ -68,7 +68,9 @@ def insert_inference_engine_rows(
 def _engines_by_service(
     services: Sequence[Workload], matching: QuerySet[Workload]
 ) -> dict[uuid.UUID, list[Workload]]:
-    """Return the matching workloads of added engines, oldest first, by the ID of their service's workload."""
+    """Return the matching workloads of added engines, oldest first, keyed by the ID of their service's
+    workload.
+    """
     links = _added_engines().filter(service__workload__in=services)
     service_of = dict(links.values_list("workload", "service__workload"))
     result = defaultdict[uuid.UUID, list[Workload]](list)

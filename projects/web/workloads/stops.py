@@ -1,4 +1,4 @@
-"""Describe what stopping workloads costs: the lost work, and the time that the pods have to stop."""
+"""Describe what stopping workloads costs: the work that is lost, and how much time the pods get to stop."""
 
 import uuid
 from collections import defaultdict

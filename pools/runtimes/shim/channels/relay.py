@@ -210,7 +210,7 @@ class Relay:
         del self._to_client[:sent]
 
     def _finish(self, status: dict[str, object]) -> None:
-        """Send the exit status. Wait until the client has received all data and closes the connection."""
+        """Send the exit status. Wait until the client has received all data and closed the connection."""
         self._connection.settimeout(FLUSH_SECONDS)
         self._connection.sendall(bytes(self._to_client) + encode_frame(STATUS, json.dumps(status).encode()))
         self._connection.shutdown(socket.SHUT_WR)

@@ -71,8 +71,8 @@ class Cgroups:
     def join(self) -> None:
         """Move this single-threaded process into the control groups, where its future child processes start.
 
-        In version 1, a thread that moves itself through `tasks` avoids a kernel delay of about 10 ms. Version
-        2 has no such file for groups of processes.
+        In version 1, a thread that moves itself through `tasks` avoids a kernel delay of about 10 ms. In
+        version 2, only `cgroup.procs` can move a process.
         """
         for path in set(self.paths.values()):
             _write(f"{path}/{'cgroup.procs' if path in self._v2 else 'tasks'}", "0")
