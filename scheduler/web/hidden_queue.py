@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Max, Q, QuerySet
+from django.db.models import F, Max, Q, QuerySet, Value
 
 from pools.models import NodePool
 from projects.access import is_platform_admin, visible_projects
@@ -51,9 +51,10 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
     """
     if is_platform_admin(actor):
         return {}
-    rows = all_queued_workloads(pool).exclude(project__in=visible_projects(actor)).values_list("queue_pool")
+    place = F("queue_pool") if pool is None else Value(pool.name)
+    rows = all_queued_workloads(pool).exclude(project__in=visible_projects(actor))
     evaluated = Q(queue_position__lt=NOT_EVALUATED)
-    sums = rows.annotate(
+    sums = rows.values_list(place).annotate(
         reserved=workload_count(Q(phase=Phase.RESERVED)),
         new=workload_count(~Q(phase=Phase.RESERVED) & ~evaluated),
         positions=ArrayAgg("queue_position", filter=evaluated & ~Q(phase=Phase.RESERVED)),

@@ -1,7 +1,7 @@
 """Queue page, which explains each workload's position."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -14,13 +14,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
-from berth.core.values.amounts import MILLI
-from berth.core.wording.awaited import MAX_NAMED
-from berth.core.wording.words import join_words
 from berth.db.queries.known_names import unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import (
-    Column,
     Listing,
     list_query,
     requested_csv,
@@ -35,26 +31,22 @@ from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
-from projects.selectors import workload_count
 from projects.web.workloads.filters import reason_condition
 from projects.web.workloads.request_words import set_request_words
 from scheduler.models import Reservation
-from scheduler.reports.explanations.workload import expected_start_after
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import format_node_names
 from scheduler.reports.queues.pending_reason import load_awaited_shares
-from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
     NO_POSITION,
     NOT_EVALUATED,
+    SEVERAL_POOLS,
     count_unschedulable,
     queue_length,
     queue_lengths,
     queued_workloads,
     unschedulable_workloads,
 )
-from scheduler.reports.queues.queue_ordering import describe_queue_states
-from scheduler.reports.visibility import HIDDEN_WORKLOAD, viewer_for
 from scheduler.web.hidden_queue import (
     HiddenWorkloadsRow,
     add_placeholders,
@@ -64,74 +56,12 @@ from scheduler.web.hidden_queue import (
     position_before,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
-from scheduler.web.queue_rows import QueueEntry, annotate_order, fold_tasks
-from scheduler.web.workloads.change_link import link_names, workload_urls
+from scheduler.web.queue_columns import COLUMNS, OTHER_SORTS, SORT_CHOICES, with_expected_order
+from scheduler.web.queue_filters import NO_CHOICES, load_filter_choices
+from scheduler.web.queue_rows import QueueEntry, annotate_order, fold_tasks, pool_words
+from scheduler.web.queue_starts import load_awaited_ends, load_endless_workloads
 
-COLUMNS: tuple[Column[QueueEntry], ...] = (
-    Column(
-        "position",
-        "Position",
-        lambda row: row[0].queue_position or None if row[2] else None,
-        order="queue_position",
-        number=True,
-    ),
-    Column("name", "Workload", lambda row: row[0].name, order="name"),
-    Column(
-        "project",
-        "Project",
-        lambda row: row[0].project.name,
-        order="project__name",
-        is_secondary=True,
-    ),
-    Column("pool", "Pool", lambda row: row[0].queue_pool, order="pool_and_position"),
-    Column(
-        "gpus",
-        "Requested",
-        lambda row: row[0].gpu_milli_min / MILLI,
-        "GPUs",
-        "gpu_milli_min",
-        number=True,
-        is_largest_first=True,
-    ),
-    Column(
-        "priority",
-        "Priority",
-        lambda row: row[0].priority,
-        order="priority_and_position",
-        number=True,
-        is_largest_first=True,
-    ),
-    Column(
-        "since",
-        "Pending since",
-        lambda row: row[0].pending_since,
-        order="pending_since",
-        is_secondary=True,
-        page_title="Pending",
-    ),
-    Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
-    Column(
-        "standing",
-        "Queue",
-        lambda row: describe_queue_states((row[0].explanation or {}).get("ordering", ())),
-        in_file=True,
-    ),
-    Column("message", "Message", lambda row: row[0].message, in_file=True),
-    Column("expected", "Expected start", lambda row: row[1]),
-    Column(
-        "ordering",
-        "Ordering",
-        lambda row: "; ".join((row[0].explanation or {}).get("ordering", ())),
-        in_file=True,
-    ),
-    Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
-)
-SORT_CHOICES = {
-    "": "Queue order", "-priority": "Highest priority", "-gpus": "Most GPUs", "since": "Longest pending",
-    "name": "Name",
-}  # fmt: skip
 UNSCHEDULABLE_MAX = 20  # maximum number of unschedulable workloads that are listed
-OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
 
 @signed_in
@@ -155,9 +85,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
-    choices = _FilterChoices([], [], {}, 0, 0, 0)
+    choices = NO_CHOICES
     if pools:
-        choices = _load_filter_choices(queued_workloads(request.actor, None), pool, request.actor)
+        choices = load_filter_choices(request.actor, pool)
         matching = Q(submitted_by=request.actor.user) if mine else Q()
         if filters["project"]:
             matching &= Q(project__name=filters["project"])
@@ -166,6 +96,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
         rows = queued_workloads(request.actor, pool).filter(matching).select_related("array")
+        rows = with_expected_order(rows, state["sort"])
         if filters["reason"]:
             rows = rows.filter(reason_condition(filters["reason"]))
         listing = list_query(
@@ -186,7 +117,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     entries = listing.rows if listing else []
     set_request_words([row for row, *_ in entries])
     load_awaited_shares([row for row, *_ in entries])
-    _load_awaited_ends(request.actor, entries)
+    load_awaited_ends(request.actor, entries)
+    load_endless_workloads(request.actor, entries)
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
@@ -197,12 +129,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         )
     is_filtered = bool(mine or any(filters.values()) or state["search"])
     groups: list[_PoolGroup] = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
+    for row, *_ in entries:
+        row.pool_words = pool_words(row)
     for _, each in groups:
         fold_tasks(each, fold=not state["search"])
         annotate_order(each, in_order=is_in_order)
     if listing and entries and is_in_order and not is_filtered:
-        others = [each for each in pools if each.name not in choices.by_pool]
-        groups = _with_hidden_workloads(request.actor, groups, listing, pool, others)
+        others = [
+            name for name in (*(each.name for each in pools), SEVERAL_POOLS) if name not in choices.headings
+        ]
+        groups = _with_hidden_workloads(request.actor, groups, listing, pool, pools, others)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
@@ -221,6 +157,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "is_filtered": is_filtered,
         "mine": mine,
         "own": choices.own,
+        "all_own": choices.all_own,
         "reasons": choices.reasons,
         "queued": choices.queued,
         "projects": choices.projects,
@@ -233,25 +170,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class _FilterChoices:
-    """Filter choices. Workload counts treat an array as one workload."""
-
-    reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
-    projects: list[str]
-    by_pool: Mapping[str, int]
-    queued: int  # number of queued workloads in the pool
-    own: int  # number of the user's own queued workloads in the pool
-    all_queued: int
-
-
-@dataclass(frozen=True, slots=True)
 class _PoolHeading:
-    """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU."""
+    """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
+
+    Without a name, the rows are those that no pool has evaluated yet, and the free GPUs are None.
+    """
 
     name: str
     workloads: int
     gpu_milli: int
-    free: int
+    free: int | None
     hidden: Sequence[
         HiddenWorkloadsRow
     ] = ()  # placeholders for a queue in which the user can see no workload
@@ -274,7 +202,7 @@ def _pool_headings(names: Sequence[str], pools: Sequence[NodePool]) -> list[_Poo
     result = []
     for name in names:
         count, gpu_milli = lengths.get(name, (0, 0))
-        free = capacity[by_name[name].pk].free if name in by_name else 0
+        free = capacity[by_name[name].pk].free if name in by_name else None
         result.append(_PoolHeading(name, count, gpu_milli, free))
     return result
 
@@ -284,11 +212,12 @@ def _with_hidden_workloads(
     groups: list[_PoolGroup],
     listing: Listing[QueueEntry],
     pool: NodePool | None,
-    others: Sequence[NodePool],
+    pools: Sequence[NodePool],
+    others: Sequence[str],
 ) -> list[_PoolGroup]:
     """Add placeholders for workloads that the user cannot see, so that positions and counts agree.
 
-    If all pools are listed, the last page ends with the pools whose queues contain only hidden workloads.
+    If all pools are listed, the last page ends with `others`, as far as they contain hidden workloads.
     """
     hidden = hidden_workloads(actor, pool)
     for index, (_, entries) in enumerate(groups):
@@ -305,23 +234,8 @@ def _with_hidden_workloads(
         )
     if pool is not None or listing.next:
         return groups
-    headings = _pool_headings([each.name for each in others if each.name in hidden], others)
+    headings = _pool_headings([name for name in others if name in hidden], pools)
     return groups + [(replace(each, hidden=placeholders(hidden[each.name])), []) for each in headings]
-
-
-def _load_filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _FilterChoices:
-    by_pool, projects, own = Counter[str](), set(), 0
-    owned = rows.order_by().annotate(is_own=Q(submitted_by=actor.user))
-    groups = owned.values_list("queue_pool", "project__name", "is_own").annotate(n=workload_count())
-    for name, project, is_own, count in groups:
-        by_pool[name] += count
-        if pool is None or name == pool.name:
-            projects.add(project)
-            own += count if is_own else 0
-    in_pool = rows if pool is None else rows.filter(queue_pool=pool.name)
-    reasons = count_by_reason(in_pool).by_reason
-    queued = by_pool.total() if pool is None else by_pool[pool.name]
-    return _FilterChoices(reasons, sorted(projects), by_pool, queued, own, by_pool.total())
 
 
 def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
@@ -351,18 +265,6 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
         expected = _expected_ready(nodes) or (parse_datetime(starts) if starts else None)
         result.append((row, expected, row.queue_position != NOT_EVALUATED, _reservation_phrase(nodes)))
     return result
-
-
-def _load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set the workloads that must end before each expected start, as text with links."""
-    viewer = viewer_for(actor)
-    awaited = [
-        [end.workload for end in expected_start_after(viewer, row.explanation or {}, starts)][-MAX_NAMED:]
-        for row, starts, *_ in entries
-    ]
-    urls = workload_urls(actor, {name for names in awaited for name in names if name != HIDDEN_WORKLOAD})
-    for (row, *_), names in zip(entries, awaited, strict=True):
-        row.starts_after = link_names(join_words(list(dict.fromkeys(names))), urls)
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:

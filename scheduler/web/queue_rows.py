@@ -20,21 +20,19 @@ QueueEntry = tuple[Any, datetime | None, bool, str]
 
 
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
-NOT_READY, RESTARTING = "Cannot start yet", "Restart delay"
-NOTES = {
-    RESERVED: "next, on nodes already chosen",
-    NOT_READY: "last in the queue until the reason no longer applies",
-    RESTARTING: "last in the queue until the delay ends",
-    NEW: "not evaluated yet",
-}
+NOT_READY = "Cannot start yet"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSection:
-    """Section of a pool's queue with its own heading."""
+    """Section of a pool's queue.
+
+    Its first column and its reasons distinguish it from the others. A section with different reasons for the
+    same place in the queue also has a heading.
+    """
 
     title: str
-    note: str
+    has_heading: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,15 @@ def _smallest_and_largest(numbers: Iterable[int | None]) -> tuple[int, int]:
     """
     present = [number for number in numbers if number is not None]
     return min(present, default=0), max(present, default=0)
+
+
+def pool_words(row: Any) -> str:
+    """Return the row's pool, or the pools that it allows if none has evaluated it yet."""
+    if row.queue_pool:
+        return str(row.queue_pool)
+    if len(row.pools) > 2:
+        return f"{row.pools[0]} or {len(row.pools) - 1} other pools"
+    return " or ".join(row.pools)
 
 
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
@@ -119,9 +126,9 @@ def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
             _explain_priorities(rows)
             _explain_next_rows(rows)
         if len(sections) > 1 or title != QUEUED:
-            is_restarting = title == NOT_READY and all(row.reason == Reason.BACKOFF for row in rows)
-            shown = RESTARTING if is_restarting else title
-            rows[0].section = QueueSection(shown, NOTES.get(shown, ""))
+            rows[0].section = QueueSection(
+                title, title == NOT_READY and any(row.reason != Reason.BACKOFF for row in rows)
+            )
 
 
 def _section_title(entry: QueueEntry) -> str:

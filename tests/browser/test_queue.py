@@ -23,7 +23,9 @@ IS_NEXT_TO_BUTTON = """width => {
   const popover = document.querySelector(".popover:popover-open");
   if (!popover) return false;
   const box = popover.getBoundingClientRect();
-  const at = document.querySelector(`[popovertarget="${popover.id}"]`).getBoundingClientRect();
+  const button = document.querySelector(`[popovertarget="${popover.id}"]`);
+  const row = width > 768 && button.closest("td:first-child")?.parentElement;
+  const at = (row || button).getBoundingClientRect();
   const distance = Math.min(Math.abs(box.top - at.bottom), Math.abs(at.top - box.bottom));
   return distance < 12 && box.left >= 0 && box.right <= width;
 }"""

@@ -27,7 +27,20 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
-QUEUE_POOL = Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField()))
+SEVERAL_POOLS = (
+    ""  # queue of the workloads that allow several pools and have not been evaluated in any of them
+)
+QUEUE_POOL = Coalesce(
+    KT("explanation__pool"),
+    Case(
+        When(pools__len=1, then=Cast(F("pools__0"), TextField())),
+        default=Value(SEVERAL_POOLS),
+        output_field=TextField(),
+    ),
+)
+POOL_SORT_KEY = Case(
+    When(queue_pool=SEVERAL_POOLS, then=Value("~")), default=F("queue_pool"), output_field=TextField()
+)
 QUEUE_POSITION = Coalesce(
     Case(
         When(phase=Phase.RESERVED, then=NO_POSITION),
@@ -57,7 +70,8 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
 
     Each workload is annotated with its pool and queue position, a text for sorting by both, and a number for
     sorting by priority and then by position. Reserved workloads come first, without a position, because their
-    nodes are already chosen. Workloads that no cycle has evaluated yet come last.
+    nodes are already chosen. Workloads that no cycle has evaluated yet come last. If they allow several
+    pools, their pool is SEVERAL_POOLS, and each of these pools lists them.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
@@ -65,7 +79,7 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
         queue_position=QUEUE_POSITION,
         queue_pool=QUEUE_POOL,
         pool_and_position=Collate(
-            Concat("queue_pool", Value(" "), padded_position, output_field=TextField()), "C"
+            Concat(POOL_SORT_KEY, Value(" "), padded_position, output_field=TextField()), "C"
         ),
         priority_and_position=Cast(F("priority"), BigIntegerField()) * (NOT_EVALUATED + 1)
         - F("queue_position"),
@@ -114,7 +128,7 @@ def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
 def queue_lengths() -> dict[str, tuple[int, int]]:
     """Return (workloads, requested milli-GPU) for the entire queue of each pool, keyed by pool name.
 
-    An array counts as one workload.
+    An array counts as one workload. The key of workloads without a pool is SEVERAL_POOLS.
     """
     sums = (
         all_queued_workloads(None)
@@ -135,9 +149,11 @@ def _queue_filter(pool: NodePool | None) -> Q:
 def _pending_filter(pool: NodePool | None) -> Q:
     """Return a filter for pending workloads in one pool, or in all pools.
 
-    A workload that allows several pools belongs to the pool named in its last explanation.
+    A workload that allows several pools belongs to the pool named in its last explanation, and before that to
+    all of them.
     """
     if pool is None:
         return Q(phase__in=PENDING_PHASES)
-    here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
+    here = Q(explanation__pool=pool.name)
+    here |= Q(explanation__pool__isnull=True, pools__contains=[pool.name])
     return Q(phase__in=PENDING_PHASES) & here

@@ -112,10 +112,10 @@ def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in
     for name in ("fresh-1", "fresh-2"):
         queue(cast.ads, name, None)
     client = sign_in("dave")
-    assert rows(client) == [f"reserved {ONE}", "1 first", f"new {SEVERAL}"]
+    assert rows(client) == [f"next {ONE}", "1 first", f"new {SEVERAL}"]
     make.workload(cast.vision, "own", phase=Phase.RESERVED, pools=["local"])
-    text = "next own", f"reserved {ONE}", "In queue order", "1 first", f"new {SEVERAL}"
-    assert rows(client)[1:] == list(text)
+    text = "next own", f"next {ONE}", "1 first", f"new {SEVERAL}"
+    assert rows(client) == list(text)
 
 
 def test_pool_with_hidden_workloads_only_keeps_its_heading(cast: Cast, sign_in: SignIn) -> None:
@@ -123,6 +123,16 @@ def test_pool_with_hidden_workloads_only_keeps_its_heading(cast: Cast, sign_in: 
     queue(cast.ads, "theirs", 1, "spare")
     queue(cast.vision, "own", 1)
     assert rows(sign_in("dave"), "/queue") == ["local", "1 own", "spare", f"1 {ONE}"]
+
+
+def test_hidden_workloads_without_a_pool_have_a_placeholder(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    queue(cast.vision, "own", 1)
+    make.workload(cast.ads, "theirs", pools=["local", "spare"])
+    client = sign_in("dave")
+    assert rows(client, "/queue") == ["local", "1 own", "Several pools", f"new {ONE}"]
+    assert rows(client) == ["1 own", f"new {ONE}"]
+    assert "visible only to its members" in client.get("/queue").content.decode()
 
 
 @pytest.mark.heavy
@@ -145,7 +155,7 @@ def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_positio
         queue(cast.vision, f"own-{index}", None)
     first, second = pages(sign_in("dave"), "/queue?pool=local")
     hidden = [[row for row in each if ONE in row] for each in (first, second)]
-    assert hidden == [[f"reserved {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
+    assert hidden == [[f"next {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
 
 
 @pytest.mark.heavy

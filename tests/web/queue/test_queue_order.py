@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from projects.models import Phase, Workload
+from projects.models import Phase, Project, Workload
 from scheduler.engine.forecast import UNKNOWN_START
 from scheduler.engine.plan import Reason
+from scheduler.models import Reservation
 from scheduler.reports.queues.queue_ordering import describe_order_difference
 from scheduler.reports.queues.unknown_start import short_start_reason
 from tests import factories as make
@@ -77,15 +78,12 @@ def test_workloads_that_cannot_start_yet_are_in_a_separate_section(cast: Cast, s
         explanation = {"pool": "local", "queue_position": position, "ordering": unready}
         make.workload(cast.vision, name, reason=reason, explanation=explanation)
     client = sign_in("alice")
-    assert sections(client) == ["In queue order", "Cannot start yet"]
+    assert sections(client) == ["Cannot start yet"]
+    assert sections(client, "&sort=name") == []
     Workload.objects.filter(name="fetches").delete()
-    assert sections(client) == ["In queue order", "Restart delay"]
     make.workload(cast.vision, "holds", phase=Phase.RESERVED, pools=["local"])
     make.workload(cast.vision, "fresh", pools=["local"])
-    assert sections(client) == ["Reserved", "In queue order", "Restart delay", "New"]
-    assert sections(client, "&sort=name") == []
-    Workload.objects.exclude(name="queued").delete()
-    assert sections(client) == []
+    assert sections(client) == [], "the first column and the reason say the same"
 
 
 def sections(client: Client, query: str = "") -> list[str]:
@@ -111,13 +109,74 @@ def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
     assert short_start_reason(reason) == words
 
 
-def test_queue_says_that_other_workloads_have_no_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
+def test_queue_names_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
     because = "workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU"
     explanation = {"pool": "local", "queue_position": 1, "expected_start_reason": because}
     make.workload(cast.vision, "waits", pools=["local"], explanation=explanation)
-    page = sign_in("erin").get(ADDRESS).content.decode()
-    start = page.partition('data-label="Expected start"')[2].partition("</td>")[0]
-    assert "unknown</button>" in start and "some workloads have no max runtime" in start
+
+    def start() -> str:
+        page = sign_in("erin").get(ADDRESS).content.decode()
+        return page.partition('data-label="Expected start"')[2].partition("</td>")[0]
+
+    def run(project: Project, name: str) -> Workload:
+        return make.workload(project, name, phase=Phase.RUNNING, pool=cast.pool, gpu_milli_now=1000)
+
+    assert "unknown</button>" in start() and "other workloads have no max runtime" in start()
+    run(cast.ads, "hidden")
+    assert "hidden" not in start().replace("visually-hidden", "")
+    endless = run(cast.vision, "endless")
+    assert ">vision/endless has no max runtime<" in start()
+    assert f'<a href="/workloads/{endless.pk}">vision/endless</a>' in start()
+    run(cast.vision, "another")
+    assert ">2 workloads have no max runtime<" in start()
+
+
+@pytest.mark.parametrize(("sort", "names"), [("expected", "boots early late unknown"),
+                                             ("-expected", "late early boots unknown")])  # fmt: skip
+def test_queue_is_sorted_by_expected_start(sort: str, names: str, cast: Cast, sign_in: SignIn) -> None:
+    for name, minutes in (("unknown", None), ("late", 90), ("early", 30)):
+        starts = {} if minutes is None else {"expected_start": make.ago(minutes=-minutes).isoformat()}
+        make.workload(cast.vision, name, reason="ProjectLimit", explanation={"pool": "local", **starts})
+    boots = make.workload(cast.vision, "boots", phase=Phase.RESERVED, explanation={"pool": "local"})
+    node = make.node(cast.pool, 3, state="booting", ready_at=make.ago(minutes=-4))
+    Reservation.objects.create(workload=boots, role="worker", index=0, node=node, devices=[0])
+    context: Any = sign_in("dave").get(f"{ADDRESS}&sort={sort}").context
+    assert [row.name for row, *_ in context["rows"]] == names.split()
+
+
+def test_new_workload_that_allows_several_pools_is_listed_under_none_of_them(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    for name in ("empty", "spare", "third"):
+        make.pool(name)
+    make.workload(cast.vision, "placed", explanation={"pool": "spare", "queue_position": 1})
+    make.workload(cast.vision, "any", pools=["local", "spare", "third"])
+    client = sign_in("dave")
+    page = client.get("/queue").content.decode()
+    headings = re.findall(
+        r'scope="rowgroup"[^>]*>(?:<a[^>]*>)?([\w ]+?)(?:</a>)? <span class="soft">([^<]*)', page
+    )
+    assert headings == [
+        ("spare", "1 pending, 1 GPU requested, 0 free"),
+        ("Several pools", "1 pending, 1 GPU requested, no pool chosen yet"),
+    ]
+    assert "allows local or 2 other pools" in page
+    context: Any = client.get("/queue").context
+    assert context["pools"] == [("empty", 0), ("local", 1), ("spare", 2), ("third", 1)]
+    for pool, names in (("empty", []), ("local", ["any"]), ("spare", ["placed", "any"])):
+        context = client.get(f"/queue?pool={pool}").context
+        assert [row.name for row, *_ in context["rows"]] == names, pool
+    by_name = client.get("/queue?sort=name").content.decode()
+    assert 'data-label="Pool">local or 2 other pools</td>' in by_name
+
+
+def test_filters_stay_when_a_pool_is_selected(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    for project, pool in ((cast.vision, "local"), (cast.speech, "spare")):
+        make.workload(project, "w", by=cast.alice.user, reason="Backoff", explanation={"pool": pool})
+    page = sign_in("alice").get("/queue?pool=spare").content.decode()
+    for name in ("pool", "project", "reason", "mine"):
+        assert f'id="f-{name}"' in page, name
 
 
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
