@@ -26,6 +26,16 @@ def test_readout_of_hourly_averages_names_the_hour_of_the_bar(opened: Open) -> N
             expect(readout).to_have_text(re.compile(r"^\d+ \w{3}, (\d\d):00\u2013(\d\d):00\s+used [\d.]+"))
             texts.add(readout.inner_text())
         assert len(texts) == 1, "all points of a bar have the same hour and numbers"
+        rows = [row.split("\n")[:2] for row in readout.locator("div").all_inner_texts()]
+        assert [name for name, _ in rows] == [
+            "used", "allocated, idle", "allocated, not measured", "free", "total",
+        ]  # fmt: skip
+        assert readout.locator("rect").count() == 4, "each series has its colour, and the total has none"
+        frame = chart.bounding_box()
+        band, box = page.locator(".readout-marker").bounding_box(), readout.bounding_box()
+        assert frame is not None and band is not None and box is not None
+        assert abs(band["width"] - frame["width"] / 24) < 1, "the whole hour is highlighted"
+        assert box["x"] >= band["x"] + band["width"] and box["y"] >= frame["y"] - 1, "the legend is visible"
         assert faults == []
 
 

@@ -189,16 +189,6 @@ class QuotaLine:
         return sum(self._over_quota_by_pool.values())
 
     @property
-    def over_in_total(self) -> int:
-        """Amount by which the total allocation exceeds the total quota, or 0."""
-        return max(0, self.held - self.gpus) if self.gpus is not None else 0
-
-    @property
-    def is_over_by_reservation(self) -> bool:
-        """Whether only reserved GPUs are over quota."""
-        return 0 < self.over_quota <= self.reserved and self.allocated + self.over_quota <= self.held
-
-    @property
     def over_quota_pool(self) -> str:
         """Name of the pool where the queue is over quota, or an empty string unless there is exactly one."""
         names = [

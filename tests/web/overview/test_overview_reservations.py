@@ -21,8 +21,8 @@ def test_overview_shows_for_which_project_a_booting_node_is_reserved(cast: Cast,
         for n in range(4)
     )
     text = sign_in("dave").get("/").content.decode()
-    figure = re.sub(r"<[^>]+>", "", text.partition("GPUs allocated")[2].partition("</a>")[0])
-    assert "4 ready, 4 booting (reserved)" in " ".join(figure.split())
+    title = re.sub(r"<[^>]+>", "", text.partition('id="map-title">')[2].partition("</h2>")[0])
+    assert "Devices 4 ready, 4 booting" in " ".join(title.split())
     assert text.count(f'<rect class="hue-{cast.vision.pk % 14} reserved"') == 4
     assert 'aria-label="GPU 0: booting, reserved for vision/next"' in text
     assert "booting, reserved for vision</span>" in text and "0 + 4 reserved</span>" in text
@@ -47,8 +47,7 @@ def test_free_gpus_of_cordoned_nodes_are_counted_separately(
         workload=following, role="worker", index=0, node=node, devices=[3], gpu_milli=1000
     )
     overview = sign_in("alice").get("/").content.decode()
-    text = re.sub(r"<[^>]+>", " ", overview.partition("GPUs free")[2].partition("</a>")[0])
-    assert "4 of them on cordoned or draining nodes , and 1 reserved" in " ".join(text.split())
+    assert "4 of them on cordoned or draining nodes, and 1 reserved" in overview
 
 
 def test_gpus_over_quota_in_a_pool_without_a_quota_are_shown(
@@ -72,7 +71,7 @@ def test_longest_wait_counts_workloads_that_are_pending_again(cast: Cast, sign_i
     text = sign_in("dave").get("/").content.decode()
     note = text.partition("Median wait (24&nbsp;h)")[2].partition('class="note"')[2].partition("</a>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", note).split())
-    assert "> of 2 that started, longest 10 min one still pending since" in words and "p95" not in words
+    assert words.endswith("> 2 starts, longest 10 min") and "p95" not in words
 
 
 def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
@@ -90,5 +89,5 @@ def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
     card = card.partition("</section>")[0]
     amount = next(part for part in card.split('<div class="queue">') if ">vision</a>" in part)
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert "1 of the 2 reserved over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
+    assert "1 over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
     assert {"reserved", "reserved-over"} <= set(re.findall(r'<i class="([\w-]+)"></i>', card))

@@ -35,6 +35,16 @@ def test_list_of_own_workloads_shows_each_array_as_one_row(cast: Cast, sign_in: 
     assert sign_in("carol").get("/").context["mine"] == []
 
 
+def test_heading_of_own_workloads_counts_those_that_are_not_shown(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(9):
+        make.workload(cast.vision, f"w{number}", by=cast.dave.user)
+    submit_array(cast, "grid", 2)
+    text = sign_in("dave").get("/").content.decode()
+    heading = text.partition('id="mine-title"')[2].partition("</h2>")[0]
+    assert '<span class="faint wide-only">8 of 10</span>' in heading
+    assert '<span class="faint phone-only">3 of 10</span>' in heading, "phones show three rows"
+
+
 def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     cast: Cast, sign_in: SignIn
 ) -> None:

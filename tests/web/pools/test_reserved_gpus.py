@@ -63,7 +63,7 @@ def test_quotas_and_fair_shares_state_the_gpus_of_booting_nodes(
 def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")
-    assert "vision 1 of the 3 reserved over quota 2 + 3 reserved of quota 4" in overview
+    assert "vision 1 over quota 2 + 3 reserved of quota 4" in overview
     assert "3 reserved GPUs free 3 and 3 reserved" in overview
     quotas = text_of(client, f"/quotas?pool={pool}")
     assert "2 of 8 GPUs allocated · 3 reserved" in quotas

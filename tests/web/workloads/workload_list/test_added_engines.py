@@ -66,7 +66,7 @@ def test_tabs_count_added_engines_and_add_up(cast: Cast, sign_in: SignIn) -> Non
     )
     assert 'title="2 workloads and 3 added engines"' in client.get("/workloads").content.decode()
     figures = client.get("/").content.decode()
-    assert "including 2 added engines" in figures and "including 1 added engine<" in figures
+    assert ">incl. 2 engines<" in figures and ">incl. 1 engine<" in figures
 
 
 def test_failed_tab_is_red_if_only_added_engines_have_failed(cast: Cast, sign_in: SignIn) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, F, IntegerField, Q, When
+from django.db.models import Case, F, IntegerField, Q, QuerySet, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.utils.dateparse import parse_datetime
@@ -69,8 +69,7 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     """
     if actor.user is None:
         return []
-    is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
-    matching = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
+    matching = _matching_workloads(actor, now)
     rows = without_engines(matching).order_by(
         Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
         QUEUE_POSITION.asc(nulls_last=True),
@@ -86,9 +85,25 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.sort_key)[:OWN_MAX]
 
 
-def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
+def count_own_workloads(actor: Actor, now: datetime) -> int:
+    """Return the number of workloads and arrays from which `own_workloads` selects."""
+    if actor.user is None:
+        return 0
+    return without_engines(_matching_workloads(actor, now)).count() + _matching_arrays(actor, now).count()
+
+
+def _matching_workloads(actor: Actor, now: datetime) -> QuerySet[Workload]:
+    is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
+    return workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
+
+
+def _matching_arrays(actor: Actor, now: datetime) -> QuerySet[WorkloadArray]:
     is_shown = Q(state=ArrayState.ACTIVE) | Q(ended_at__gte=now - DAY)
-    rows = list(arrays(actor).filter(is_shown, submitted_by=actor.user)[:OWN_MAX])
+    return arrays(actor).filter(is_shown, submitted_by=actor.user)
+
+
+def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
+    rows = list(_matching_arrays(actor, now)[:OWN_MAX])
     if not rows:
         return []
     progress = load_progress(rows)

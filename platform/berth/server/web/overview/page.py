@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -20,7 +20,12 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.numbers import thousandths
 from berth.server.web.overview.attention import attention_items
 from berth.server.web.overview.first_steps import first_steps
-from berth.server.web.overview.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
+from berth.server.web.overview.own_workloads import (
+    PENDING_PHASES,
+    OwnWorkload,
+    count_own_workloads,
+    own_workloads,
+)
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import user_time_zone
 from pools.models import NodePool
@@ -153,6 +158,7 @@ def index(request: Request) -> HttpResponse:
         "failing": [pool for pool in shown if pool.last_error and not is_admin],
         "is_admin": is_admin,
         "mine": mine,
+        "mine_total": count_own_workloads(actor, now) if mine else 0,
         "mine_has_gpus": any(own.row.gpu_milli_min for own in mine),
         "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
         "first": (first := first_steps(actor, can_submit=request.may_submit)),
@@ -172,7 +178,7 @@ def index(request: Request) -> HttpResponse:
 
 
 def free_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) -> list[str]:
-    """Return where the free GPUs are, such as "1.25 in train" and "2 in local", largest pools first.
+    """Return where the free GPUs are, such as "train 1.25" and "local 2", largest pools first.
 
     The list is empty if there is only one pool, or if no GPU is free.
     """
@@ -182,17 +188,20 @@ def free_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) 
     free = [(pool.name, capacities[pool.pk].free) for pool in largest_first if capacities[pool.pk].free]
     if len(free) == 1:
         return [f"all in {free[0][0]}"]
-    parts = [f"{thousandths(milli)} in {name}" for name, milli in free[:FREE_POOLS_MAX]]
+    parts = [f"{name} {thousandths(milli)}" for name, milli in free[:FREE_POOLS_MAX]]
     if others := free[FREE_POOLS_MAX:]:
         milli = sum(each for _, each in others)
-        parts.append(f"{thousandths(milli)} in {format_count(len(others), 'other pool')}")
+        parts.append(f"{format_count(len(others), 'other pool')} {thousandths(milli)}")
     return parts
 
 
-def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, int]:
-    """Return the number of evictions that stopped workloads, and the number of moves to other nodes."""
+def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, Any]:
+    """Return the number of evictions that stopped workloads, when the latest was, and the number of moves."""
     is_move = Q(kind="consolidate")
-    return rows.order_by().aggregate(stopped=Count("pk", filter=~is_move), moved=Count("pk", filter=is_move))
+    stops = ~is_move
+    return rows.order_by().aggregate(
+        stopped=Count("pk", filter=stops), moved=Count("pk", filter=is_move), latest=Max("at", filter=stops)
+    )
 
 
 def balance_columns(

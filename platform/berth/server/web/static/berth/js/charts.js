@@ -3,6 +3,7 @@
   "use strict";
   const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
   const precise = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
+  const SVG = "http://www.w3.org/2000/svg", GAP = 8; // GAP is the distance between a column and its readout in pixels
 
   function box(chart) {
     let readout = chart.querySelector(".readout");
@@ -34,6 +35,48 @@
     return `${short.format(new Date(point[0] * 1000))}–${clock.format(new Date((point[0] + period) * 1000))}`;
   }
 
+  function element(tag, text, ...classes) {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    made.classList.add(...classes);
+    return made;
+  }
+
+  /** Return one row per series, with its colour and its value, and their total. */
+  function rows(svg, point, columns) {
+    const factor = svg.dataset.thousandths === undefined ? 1 : 1000, bySteps = svg.dataset.steps !== undefined;
+    const kinds = svg.dataset.kinds?.split("|") ?? [], format = bySteps ? precise : number;
+    const made = svg.dataset.names.split("|").flatMap((name, place) => {
+      const value = point[place + 1];
+      if (name && !place && value === null && !columns) return [row("", bySteps ? "not finite" : "not measured", "")];
+      return name && value !== null && value !== undefined ? [row(kinds[place], name, format.format(value / factor))] : [];
+    });
+    if (svg.dataset.total !== undefined && made.length > 1) made.push(row("", "total", number.format(point.slice(1).reduce((sum, value) => sum + (value ?? 0), 0) / factor)));
+    if (kinds.length && svg.dataset.total !== undefined) made.at(-1).classList.add("total");
+    return made;
+  }
+
+  function row(kind, name, value) {
+    const made = element("div", "");
+    if (kind) {
+      const swatch = document.createElementNS(SVG, "svg"), rect = document.createElementNS(SVG, "rect");
+      swatch.setAttribute("viewBox", "0 0 10 10");
+      swatch.setAttribute("class", "swatch");
+      for (const [key, each] of [["class", kind], ["width", 10], ["height", 10]]) rect.setAttribute(key, each);
+      swatch.append(rect);
+      made.append(swatch);
+    }
+    made.append(" ", element("span", name), " ", element("span", value));
+    return made;
+  }
+
+  /** Return the numbers of a small chart on one line, such as "42%, 3.38 of 8 GPUs". */
+  function summary(svg, [, used, allocated]) {
+    if (used === null) return "not measured";
+    const amount = allocated ? `${number.format(used / 1000)} of ${number.format(allocated / 1000)}` : number.format(used / 1000);
+    return `${svg.dataset.percent !== undefined && allocated ? `${Math.round(100 * used / allocated)}%, ` : ""}${amount} ${svg.dataset.unit}`;
+  }
+
   function show(event) {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
     for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps, .periods")) other.classList.remove("on");
@@ -46,20 +89,18 @@
     const time = begin + share * (end - begin), point = columns ? svg.readouts[column] : pointAt(svg.readouts, time), readout = box(chart);
     readout.classList.toggle("on", point !== undefined);
     if (!point) return;
-    const factor = svg.dataset.thousandths === undefined ? 1 : 1000, bySteps = svg.dataset.steps !== undefined;
-    const [, used, allocated] = point, isShare = svg.dataset.percent !== undefined && used !== null && allocated > 0;
-    const lines = isShare ? [`${Math.round(100 * used / allocated)}%`, `${number.format(used / factor)} of ${number.format(allocated / factor)} GPUs`] : svg.dataset.names.split("|").map((name, place) => {
-      const value = point[place + 1];
-      if (name && !place && value === null && !columns) return bySteps ? "not finite" : "not measured";
-      return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
-    });
-    if (svg.dataset.total !== undefined && lines.filter(Boolean).length > 1) lines.push(`total ${number.format(point.slice(1).reduce((sum, value) => sum + (value ?? 0), 0) / factor)}`);
-    readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : moment(svg, point, time), ...lines.filter(Boolean)].join("\n");
-    const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width, marker = readout.nextElementSibling;
-    const isBefore = share > 0.6, edge = columns ? (column + (isBefore ? 0 : 1)) / columns.length : share; // beside the column
-    readout.classList.toggle("before", isBefore);
-    readout.style.left = `${frame.left - around.left + edge * frame.width}px`;
-    for (const [side, value] of [["left", left], ["top", frame.top - around.top], ["height", frame.height]]) marker.style[side] = `${value}px`;
+    const isStrip = chart.classList.contains("spark"), period = Number(svg.dataset.periodS);
+    const at = columns ? columns[column] : svg.dataset.steps !== undefined ? `step ${point[0]}` : isStrip ? window.berthTimes.clock.format(new Date(time * 1000)) : moment(svg, point, time);
+    readout.replaceChildren(element("strong", at), ...(isStrip ? [" ", element("span", summary(svg, point))] : rows(svg, point, columns)));
+    // The marker is a line at the pointer, or a band over the column.
+    const width = columns ? frame.width / columns.length : period ? frame.width * period / (end - begin) : 0;
+    const left = columns ? column * width : period ? frame.width * (point[0] - begin) / (end - begin) : share * frame.width;
+    const around = chart.getBoundingClientRect(), inset = frame.left - around.left, marker = readout.nextElementSibling;
+    marker.classList.toggle("band", width > 0);
+    for (const [side, value] of [["left", inset + left], ["top", frame.top - around.top], ["height", frame.height], ["width", width || 1]]) marker.style[side] = `${value}px`;
+    if (isStrip) return; // the readout takes the place of the axis
+    const fits = inset + left + width + GAP + readout.offsetWidth <= around.width, before = inset + left - GAP - readout.offsetWidth;
+    readout.style.left = `${fits ? inset + left + width + GAP : Math.max(0, before)}px`;
   }
   for (const type of ["pointermove", "pointerdown"]) document.addEventListener(type, show); // a tap has no moves
   document.addEventListener("pointerleave", (event) => { // a finger leaves at the end of each tap
