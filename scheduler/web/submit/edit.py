@@ -33,7 +33,7 @@ from scheduler.reports.explanations.workload import expected_start
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
-from scheduler.web.submit.form.fields import FormChoices, FormField
+from scheduler.web.submit.form.fields import FormField
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
@@ -108,7 +108,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         document = _patched_document(workload, request.GET.get("patch", ""))
         _apply_edit(request, edit_page, document, dry_run=True)
         return _render_page(request, open_draft(dump_workload(with_units(document))), edit_page)
-    draft = read_draft(request.POST, _choices_for_edit(request))
+    draft = read_draft(request.POST, replace(choices_for(request.actor), for_edit=True))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
     if not (saves or predicts):
@@ -215,7 +215,8 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 
 
 def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
-    offer = _choices_for_edit(request)
+    data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
+    offer = replace(choices_for(request.actor, data), for_edit=True)
     shown = prepare_form(
         draft,
         offer,
@@ -223,7 +224,6 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
         read_only=FIXED_FIELDS,
         stored=edit_page.workload.spec if edit_page.workload.run else None,
     )
-    data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {
         "text": draft.text,
         "draft": draft,
@@ -288,10 +288,6 @@ def _format_value(value: Any, form_field: FormField | None) -> str:
     if form_field is not None and isinstance(value, str | int | bool):
         return dict(form_field.choices).get(str(value), format_value_briefly(value))
     return format_value_briefly(value)
-
-
-def _choices_for_edit(request: Request) -> FormChoices:
-    return replace(choices_for(request.actor), for_edit=True)
 
 
 def _parse_version(text: str | None) -> int:

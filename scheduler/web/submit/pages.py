@@ -197,7 +197,7 @@ def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) ->
 
 
 def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
-    offer = choices_for(request.actor)
+    offer = choices_for(request.actor, draft.form_data)
     problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
     problems += _unknown_project(request.actor, draft, problems)
     shown = prepare_form(draft, offer, problems)

@@ -1,7 +1,7 @@
 """Pages for project templates."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -189,7 +189,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         text = stored.text if stored else template_text("")
         return _render_page(request, open_draft(text), TemplatePage(owner, name, description, version))
     values = request.POST
-    draft = read_draft(values, _form_choices(request))
+    draft = read_draft(values, _form_choices(request, owner))
     template_page = TemplatePage(
         owner,
         name or values.get("name", ""),
@@ -336,7 +336,7 @@ def _add_error(template_page: TemplatePage, error: BerthError) -> None:
 def _render_page(
     request: Request, draft: Draft, template_page: TemplatePage, *, status: int = 200
 ) -> HttpResponse:
-    offer = _form_choices(request)
+    offer = _form_choices(request, template_page.project, draft.form_data)
     context: dict[str, Any] = {
         "text": draft.text,
         "draft": draft,
@@ -361,8 +361,10 @@ def _render_page(
     )
 
 
-def _form_choices(request: Request) -> FormChoices:
-    return replace(choices_for(request.actor), for_template=True)
+def _form_choices(
+    request: Request, project: Project, document: Mapping[str, Any] | None = None
+) -> FormChoices:
+    return replace(choices_for(request.actor, document, project=project.name), for_template=True)
 
 
 def _parse_version(text: str | None) -> int:

@@ -57,6 +57,8 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("name", "weekly", "name: night\n", "name: weekly\n"),
         ("code.git.url", "https://git.example.org/a.git", "# short\n",
          "# short\ncode:\n  git:\n    url: https://git.example.org/a.git\n"),
+        ("code.git.secret", "personal/deploy-key", "# short\n",
+         "# short\ncode:\n  git:\n    secret: deploy-key\n    personal: true\n"),
         ("preemption.signal", "USR1", "project: vision\n", "project: vision\npreemption:\n  signal: USR1\n"),
         ("retry", "75,KILL max=2\n1 action=fail", "# short\n",
          ("# short\nretry:\n  - 'on':\n    - 75\n    - KILL\n    max: 2\n"
@@ -67,7 +69,7 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("roles[0].memory_mib", "4 GiB", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4096\n"),
         ("roles[0].memory_mib", "512Mi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 512\n"),
         ("roles[0].memory_mib", "4G", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4G\n"),
-        ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",
+        ("roles[0].gpu_models", ["", "A100", "H100"], "disk: fast}   # no field shows this\n",
          "disk: fast}   # no field shows this\n    gpu_models: [A100, H100]\n"),
         ("roles[0].at_least", "4", "replicas: 2", "replicas: 4"),
         ("kind", "elastic", "project: vision\n", "project: vision\nkind: elastic\n"),

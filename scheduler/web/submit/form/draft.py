@@ -21,7 +21,7 @@ from berth.documents import CannotEdit, SourceLines, edit_text, read_document
 from berth.documents.edits import ABSENT
 from berth.documents.values import Location, parse_location, value_at
 from scheduler.web.submit.form import replicas
-from scheduler.web.submit.form.field_kinds import InvalidFieldText, select_in_current_order
+from scheduler.web.submit.form.field_kinds import GIT_SECRET, InvalidFieldText, select_in_current_order
 from scheduler.web.submit.form.fields import (
     MAX_REPLICAS,
     MIN_REPLICAS,
@@ -30,6 +30,7 @@ from scheduler.web.submit.form.fields import (
     FormPart,
     build_parts,
 )
+from scheduler.web.submit.form.git_secret import format_git_secret, write_git_secret
 
 PREFIX = "f:"
 CODE = "code"  # key of the section that specifies the pods' files
@@ -179,6 +180,8 @@ def field_text(form_field: FormField, data: Mapping[str, Any], places: SourceLin
     """Return the text of a form field, or None if the value can only be edited in the document."""
     if form_field.at[-1] in (MIN_REPLICAS, MAX_REPLICAS):
         return replicas.format_replicas(form_field.at, data, places)
+    if form_field.kind is GIT_SECRET:
+        return format_git_secret(form_field.at, data)
     return form_field.kind.format_value(value_at(data, form_field.at), places.scalars.get(form_field.at))
 
 
@@ -211,6 +214,8 @@ def _apply_change(draft: Draft, form_field: FormField, before: Mapping[str, Any]
     try:
         if form_field.at[-1] in (MIN_REPLICAS, MAX_REPLICAS):
             draft.text = replicas.write_replicas(draft.text, draft.data, form_field.at, change, ORDER)
+        elif form_field.kind is GIT_SECRET:
+            draft.text = write_git_secret(draft.text, form_field.at, change, ORDER)
         else:
             now = value_at(draft.data, form_field.at)
             value = (
@@ -264,6 +269,8 @@ def _field_paths(at: Location) -> Iterator[str]:
     yield join_path(at)
     if at == (CODE, "git"):
         yield join_path((*at, "url"))
+    if at == (CODE, "git", "personal"):
+        yield join_path((*at[:-1], "secret"))
     if at[-1] in ("min", "replicas"):
         yield join_path((*at[:-1], MIN_REPLICAS))
     if at[-1] == "max":

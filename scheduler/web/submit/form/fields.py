@@ -16,6 +16,7 @@ from berth.core.values.priorities import (
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.field_kinds import FieldKind
+from scheduler.web.submit.form.secret_choices import SecretChoice
 
 Choices = tuple[tuple[str, str], ...]
 
@@ -24,7 +25,6 @@ KINDS: Choices = (
     ("service", "Inference service"),
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
-NO_OR_YES: Choices = (("", "No"), ("true", "Yes"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
 ENGINES: Choices = (("", "SGLang"), ("openai", "OpenAI-compatible server"))
 ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File of addresses"))
@@ -52,6 +52,8 @@ MORE_OF_ROLE = "GPU models, GPU memory, topology and role overrides"
 MORE_OF_SCHEDULING = "Preemption, restarts, topology and timeouts"
 WORKLOAD_TITLE, SCHEDULING_TITLE, GIT_TITLE = "Workload", "Scheduling", "Code from Git"
 GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, after the submission"
+GIT_ACCESS_HINT = "Private key for SSH, or a token, if the repository is private"
+NO_LEVELS, NO_MODELS = "No topology levels in the allowed pools.", "No GPU models in the allowed pools."
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
@@ -78,6 +80,8 @@ class FormField:
     many: bool = False
     wide: bool = False
     initial: tuple[str, ...] = ()  # values that apply if the document specifies none
+    secrets: Sequence[SecretChoice] | None = None  # available secrets, or None for other fields
+    empty: str = ""  # text if there is nothing to choose, which depends on the node pools
     unfolds: bool = True  # True if a value in this field expands the collapsed options
 
     @property
@@ -104,8 +108,10 @@ class FormChoices:
 
     projects: Sequence[str] = ()
     pools: Sequence[str] = ()
-    models: Sequence[str] = ()
-    labels: Sequence[str] = ()
+    models: Sequence[str] = ()  # GPU models in the allowed pools
+    levels: Sequence[str] = ()  # topology levels of the allowed pools
+    secrets: Sequence[SecretChoice] = ()  # secrets that the pods may receive
+    git_secrets: Sequence[SecretChoice] = ()
     images: Sequence[str] = ()  # container images used before
     runs_images: bool = False  # True if any pool runs container images
     for_template: bool = False  # True for a template, whose users set the name and project
@@ -120,15 +126,17 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
             WORKLOAD_TITLE, *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
         ),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
-        *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        FormPart(SCHEDULING_TITLE, _scheduling_fields(data, offer), _advanced_fields(), MORE_OF_SCHEDULING),
-        FormPart("Secrets and outputs", _file_fields(), summary="Secrets to receive, files to store"),
+        *(_role_part(data, at, offer, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
+        FormPart(
+            SCHEDULING_TITLE, _scheduling_fields(data, offer), _advanced_fields(offer), MORE_OF_SCHEDULING
+        ),
+        FormPart("Secrets and outputs", _file_fields(offer), summary="Secrets to receive, files to store"),
         *(
             ()
             if offer.for_edit or (data.get("kind") == "service" and "array" not in data)
             else (FormPart("Array", _array_fields(), summary="Several tasks from one document"),)
         ),
-        *(() if _has_uploaded_code(data) else (_git_part(),)),
+        *(() if _has_uploaded_code(data) else (_git_part(offer),)),
         *(_notification_part(number) for number in range(_list_length(data.get("notifications")))),
     ]
 
@@ -167,7 +175,9 @@ def _workload_fields(
     return fields, (env, labels, directory, *((pulls,) if has_image else ()))
 
 
-def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
+def _role_part(
+    data: Mapping[str, Any], at: Location, offer: FormChoices, *, alone: bool, last: bool
+) -> FormPart:
     name = value_at(data, (*at, "name"))
     is_service, is_elastic = data.get("kind") == "service", data.get("kind") == "elastic"
     role_name = FormField((*at, "name"), "Role name", unfolds=False)
@@ -186,8 +196,11 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             (*at, "gpu_models"),
             "GPU models",
             field_kinds.NAMES,
-            "Leave empty for any model",
-            suggestions="models",
+            "Leave empty for any model" if offer.models else "",
+            choices=_name_choices(offer.models),
+            many=True,
+            wide=True,
+            empty="" if offer.models else NO_MODELS,
         ),
         FormField(
             (*at, "gpu_memory_mib"),
@@ -202,8 +215,7 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             "Number of devices over which the GPU share or memory is split",
         ),
         FormField((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
-        FormField((*at, "topology", "required"), "Required topology", suggestions="labels"),
-        FormField((*at, "topology", "preferred"), "Preferred topology", suggestions="labels"),
+        *_topology_fields(at, offer),
         FormField(
             (*at, "command"),
             "Role command",
@@ -224,12 +236,20 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             field_kinds.SECRETS,
             "Added to the workload's secrets",
             wide=True,
+            secrets=offer.secrets,
         ),
     )
     named = f"Role {name}" if isinstance(name, str) and name else "Pods"
     title = "Resources" if alone else named
     add = join_path(at[:-1]) if last else ""
     return FormPart(title, fields, more, MORE_OF_ROLE, None if alone else at, add)
+
+
+def _topology_fields(at: Location, offer: FormChoices) -> Iterator[FormField]:
+    choices, empty = _name_choices(offer.levels, "Not set"), "" if offer.levels else NO_LEVELS
+    for key in ("required", "preferred"):
+        label, place = f"{key.capitalize()} topology", (*at, "topology", key)
+        yield FormField(place, label, field_kinds.CHOICE, choices=choices, empty=empty)
 
 
 def _replicas_field(at: Location, *, is_service: bool) -> FormField:
@@ -246,18 +266,18 @@ def _max_replicas_field(at: Location) -> FormField:
     return FormField((*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, hint)
 
 
-def _git_part() -> FormPart:
+def _git_part(offer: FormChoices) -> FormPart:
     at: Location = ("code", "git")
     fields = (
         FormField((*at, "url"), "Repository URL", hint=GIT_HINT, wide=True),
         FormField((*at, "ref"), "Branch, tag or commit", hint="Leave empty for the default branch"),
-        FormField((*at, "secret"), "Git secret", hint="Name of a secret: a private key for SSH, or a token"),
+        FormField((*at, "directory"), "Directory", hint="Use only this directory of the repository"),
     )
     more = (
-        FormField((*at, "directory"), "Directory", hint="Use only this directory of the repository"),
-        FormField((*at, "personal"), "Personal secret", field_kinds.FLAG, choices=NO_OR_YES),
+        FormField((*at, "secret"), "Git secret", field_kinds.GIT_SECRET, GIT_ACCESS_HINT, wide=True,
+                  secrets=offer.git_secrets),
         FormField((*at, "host_key"), "SSH host key", hint=HOST_KEY_HINT, wide=True),
-    )
+    )  # fmt: skip
     return FormPart(GIT_TITLE, fields, more)
 
 
@@ -314,14 +334,13 @@ def _preemptibility(priority: int) -> str:
     return "" if is_preemptible_by_default(priority) else ", non-preemptible"
 
 
-def _advanced_fields() -> tuple[FormField, ...]:
+def _advanced_fields(offer: FormChoices) -> tuple[FormField, ...]:
     return (
         FormField(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
         FormField(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
         FormField(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
         FormField(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, IDLE_HINT),
-        FormField(("topology", "required"), "Required topology", suggestions="labels"),
-        FormField(("topology", "preferred"), "Preferred topology", suggestions="labels"),
+        *_topology_fields((), offer),
         FormField(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
               "Pending time after which the last of the node pools may be used, for example 30m"),
         FormField(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
@@ -331,12 +350,13 @@ def _advanced_fields() -> tuple[FormField, ...]:
     )  # fmt: skip
 
 
-def _file_fields() -> tuple[FormField, ...]:
+def _file_fields(offer: FormChoices) -> tuple[FormField, ...]:
     return (
-        FormField(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
+        FormField(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True,
+                  secrets=offer.secrets),
         FormField(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
         FormField(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
-    )
+    )  # fmt: skip
 
 
 def _array_fields() -> tuple[FormField, ...]:

@@ -30,6 +30,7 @@ from scheduler.web.submit.form.fields import (
 )
 from scheduler.web.submit.form.missing_programs import missing_programs
 from scheduler.web.submit.form.nearest_value import find_nearest_value, is_no_duration
+from scheduler.web.submit.form.secret_choices import SecretButton, secret_buttons
 
 KEYS_OF_REPLICAS: Mapping[str | int, tuple[str, ...]] = {
     MIN_REPLICAS: ("replicas", "min"),
@@ -87,6 +88,12 @@ class RenderedField:
         values = [value for value, _ in self.form_field.choices]
         here = self.chosen if self.form_field.many else [self.value]
         return (*self.form_field.choices, *((one, one) for one in here if one not in values))
+
+    @property
+    def secret_buttons(self) -> list[tuple[str, list[SecretButton]]]:
+        """Owners of the available secrets, each with a button for each secret."""
+        choices, in_lines = self.form_field.secrets or (), self.form_field.kind is field_kinds.SECRETS
+        return list(secret_buttons(choices, self.value, in_lines=in_lines))
 
     @property
     def value_label(self) -> str:

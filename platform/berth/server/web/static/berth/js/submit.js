@@ -49,6 +49,9 @@
   function renew(old, fresh) {
     if (!old.contains(document.activeElement)) return old.replaceWith(fresh);
     if (old.querySelector("fieldset.boxes")) return relabel(old, fresh);
+    const buttons = old.querySelector(".picks"), picked = buttons?.contains(document.activeElement) && document.activeElement.dataset.value;
+    buttons?.replaceWith(fresh.querySelector(".picks"));
+    if (picked) old.querySelector(`[data-value="${CSS.escape(picked)}"]`)?.focus();
     const here = old.querySelector("input:not([type=hidden]), select, textarea");
     const there = fresh.querySelector("input:not([type=hidden]), select, textarea");
     if (!here || !there) return old.replaceWith(fresh);
@@ -159,6 +162,29 @@
     field.value = button.dataset.value;
     field.focus();
     field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  // Buttons that add a secret to a field, and remove it again. In a text area, each line uses one secret.
+  const nameIn = (line) => line.trim().split("=")[0].trim();
+  const linesOf = (field) => field.value.split("\n").filter((line) => line.trim());
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-pick]"), field = button && document.getElementById(button.dataset.pick);
+    if (!field) return;
+    const { value } = button.dataset, before = linesOf(field), rest = before.filter((line) => nameIn(line) !== nameIn(value));
+    const isSelected = rest.length < before.length;
+    if (field.matches("textarea")) field.value = (isSelected ? rest : [...rest, value]).join("\n");
+    else field.value = isSelected ? "" : value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  form.addEventListener("input", (event) => {
+    const names = new Set(event.target.id ? linesOf(event.target).map(nameIn) : []);
+    for (const button of document.querySelectorAll(`[data-pick="${event.target.id}"]`)) button.setAttribute("aria-pressed", names.has(nameIn(button.dataset.value)));
+  });
+  let isAwaited = false; // true after a link to a page in another tab, on which a choice can be added
+  document.addEventListener("click", (event) => { isAwaited ||= event.target.closest?.("[data-adds-choice]") != null; });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden || !isAwaited) return;
+    isAwaited = false;
+    sendAfter(0);
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("[data-line]");

@@ -1,0 +1,30 @@
+"""Browser test for the buttons that add secrets to the submission form."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+
+
+def test_buttons_add_secrets_to_the_field_and_to_the_document(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.locator("#p-secrets-and-outputs > summary").click()
+        field, document = page.get_by_label("Secrets", exact=True), page.locator("#document")
+        buttons = page.get_by_role("group", name="Secrets for Secrets")
+        token = buttons.get_by_role("button", name="hf-token")
+        token.focus()
+        page.keyboard.press("Enter")
+        expect(field).to_have_value("hf-token=HF_TOKEN")
+        expect(token).to_have_attribute("aria-pressed", "true")
+        expect(document).to_have_value(re.compile(r"- name: hf-token\n    env: HF_TOKEN\n"))
+        expect(token).to_be_focused()
+        field.fill("hf-token=file:token")
+        buttons.get_by_role("button", name="wandb-api-key").click()
+        expect(field).to_have_value("hf-token=file:token\nwandb-api-key=WANDB_API_KEY")
+        token.click()
+        expect(field).to_have_value("wandb-api-key=WANDB_API_KEY")
+        expect(document).not_to_have_value(re.compile("hf-token"))
+        expect(token).to_have_attribute("aria-pressed", "false")
+        assert faults == []
