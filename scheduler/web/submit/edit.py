@@ -30,6 +30,7 @@ from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
+from scheduler.web.accepted_prediction import store_prediction
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
@@ -124,8 +125,10 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     else:
         _apply_edit(request, edit_page, document, dry_run=not saves)
         if predicts:
-            _predict(request, edit_page)
+            _predict(request, edit_page, document)
     if saves and edit_page.edit is not None and not edit_page.rejected:
+        if edit_page.edit.changes:
+            store_prediction(request, workload.pk, document)
         message = (
             f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
         )
@@ -149,17 +152,18 @@ def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         _add_error(edit_page, error)
     else:
         _apply_edit(request, edit_page, document, dry_run=True)
-        _predict(request, edit_page)
+        _predict(request, edit_page, document)
     return page(request, "scheduler/submit/edit_prediction.html", {"edit_page": edit_page})
 
 
-def _predict(request: Request, edit_page: EditPage) -> None:
+def _predict(request: Request, edit_page: EditPage, document: dict[str, Any]) -> None:
     """Add a valid edit's predicted effect."""
     if edit_page.edit is None:
         return
     try:
         edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
         edit_page.add_cost(request.actor, edit_page.edit.draft.spec)
+        edit_page.sign(request, document, is_edit=True)
     except BerthError as error:
         _add_error(edit_page, error)
 

@@ -22,6 +22,7 @@ from projects.selectors import projects
 from projects.services import arrays
 from projects.services.workloads import free_name_to_suggest, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
+from scheduler.web.accepted_prediction import store_prediction
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
 from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
@@ -95,6 +96,7 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
             return _submit(request, document, never_starts=never_starts)
         if step == PREDICT:
             _predict(request.actor, document, answer)
+            answer.sign(request, document)
         elif _is_array(document):
             arrays.validate(actor=request.actor, document=document)
         else:
@@ -146,6 +148,7 @@ def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool
         stored = submit_with_warnings(actor=request.actor, document=document)
         kind, name = "Service" if "service" in stored.workload.spec else "Workload", stored.workload.name
         to, warnings = reverse(kind.lower(), args=[stored.workload.pk]), stored.warnings
+        store_prediction(request, stored.workload.pk, document)
     if never_starts:
         warnings = [NEVER_STARTS, *warnings]
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))

@@ -10,6 +10,7 @@ from django.utils import timezone
 from berth.core.spec import WorkloadSpec
 from berth.core.wording.words import format_count, join_words
 from berth.server.web.numbers import thousandths
+from berth.server.web.pages import Request
 from projects.actor import Actor
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
@@ -20,6 +21,7 @@ from scheduler.reports.evictions.predicted import (
     build_prediction_table,
 )
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd
+from scheduler.web.accepted_prediction import AcceptedPrediction, sign_prediction
 from scheduler.web.submit.cost import PredictedCost, describe_cost
 from scheduler.web.submit.excessive_field import ExcessiveField
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
@@ -28,7 +30,7 @@ from scheduler.web.workloads.change_link import LinkedText, link_names, workload
 from scheduler.web.workloads.details import LIMIT_SOURCES, describe_pod_limits, link_ends, urls_of_named
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
-NAMED_NODES_MAX = 3
+NAMED_NODES_MAX, VICTIMS_MAX = 3, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class PredictedOutcome:
     named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads that reasons name, by handle
     is_service = False
     limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
+    accepted: str = ""  # signed prediction, which is sent back with the document
     excessive: ExcessiveField | None = None  # form field for which the workload is unschedulable
 
     @property
@@ -157,6 +160,23 @@ class PredictedOutcome:
     def linked_evictions(self) -> list[tuple[PredictedEviction, str]]:
         """Predicted evictions, each with its workload's URL or ""."""
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
+
+    def sign(self, request: Request, document: Mapping[str, Any], *, is_edit: bool = False) -> None:
+        """Add the signed prediction, so that it can be shown after the document was sent."""
+        verdict = self.verdict
+        if self.prediction is None or verdict is None:
+            return
+        start = self.prediction.expected_start
+        shown = AcceptedPrediction(
+            title=verdict.title,
+            reason=verdict.reason,
+            nodes=[each.summary for each in self.placements],
+            victims=[row.victim for row in self.eviction_table.rows][:VICTIMS_MAX],
+            start=start.isoformat() if start else "",
+            at=timezone.now().isoformat(),
+            is_edit=is_edit,
+        )
+        self.accepted = sign_prediction(request, shown, document)
 
     def add_cost(self, actor: Actor, spec: WorkloadSpec) -> None:
         """Add the number of GPUs and the cost of the predicted workload or array."""

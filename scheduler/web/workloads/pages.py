@@ -58,6 +58,7 @@ from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.pod_groups import pod_table
+from scheduler.web.workloads.predicted_start import find_shown_prediction, link_prediction
 from scheduler.web.workloads.terminal import load_terminal
 from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 
@@ -124,6 +125,8 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
+        if find_shown_prediction(request, workload):
+            return HttpResponse()
         return render(request, "scheduler/workloads/next_cycle.html")
     link = link_to_change(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
@@ -244,6 +247,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
     last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
+        "predicted": link_prediction(request, workload),
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": failure,
         "failure_pattern": FAILURE_PATTERN,

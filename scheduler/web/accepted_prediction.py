@@ -1,0 +1,74 @@
+"""Prediction with which a user submitted or edited a workload, shown until a cycle has evaluated it.
+
+The page of the prediction contains it as a signed message, which is sent back with the document. It is then
+stored in the user's session.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core import signing
+
+from berth.server.web.pages import Request
+
+SALT, SESSION_KEY = "berth.accepted-prediction", "accepted_predictions"
+VALID_FOR, STORED_MAX = timedelta(hours=1), 5
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedPrediction:
+    """What the user was told about the workload. `at` and `start` are in ISO format; `start` may be empty."""
+
+    title: str
+    reason: str
+    nodes: list[str]
+    victims: list[str]  # names of the workloads that would be evicted
+    start: str
+    at: str
+    is_edit: bool
+
+    @property
+    def predicted_at(self) -> datetime:
+        return datetime.fromisoformat(self.at)
+
+    @property
+    def expected_start(self) -> datetime | None:
+        return datetime.fromisoformat(self.start) if self.start else None
+
+
+def sign_prediction(request: Request, prediction: AcceptedPrediction, document: Mapping[str, Any]) -> str:
+    """Return a message that only this user can send back, and only with the same document."""
+    content = [request.user.pk, _digest(document), asdict(prediction)]
+    return signing.dumps(content, salt=SALT, compress=True)
+
+
+def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping[str, Any]) -> None:
+    """Store the prediction that was sent with the document. A message for another document is ignored."""
+    try:
+        content = signing.loads(request.POST.get("predicted", ""), salt=SALT, max_age=VALID_FOR)
+    except signing.BadSignature:
+        content = []
+    stored = {key: value for key, value in _stored(request).items() if key != str(workload_id)}
+    if content and content[:2] == [request.user.pk, _digest(document)]:
+        recent = list(stored.items())[1 - STORED_MAX :]
+        request.session[SESSION_KEY] = dict(recent) | {str(workload_id): content[2]}
+    elif len(stored) < len(_stored(request)):
+        request.session[SESSION_KEY] = stored
+
+
+def find_prediction(request: Request, workload_id: uuid.UUID) -> AcceptedPrediction | None:
+    stored = _stored(request).get(str(workload_id))
+    return AcceptedPrediction(**stored) if stored else None
+
+
+def _stored(request: Request) -> dict[str, Any]:
+    return dict(request.session.get(SESSION_KEY, {}))
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,41 @@
+"""Prediction on the page of a workload that no scheduling cycle has evaluated yet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from berth.server.web.pages import Request
+from projects.models import Phase, Workload
+from scheduler.reports.explanations.edits import edited_since_evaluation
+from scheduler.web.accepted_prediction import AcceptedPrediction, find_prediction
+from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedPrediction:
+    prediction: AcceptedPrediction
+    reason: LinkedText
+    victims: Sequence[tuple[str, str]]  # names with URLs
+
+
+def find_shown_prediction(request: Request, workload: Workload) -> AcceptedPrediction | None:
+    """Return the prediction with which the user submitted or edited the workload, or None once a cycle has
+    evaluated it.
+    """
+    if workload.phase != Phase.PENDING or workload.held:
+        return None
+    prediction = find_prediction(request, workload.pk)
+    if prediction is None:
+        return None
+    is_evaluated = workload.explained_at is not None
+    if prediction.is_edit:
+        is_evaluated = is_evaluated and edited_since_evaluation(workload) is None
+    return None if is_evaluated else prediction
+
+
+def link_prediction(request: Request, workload: Workload) -> LinkedPrediction | None:
+    prediction = find_shown_prediction(request, workload)
+    if prediction is None:
+        return None
+    urls = workload_urls(request.actor, prediction.victims)
+    victims = [(name, urls.get(name, "")) for name in prediction.victims]
+    return LinkedPrediction(prediction, link_names(prediction.reason, urls), victims)

@@ -1,0 +1,90 @@
+"""Tests for the prediction on the page of a workload that was just submitted or edited."""
+
+import re
+from html import unescape
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from projects.models import Workload
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.submit.test_submission_page import HTMX
+
+TEXT = "name: fine\nproject: vision\ncommand: run\nroles: [{gpu: 2}]\n"
+TITLE, STARTS = "Predicted when submitted", "Would start immediately."
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: SignIn) -> Client:
+    make.node(cast.pool, gpus=4)
+    make.quota(cast.research, cast.pool, 8)
+    make.quota(cast.vision, cast.pool, 8)
+    return sign_in("dave")
+
+
+def signed_prediction(client: Client, path: str, text: str) -> str:
+    page = client.post(f"{path}/prediction", {"document": text}, headers=HTMX).content.decode()
+    match = re.search(r'name="predicted" value="([^"]+)"', page)
+    return match[1] if match else ""
+
+
+def submit(client: Client, predicted: str, text: str = TEXT) -> Workload:
+    answer = client.post("/submit", {"document": text, "step": "submit", "predicted": predicted})
+    assert answer.status_code == 302
+    return Workload.objects.get()
+
+
+def text_of(client: Client, workload: Workload) -> str:
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    return " ".join(re.sub(r"<[^>]+>", " ", unescape(page)).split())
+
+
+def test_new_workload_shows_its_prediction_until_a_cycle_has_evaluated_it(cast: Cast, dave: Client) -> None:
+    workload = submit(dave, signed_prediction(dave, "/submit", TEXT))
+    shown = text_of(dave, workload)
+    assert TITLE in shown and STARTS in shown
+    assert f"Nodes 1 pod on {cast.pool.nodes.get().name}, pool {cast.pool.name}" in shown
+    assert "The next scheduling cycle evaluates the workload." in shown
+    Workload.objects.update(explained_at=timezone.now())
+    assert TITLE not in text_of(dave, workload)
+
+
+def test_only_the_user_who_submitted_the_workload_sees_the_prediction(
+    cast: Cast, sign_in: SignIn, dave: Client
+) -> None:
+    workload = submit(dave, signed_prediction(dave, "/submit", TEXT))
+    assert TITLE not in text_of(sign_in("alice"), workload)
+    assert TITLE not in text_of(sign_in("dave"), workload), "the prediction belongs to one session"
+
+
+def test_prediction_for_another_document_is_not_shown(dave: Client) -> None:
+    other = signed_prediction(dave, "/submit", TEXT.replace("gpu: 2", "gpu: 1"))
+    assert other and TITLE not in text_of(dave, submit(dave, other))
+
+
+@pytest.mark.parametrize("predicted", ["", "forged:message:x"])
+def test_prediction_that_the_server_did_not_sign_is_not_shown(dave: Client, predicted: str) -> None:
+    assert TITLE not in text_of(dave, submit(dave, predicted))
+
+
+def test_prediction_of_another_user_is_not_shown(cast: Cast, sign_in: SignIn, dave: Client) -> None:
+    foreign = signed_prediction(sign_in("alice"), "/submit", TEXT)
+    assert foreign and TITLE not in text_of(dave, submit(dave, foreign))
+
+
+def test_edited_workload_shows_the_prediction_of_the_edit(cast: Cast, dave: Client) -> None:
+    workload = submit(dave, "")
+    Workload.objects.update(explained_at=timezone.now(), explanation={"blockers": []})
+    path = f"/workloads/{workload.pk}/edit"
+    text = dave.get(path).context["text"].replace("gpu: 2", "gpu: 3")
+    predicted = signed_prediction(dave, path, text)
+    form = {"document": text, "version": workload.version, "step": "save", "predicted": predicted}
+    assert dave.post(path, form, headers=HTMX).status_code == 204
+    shown = text_of(dave, workload)
+    assert "Predicted when edited" in shown and STARTS in shown
+    assert "The next scheduling cycle evaluates the edit." in shown
+    Workload.objects.update(explained_at=timezone.now())
+    assert "Predicted when edited" not in text_of(dave, workload)
