@@ -22,7 +22,7 @@ VALID_FOR, STORED_MAX = timedelta(hours=1), 5
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPrediction:
-    """What the user was told about the workload. `at` and `start` are in ISO format; `start` may be empty."""
+    """Outcome that the page predicted. `at` and `start` are in ISO format; `start` may be empty."""
 
     title: str
     reason: str

@@ -3,6 +3,8 @@
 import contextlib
 import uuid
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 
 from berth.core.spec import WorkloadSpec
 from berth.documents import CannotEdit, edit_text
@@ -16,7 +18,7 @@ from projects.services.workloads.templates import template_document
 from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
 
-MAX_TEMPLATES = 50
+MAX_TEMPLATES, NAME_MAX = 50, 63
 ARRAY_NAME_MAX = 50  # leaves room for the endings of a copy's name and of its tasks
 DEFAULT_EXAMPLE = "single"  # this example succeeds on any pool, without files
 HEADER = """\
@@ -122,8 +124,16 @@ ORDER = tuple(WorkloadSpec.model_fields)
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     """Return the text of a template, an example, or a copy of an existing workload or array.
 
-    The name in the text is one that the project has not used.
+    The name in the text is the one in the query or, without one, a name that the project has not used.
     """
+    text = _initial_document(actor, query)
+    if name := query.get("name", "").replace("\x00", "")[:NAME_MAX]:
+        with contextlib.suppress(CannotEdit):
+            return edit_text(text, ("name",), name, order=ORDER)
+    return text
+
+
+def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
     if (template := _find_template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
@@ -161,10 +171,12 @@ def example_links() -> list[tuple[str, str]]:
     return [(title, f"kind={key}") for key, (title, _, _) in EXAMPLES.items()]
 
 
-def usable_templates(actor: Actor) -> list[str]:
+def usable_templates(actor: Actor) -> list[tuple[str, list[str]]]:
+    """Return the projects in which the user may submit workloads, each with the names of its templates."""
     mine = set(submittable_projects(actor))
-    stored = templates(actor).filter(project__name__in=mine)[:MAX_TEMPLATES]
-    return [template.handle for template in stored]
+    stored = templates(actor).filter(project__name__in=mine).order_by("project__name", "name")
+    rows = stored.values_list("project__name", "name")[:MAX_TEMPLATES]
+    return [(project, [name for _, name in group]) for project, group in groupby(rows, itemgetter(0))]
 
 
 def template_text(text: str) -> str:

@@ -1,5 +1,7 @@
 """Browser tests of the names that the submission form offers."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -33,4 +35,21 @@ def test_form_offers_a_free_name_after_a_submission(opened: Open) -> None:
         use.click()
         expect(page.locator("#prediction-title")).to_be_visible()
         expect(page.locator("#faults-title")).to_have_count(0)
+        assert faults == []
+
+
+def test_starting_point_keeps_a_name_that_was_typed(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        name, menu = page.get_by_label("Name", exact=True), page.locator("#starts")
+        menu.locator("summary").click()
+        menu.get_by_role("link", name="Elastic training").click()
+        expect(page.get_by_label("Kind", exact=True)).to_have_value("elastic")
+        expect(name).to_have_value("my-training")
+        name.fill("mine")
+        expect(page.locator("#document")).to_have_value(re.compile("^name: mine\n"))
+        menu.locator("summary").click()
+        menu.get_by_role("link", name="notebook", exact=True).click()
+        expect(page.get_by_label("Kind", exact=True)).to_have_value("interactive")
+        expect(name).to_have_value("mine")
         assert faults == []

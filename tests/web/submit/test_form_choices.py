@@ -91,8 +91,8 @@ def test_gpu_models_and_topology_levels_are_those_of_the_allowed_pools(cast: Cas
     text = TEXT + "pools: [h]\ntopology: {required: rack}\n"
     models = field_html(dave, text, "roles[0].gpu_models")
     assert re.findall(r'type="checkbox"[^>]* value="([^"]+)"', models) == ["H100"]
-    levels = field_html(dave, text, "topology.required")
-    assert re.findall(r'<option value="([^"]*)"( selected)?', levels) == [
+    options = field_html(dave, text, "topology.required")
+    assert re.findall(r'<option value="([^"]*)"( selected)?', options) == [
         ("", ""), ("zone", ""), ("rack", " selected"),
     ]  # fmt: skip
 

@@ -224,6 +224,19 @@
   });
   addEventListener("pageshow", () => { isLeaving = false; });
   document.addEventListener("htmx:beforeOnLoad", (event) => { isLeaving ||= event.detail.xhr.getResponseHeader("HX-Redirect") !== null; });
+  // A starting point replaces everything but a name that the user has typed and, for built-in ones, the project.
+  const nameField = () => document.getElementById("f-name"), query = new URLSearchParams(location.search);
+  const suggested = query.has("name") ? "" : nameField()?.defaultValue;
+  const otherLines = (value) => value.split("\n").filter((line) => !/^(name|project):/.test(line)).join("\n");
+  document.getElementById("starts")?.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='?']"), name = nameField()?.value.trim(), project = document.getElementById("f-project")?.value;
+    if (!link) return;
+    const url = new URL(link.href);
+    if (name && name !== suggested) url.searchParams.set("name", name);
+    if (project && link.hasAttribute("data-keeps-project")) url.searchParams.set("project", project);
+    link.href = url;
+    isLeaving ||= !isCodeChosen && otherLines(text().value) === otherLines(text().defaultValue);
+  });
   document.getElementById("discard")?.addEventListener("click", (event) => { isLeaving = !(event.ctrlKey || event.metaKey || event.shiftKey); });
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
