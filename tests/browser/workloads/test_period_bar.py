@@ -41,6 +41,13 @@ def test_every_segment_shows_its_state_times_and_duration_on_hover_and_in_focus(
             page.mouse.move(*centre(page, place))
             expect(tip).to_be_visible()
             expect(tip).to_have_text(re.compile(rf"{title}\n(now to .*|{TIMES})\n[\dhmins ]+( so far)?"))
+        assert (
+            page.evaluate(
+                """() => document.querySelector(".periods > .readout").getBoundingClientRect().top
+                - document.querySelector(".period-bar .segment > rect").getBoundingClientRect().bottom"""
+            )
+            > 0
+        ), "the tooltip does not cover the marks above the bar"
         page.mouse.move(*centre(page, 4))
         expect(page.locator(".timeline li.lit")).to_contain_text("Reclaimed")
         expect(tip).to_have_text(re.compile(rf"Stopping\n{TIMES}\n1 min"))
@@ -68,12 +75,14 @@ def test_short_segments_can_be_tapped(opened: Open, scene: Scene) -> None:
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}/timeline")
         tip = page.locator(".periods > .readout")
         x, y = centre(page, 4)
-        page.touchscreen.tap(x - 7, y)
+        page.touchscreen.tap(x - 2, y)
         expect(tip).to_contain_text("Stopping")
         box = tip.bounding_box()
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
         page.touchscreen.tap(*centre(page, 2))
         expect(tip).to_contain_text("Running")
+        page.touchscreen.tap(*centre(page, 3))
+        expect(tip).to_contain_text("Work lost")
         page.locator("h1").tap()
         expect(tip).to_be_hidden()
         assert faults == []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
-from berth.server.web.charts.time_axis import TimeLabel, time_labels_with_begin
+from berth.server.web.charts.time_axis import time_labels_with_begin
 from berth.server.web.numbers import elapsed
 from scheduler.web.workloads.timeline.marks import FAILED, ROW_HEIGHT, PeriodMark, arrange_marks
 from scheduler.web.workloads.timeline.periods import Period
@@ -13,8 +13,10 @@ from scheduler.web.workloads.timeline.scale import Scale, build_scale
 
 ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
 LOST = "lost"
+REQUEUED = "queue time reset"
 # Widths, in percent of the bar, from which a segment has room for its duration in wide and narrow windows.
 WIDE_ROOM, NARROW_ROOM = 9, 22
+NARROW = 1  # segments below this width, in percent, are drawn with a minimum width
 SHORT = timedelta(minutes=2)  # periods below this duration have times with seconds
 
 
@@ -37,6 +39,10 @@ class Segment:
     @property
     def state(self) -> str:
         return LOST if self.is_lost else self.period.state
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.width < NARROW
 
     @property
     def title(self) -> str:
@@ -66,8 +72,9 @@ class PeriodBar:
     now: float | None  # position of the present, or None if the workload has ended
     evictions: tuple[float, ...]  # positions of the evictions
     checkpoint: float | None  # position of the last checkpoint
+    edit: float | None  # position of the last edit that reset the queue time
     failure: float | None  # position of the failure, or None if the workload has not failed
-    marks: tuple[PeriodMark, ...]  # labels of last checkpoint, last eviction, failure and present
+    marks: tuple[PeriodMark, ...]  # labels of last checkpoint, edit, last eviction, failure and present
     states: tuple[str, ...]  # states so far, except for restart delays
     expected: str = ""  # state of the dashed part, or ""
     end_title: str = ""  # what is expected at the end of the bar, or ""
@@ -90,8 +97,12 @@ def build_bar(
     *,
     is_live: bool,
     has_failed: bool = False,
+    requeued: datetime | None = None,
 ) -> PeriodBar | None:
-    """Return the bar, or None if there are fewer than two periods to show."""
+    """Return the bar, or None if there are fewer than two periods to show.
+
+    `requeued` is when an edit last reset the workload's queue time.
+    """
     shown = [*periods, *expected]
     if len(shown) < 2:
         return None
@@ -100,9 +111,11 @@ def build_bar(
     visible = [at for at in evictions if begin <= at <= end]
     saved = checkpoint if checkpoint is not None and begin <= checkpoint <= end else None
     now = periods[-1].end if is_live and periods else None
+    edited = requeued if requeued is not None and begin <= requeued <= end else None
     failed = end if has_failed else None
     marks = (
-        ("last checkpoint", saved), ("evicted", max(visible, default=None)), (FAILED, failed), ("now", now),
+        ("last checkpoint", saved), (REQUEUED, edited), ("evicted", max(visible, default=None)),
+        (FAILED, failed), ("now", now),
     )  # fmt: skip
     return PeriodBar(
         begin,
@@ -112,6 +125,7 @@ def build_bar(
         None if now is None else scale.position(now),
         tuple(scale.position(at) for at in visible),
         None if saved is None else scale.position(saved),
+        None if edited is None else scale.position(edited),
         None if failed is None else scale.position(failed),
         arrange_marks([(text, at) for text, at in marks if at is not None], scale),
         tuple(state for state in ORDER if any(each.state == state and not each.is_delay for each in periods)),
@@ -127,7 +141,7 @@ def bar_context(bar: PeriodBar, zone: tzinfo) -> dict[str, Any]:
         "segments": [(each, _describe(each, bar, zone)) for each in bar.segments],
         "marks": [(mark, _format_time(mark.at, bar, zone)) for mark in bar.marks],
         "marks_height": ROW_HEIGHT * len(bar.marks),
-        "labels": [_on_scale(label, bar) for label in time_labels_with_begin(bar.begin, bar.end, zone)],
+        "labels": time_labels_with_begin(bar.begin, bar.end, zone),
     }
 
 
@@ -173,12 +187,6 @@ def _format_time(at: datetime, bar: PeriodBar, zone: tzinfo, *, seconds: bool = 
     """Return the time of day, with the date if the bar is longer than a day."""
     day = "" if bar.end - bar.begin <= timedelta(days=1) else "%-d %b "
     return f"{at.astimezone(zone):{day}%H:%M{':%S' if seconds else ''}}"
-
-
-def _on_scale(label: TimeLabel, bar: PeriodBar) -> TimeLabel:
-    """Move a label of an evenly divided axis to the position of its time on the bar."""
-    at = bar.begin + (bar.end - bar.begin) * label.position / 100
-    return replace(label, position=bar.scale.position(at))
 
 
 def _end_title(period: Period) -> str:

@@ -176,6 +176,9 @@ def timeline(
             workload.last_checkpoint_at,
             is_live=workload.ended_at is None,
             has_failed=workload.phase == Phase.FAILED,
+            requeued=next(
+                (row.at for row in shown if row.kind == "edited" and row.data.get("increases")), None
+            ),
         ),
         "" if len(rows) > MAX_EVENTS else summarize(workload, periods),
     )

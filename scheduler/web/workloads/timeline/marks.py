@@ -1,4 +1,4 @@
-"""Labels above a workload's timeline bar: last checkpoint, last eviction, failure, and now."""
+"""Labels above a workload's timeline bar: last checkpoint, edit, last eviction, failure, and now."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

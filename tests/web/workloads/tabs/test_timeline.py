@@ -265,9 +265,9 @@ def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Ca
         ("stopping", False, False), ("pending", False, True), ("pending", True, True),
         ("pending", True, False),
     ]  # fmt: skip
-    assert [each.width for each in bar.segments] == pytest.approx(
-        [9.9, 38.8, 8.9, 1.5, 9.9, 5.0, 34.8], abs=0.2
-    ), "the minute of stopping has a minimum width, at the cost of the others"
+    assert [each.width for each in bar.segments] == pytest.approx([10, 39, 9, 1, 10, 5, 35], abs=0.2), (
+        "the scale is linear"
+    )
     assert bar.states == ("pending", "running", "stopping")
     including = "including 10 min of restart delay"
     assert timeline.summary == f"1 run, 1 eviction, 39 min running, 20 min pending, {including}"
@@ -290,3 +290,14 @@ def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Ca
     assert page.content.decode().count('<li class="future') == 2
     overview = client.get(f"/workloads/{ours.pk}").content.decode()
     assert "Restart delay ends" not in overview and "Last checkpoint</strong>" not in overview
+
+
+def test_edit_that_resets_the_queue_time_is_marked_on_the_bar(cast: Cast, sign_in: SignIn) -> None:
+    start = timezone.now() + timedelta(minutes=40)
+    ours = make.workload(cast.vision, "ours", explanation={"expected_start": start.isoformat()})
+    record_event(ours, "submitted", "Submitted by dave.", 60)
+    for minutes, increases in ((30, ["gpu"]), (20, [])):
+        record_event(ours, "edited", "Edited by dave.", minutes, increases=increases)
+    bar = sign_in("dave").get(f"/workloads/{ours.pk}/timeline").context["timeline"].periods
+    assert [(mark.text, round(mark.x)) for mark in bar.marks] == [("queue time reset", 30), ("now", 60)]
+    assert round(bar.edit) == 30

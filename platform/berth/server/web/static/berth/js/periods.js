@@ -15,16 +15,18 @@
     return box;
   }
 
-  /** Return the narrowest segment at the pointer or next to it, so that short periods can be pointed at. */
+  /** Return the segment under the pointer, or a narrow one next to it, so that short periods can be pointed at. */
   function segmentAt(event) {
     const bar = event.target.closest?.(".period-bar");
     if (!bar) return undefined;
     const near = NEAR_PX[event.pointerType] ?? 0;
-    const frames = [...bar.querySelectorAll(".segment")].map((each) => [each, each.querySelector("rect").getBoundingClientRect()]);
-    const close = frames.filter(([, frame]) => event.clientX >= frame.left - near && event.clientX <= frame.right + near);
-    const under = close.filter(([, frame]) => event.clientX >= frame.left && event.clientX <= frame.right);
-    const narrow = close.filter(([, frame]) => frame.width <= 4 * near);
-    return (narrow.length ? narrow : under).sort(([, one], [, other]) => one.width - other.width)[0]?.[0];
+    const distances = [...bar.querySelectorAll(".segment")].map((each) => {
+      const { left, right } = each.querySelector("rect").getBoundingClientRect(), at = event.clientX;
+      if (right - left <= 2 * near) return [each, Math.abs(at - (left + right) / 2)];
+      return [each, at >= left && at <= right ? near : Infinity, right - left];
+    });
+    const close = distances.filter(([, distance]) => distance <= near);
+    return close.sort(([, one, a = 0], [, other, b = 0]) => one - other || a - b)[0]?.[0];
   }
 
   function light(key) {
@@ -40,7 +42,7 @@
     box.classList.add("on");
     const middle = (frame.left + frame.right) / 2 - around.left - box.offsetWidth / 2;
     box.style.left = `${Math.max(0, Math.min(middle, around.width - box.offsetWidth))}px`;
-    box.style.top = `${frame.top - around.top}px`;
+    box.style.top = `${frame.bottom - around.top}px`;
   }
 
   function point(event) {
