@@ -84,6 +84,11 @@ def closest_match(word: str, valid: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, words, n=1)), "")
 
 
+def nearest_matches(word: str, valid: Iterable[str], count: int) -> list[str]:
+    """Return the valid words that resemble `word` most, the most similar first."""
+    return difflib.get_close_matches(word[:VALUE_MAX], sorted(valid)[:COMPARED_MAX], n=count, cutoff=0)
+
+
 def _is_plain(step: str) -> bool:
     return (
         0 < len(step) <= VALUE_MAX

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.conf import settings
 from django.db.models import Q
 
-from berth.core.wording.words import format_count, format_number
+from berth.core.wording.words import format_count, format_number, join_words
 from berth.server.web.numbers import money
 from pools.costs import current_price
 from pools.models import NodePool
@@ -29,6 +29,7 @@ class PredictedCost:
 
     price: str = ""
     usage: str = ""
+    reason: str = ""  # why there is no total price
     budgets: Sequence[tuple[str, bool]] = ()
 
     @property
@@ -56,28 +57,36 @@ def describe_cost(
     """
     if not gpus:
         return PredictedCost()
-    price, usage = _describe_price(prediction, gpus, max_runtime, tasks)
-    return PredictedCost(price, usage, _describe_budgets(actor, prediction, now))
+    price, usage, reason = _describe_price(prediction, gpus, max_runtime, tasks)
+    return PredictedCost(price, usage, reason, _describe_budgets(actor, prediction, now))
 
 
 def _describe_price(
     prediction: Prediction, gpus: float, max_runtime: int | None, tasks: int
-) -> tuple[str, str]:
-    """Return the price and the GPU time that it covers. Both are empty if a pool has no price."""
-    prices = [current_price(pool) for pool in NodePool.objects.filter(name__in=prediction.workload["pools"])]
-    amounts = [float(price) for price in prices if price is not None]
-    if not amounts or len(amounts) < len(prices):
-        return "", ""
+) -> tuple[str, str, str]:
+    """Return the price, the GPU time that it covers, and why there is no total price.
+
+    All texts are empty if no pool has a price.
+    """
+    pools = NodePool.objects.filter(name__in=prediction.workload["pools"]).order_by("name")
+    prices = {pool.name: current_price(pool) for pool in pools}
+    amounts = [float(price) for price in prices.values() if price is not None]
+    if not amounts:
+        return "", "", ""
+    if without := [name for name, price in prices.items() if price is None]:
+        has = "has" if len(without) == 1 else "have"
+        return "Unknown", "", f"{'pool' if has == 'has' else 'pools'} {join_words(without)} {has} no price"
     currency, highest = settings.BERTH_CURRENCY, max(amounts)
     if max_runtime is None:
-        return (f"Up to {money(highest * gpus)} {currency} per hour", "") if tasks == 1 else ("", "")
+        price = f"Up to {money(highest * gpus)} {currency} per hour" if tasks == 1 else "Unknown"
+        return price, "", "no max runtime"
     total, share = gpus * tasks * max_runtime / HOUR, min(prediction.workload["gpus"] / gpus, 1)
     if share in (0, 1):
         price = f"Up to {money(highest * total)} {currency}"
-        return price, f"for {format_count(total, 'GPU-hour')}"
+        return price, f"for {format_count(total, 'GPU-hour')}", ""
     price = f"{money(highest * total * share)} to {money(highest * total)} {currency}"
     hours = f"{format_number(total * share)} to {format_count(total, 'GPU-hour')}"
-    return price, f"for {hours}"
+    return price, f"for {hours}", ""
 
 
 def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> list[tuple[str, bool]]:

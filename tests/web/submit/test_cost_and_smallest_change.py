@@ -207,8 +207,8 @@ def words_of(page: str) -> str:
     [
         ("max_runtime: 8h", "Cost Up to 80.00 USD for 32 GPU-hours"),
         ("max_runtime: 8h\narray: {tasks: 5}", "Cost Up to 400.00 USD for 160 GPU-hours"),
-        ("priority: 50", "Cost Up to 10.00 USD per hour"),
-        ("array: {tasks: 5}", ""),
+        ("priority: 50", "Cost Up to 10.00 USD per hour (no max runtime)"),
+        ("array: {tasks: 5}", "Cost Unknown (no max runtime)"),
     ],
 )
 def test_prediction_states_the_cost_and_what_is_left_of_the_budget(
@@ -219,8 +219,16 @@ def test_prediction_states_the_cost_and_what_is_left_of_the_budget(
     text = f"name: wide\nproject: vision\npools: [local]\ncommand: run\n{limits}\nroles:\n- gpu: 4\n"
     shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
     left = "Budget left 100 GPU-hours for vision this month"
-    assert f"{cost} {left}".strip() in shown
-    assert ("USD" in shown) == bool(cost)
+    assert f"{cost} {left}" in shown
+
+
+def test_unknown_cost_names_the_pool_without_a_price(cast: Cast, dave: Client) -> None:
+    make.pool("free")
+    text = "name: wide\nproject: vision\ncommand: run\nmax_runtime: 8h\nroles:\n- gpu: 4\n"
+    assert "Cost" not in words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
+    NodePool.objects.filter(name="local").update(price_per_gpu_hour=Decimal("2.50"))
+    shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
+    assert "Cost Unknown (pool free has no price)" in shown
 
 
 def test_prediction_states_the_project_budget_before_the_department_budget(

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from berth.core.problems import SUGGESTION, Problem
+from berth.core.problems import SUGGESTION, Problem, nearest_matches
+from berth.core.spec.values.quantities import MEMORY_ALLOWED
 from berth.core.spec.values.texts import NAME_ALLOWED
 
 # Messages that say no more than the allowed values.
@@ -18,14 +19,20 @@ REQUIRED = ("is empty", "is missing", "is required")
 NAME_IN_USE = "is already in use"
 NO_FILES = "has no files"
 NAME_MAX = 63
+UNKNOWN_KEY, KEYS_SHOWN = "unknown key", 5
+MEMORY_ADVICE = "Enter an amount with a unit, for example 4 GiB or 512 MiB."
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorSentence:
-    """Error sentence. `replacement` is a valid value that a button can fill in, or ""."""
+    """Error sentence. `replacement` is a valid value that a button can fill in, or "".
+
+    `is_shortened` is True if the sentence lists only some of the valid keys.
+    """
 
     text: str
     replacement: str = ""
+    is_shortened: bool = False
 
     def with_suggestion(self, value: str) -> "ErrorSentence":
         """Return the first sentence of the text, followed by a question that suggests the value."""
@@ -59,6 +66,11 @@ def describe_problem(
     if message.startswith(NAME_IN_USE) and allowed.startswith(SUGGESTION):
         name = allowed.split("`")[1]
         return ErrorSentence(f"{_capitalize(message.removeprefix('is '))}. {name} is free.", name)
+    if message == UNKNOWN_KEY and allowed.count(", ") >= KEYS_SHOWN:
+        keys = nearest_matches(problem.received.strip("'"), allowed.split(", "), KEYS_SHOWN)
+        return ErrorSentence(f"Unknown key. Valid keys include {', '.join(keys)}.", is_shortened=True)
+    if allowed == MEMORY_ALLOWED:
+        return ErrorSentence(f"Not a valid amount of memory. {MEMORY_ADVICE}")
     if bound := _bound_sentence(message, allowed, labels or {}):
         return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")

@@ -1,0 +1,39 @@
+"""Tests that errors of the submission form are short and use the units of the form."""
+
+import pytest
+from django.test import Client
+
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.submit.test_submission_page import field_error, refresh_form
+
+TEXT = "name: fine\nproject: vision\ncommand: run\nroles: [{gpu: 1, memory_mib: 4096}]\n"
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: SignIn) -> Client:
+    return sign_in("dave")
+
+
+@pytest.mark.parametrize("memory", ["lots", "4 apples", "-1", "99999999999"])
+def test_error_of_an_amount_of_memory_uses_the_units_of_the_hint(dave: Client, memory: str) -> None:
+    answer = refresh_form(dave, TEXT.replace("4096", memory))
+    assert field_error(answer, "roles[0].memory_mib") == (
+        "Not a valid amount of memory. Enter an amount with a unit, for example 4 GiB or 512 MiB."
+    )
+
+
+def test_error_of_an_unknown_key_lists_few_keys_and_links_to_the_reference(dave: Client) -> None:
+    page = refresh_form(dave, TEXT + "runtimes: 2h\n").content.decode()
+    error = page.partition('<code class="wrap">runtimes</code>: ')[2].partition("</li>")[0]
+    assert "Unknown key. " in error
+    unlike = refresh_form(dave, TEXT + "zzz: 2h\n").content.decode()
+    error = unlike.partition('<code class="wrap">zzz</code>: ')[2].partition("</li>")[0]
+    listed = error.partition("Valid keys include ")[2].partition(".")[0]
+    assert len(listed.split(", ")) == 5
+    assert '<a href="/docs/documents/#workload" target="_blank">All keys' in error
+
+
+def test_error_of_an_unknown_key_with_few_valid_keys_lists_all(dave: Client) -> None:
+    page = refresh_form(dave, TEXT + "topology: {zzz: rack}\n").content.decode()
+    assert "Unknown key. Allowed: preferred, required." in page
