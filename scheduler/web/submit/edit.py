@@ -12,12 +12,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
-from berth.core.merge_patch import apply_patch, find_patch, format_value_briefly
+from berth.core.merge_patch import apply_patch, find_patch
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.values.amounts import MILLI
-from berth.core.values.durations import format_duration
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
 from berth.documents.units import with_units, without_units
@@ -31,11 +30,10 @@ from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
 from scheduler.web.accepted_prediction import store_prediction
+from scheduler.web.submit.edit_changes import describe_change, find_unchecked_changes
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
-from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
-from scheduler.web.submit.form.fields import FormField
-from scheduler.web.submit.form.presentation import ShownForm, prepare_form
+from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 from scheduler.web.submit.verdict import QUEUED, Verdict
@@ -74,6 +72,11 @@ class EditPage(PredictedOutcome):
         return self.edit.changes if self.edit else []
 
     @property
+    def states_request(self) -> bool:
+        """Whether the list of changes states what the workload requests."""
+        return any(change.path.startswith("roles") for change in self.changes)
+
+    @property
     def effects(self) -> dict[str, tuple[str, str]]:
         """Old and new values of `gpus`, `start` and `position`, omitting those that the changes do not
         affect.
@@ -90,8 +93,10 @@ class EditPage(PredictedOutcome):
         position = stored.get("queue_position")
         new_start = "now" if starts_now else _format_start(seen.expected_start)
         new_position = "none" if starts_now else seen.queue_position or "none"
-        new_gpus = thousandths(round(seen.workload["gpus"] * MILLI))
-        values = {"gpus": (thousandths(self.workload.gpu_milli_min), new_gpus)}
+        gpus = thousandths(self.workload.gpu_milli_min), thousandths(round(seen.workload["gpus"] * MILLI))
+        # A change of the replicas of pods with one GPU is in the list of changes.
+        is_listed = gpus in [(str(change.before), str(change.after)) for change in self.changes]
+        values = {} if is_listed else {"gpus": gpus}
         if start or position:
             values["start"] = (_format_start(start), new_start)
         if position:
@@ -228,13 +233,14 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
         read_only=FIXED_FIELDS,
         stored=edit_page.workload.spec if edit_page.workload.run else None,
     )
+    unchecked = find_unchecked_changes(edit_page.workload, draft.form_data) if shown.faults else []
     context = {
         "text": draft.text,
         "draft": draft,
         "shown": shown,
         **code_context(request.actor, data, shown.git, request.POST.get("code-source", "")),
         "edit_page": edit_page,
-        "changes": [_describe_change(change, shown) for change in edit_page.changes],
+        "changes": [describe_change(change, shown) for change in edit_page.changes or unchecked],
         "workload": edit_page.workload,
         "offer": offer,
         "kind_label": shown.kind_label,
@@ -249,49 +255,8 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ShownChange:
-    """Changed value, with the label of its form field, or with its path in the document if it has
-    no field.
-    """
-
-    label: str
-    is_path: bool
-    before: str
-    after: str
-
-
-def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
-    """Return the change for display, and mark its field in the form."""
-    fields = shown.labelled_fields
-    label, field_shown = fields.get(change.path, (change.path, None))
-    parent, _, key = change.path.rpartition(".")
-    if field_shown is None and parent in fields and fields[parent][1].form_field.kind is PAIRS:
-        before, after = (format_value_briefly(value) for value in (change.before, change.after))
-        return ShownChange(f"{fields[parent][0]}, {key}", False, before, after)
-    form_field = None if field_shown is None else field_shown.form_field
-    before, after = (_format_value(value, form_field) for value in (change.before, change.after))
-    if field_shown is not None:
-        field_shown.stored = before
-    return ShownChange(label, field_shown is None, before, after)
-
-
 def _format_start(at: datetime | None) -> str:
     return "unknown" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
-
-
-def _format_value(value: Any, form_field: FormField | None) -> str:
-    if form_field is not None and form_field.kind is SECONDS_KIND and isinstance(value, int):
-        return format_duration(value)
-    if form_field is not None and form_field.kind is MEMORY and isinstance(value, int):
-        return format_memory(value)
-    if form_field is not None and form_field.kind is PAIRS and isinstance(value, dict):
-        return ", ".join(f"{key}={format_value_briefly(text)}" for key, text in value.items())
-    if form_field is not None and value is None and (default := dict(form_field.choices).get("")):
-        return default
-    if form_field is not None and isinstance(value, str | int | bool):
-        return dict(form_field.choices).get(str(value), format_value_briefly(value))
-    return format_value_briefly(value)
 
 
 def _parse_version(text: str | None) -> int:

@@ -145,7 +145,7 @@ def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open
         page.route("**/edit/prediction", lambda route: route.continue_())
         for route in held:  # the first response belongs to a part that the second change has replaced
             route.continue_()
-        expect(page.locator(".outcome > div").filter(has_text="GPUs").first).to_contain_text("6 → 5")
+        expect(page.get_by_role("region", name="Changes")).to_contain_text("6 → 5")
         expect(page.locator(".outcome > div").filter(has_text="Expected start")).to_contain_text("→ now")
         page.wait_for_load_state("networkidle")
         assert faults == []

@@ -131,17 +131,17 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
     opened = dave.get(address(train))
     assert "data-unchanged" in opened.content.decode() and "changes-title" not in opened.content.decode()
-    assert "Training. Keeps its queue time" in opened.content.decode()
+    assert "Training. Keeps its queue time unless it requests more." in opened.content.decode()
     for fixed in ("name", "project", "kind"):
         assert re.search(rf'id="w-f-{fixed}" data-field hidden>', opened.content.decode()), fixed
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
-    assert "Queue time unchanged" in previewed and "Keeps its queue time.</p>" in previewed
+    assert "Queue time unchanged</span>" in previewed
     grown = form["document"].replace("replicas: 2", "replicas: 3")
     grown_page = dave.post(address(train), {**form, "document": grown, "step": "look"}, headers=HTMX)
     answer = " ".join(grown_page.content.decode().split())
-    assert "Training. Loses its queue time, because it requests more.</p>" in answer
+    assert "Saving resets the queue time</span>" in answer and "Queue time unchanged" not in answer
     assert "The workload requests 3 GPUs instead of 2" in answer
     order = "changes keep the order of the cards"
     assert previewed.index('id="prediction"') < previewed.index('id="changes-title"'), order
@@ -158,7 +158,7 @@ def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, headers=HTMX)
     assert "max_runtime: 7200" in answer.context["text"]
     shown = answer.content.decode()
-    assert "Queue time reset" in shown
+    assert "Saving resets the queue time" in shown
     assert "a max runtime of 2h instead of 1h" in shown
 
 

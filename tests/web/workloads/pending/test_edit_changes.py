@@ -1,0 +1,82 @@
+"""Tests for the list of changes and the button of the edit page."""
+
+import re
+from html import unescape
+
+import pytest
+from django.test import Client
+
+from projects.models import Workload
+from projects.services.workloads import submission
+from tests import factories as make
+from tests.cast import Cast, training
+from tests.web.conftest import SignIn
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def train(cast: Cast) -> Workload:
+    make.node(cast.pool, gpus=4)
+    return submission.submit(
+        actor=cast.dave, project=cast.vision, document=training("train", priority=50, max_runtime=3600)
+    )
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: SignIn) -> Client:
+    return sign_in("dave")
+
+
+def edited(client: Client, workload: Workload, was: str, now: str, *, page: str = "") -> str:
+    """Return the response to an edit of the document."""
+    path = f"/workloads/{workload.pk}/edit"
+    opened = client.get(path).context
+    text = opened["text"].replace(was, now)
+    assert text != opened["text"]
+    form = {"document": text, "agreed": opened["text"], "version": workload.version, "step": "look"}
+    return unescape(client.post(path + page, form, headers=HTMX).content.decode())
+
+
+def words_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "change"),
+    [
+        ("replicas: 2", "replicas: 0", "Replicas 2 → 0"),
+        ("max_runtime: 1h", "max_runtime: soon", "Max runtime 1 h → soon"),
+    ],
+)
+def test_changes_stay_on_the_page_while_a_value_is_invalid(
+    dave: Client, train: Workload, was: str, now: str, change: str
+) -> None:
+    answer = edited(dave, train, was, now)
+    assert answer.index('id="faults-title"') < answer.index('id="changes-title"'), "errors come first"
+    assert f"Changes {change}" in words_of(answer)
+    assert "1 unsaved change" in words_of(answer) and "ueue time" not in words_of(answer)
+
+
+def test_no_changes_are_listed_while_the_document_is_not_yaml(dave: Client, train: Workload) -> None:
+    answer = edited(dave, train, "priority: 50", "priority: [")
+    assert "changes-title" not in answer and "data-unchanged" not in answer
+
+
+def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
+    Workload.objects.update(explanation={"blockers": []})
+    prediction = edited(dave, train, "replicas: 2", "replicas: 3", page="/prediction")
+    assert "<dt>GPUs</dt>" not in prediction, "the list of changes states 2 → 3"
+    prediction = edited(dave, train, "gpu: 1", "gpu: 2", page="/prediction")
+    assert "GPUs 2 → 4" in words_of(prediction)
+
+
+def test_button_says_that_a_change_with_which_the_workload_never_starts_is_saved_anyway(
+    dave: Client, train: Workload
+) -> None:
+    never = edited(dave, train, "gpu: 1", "gpu: 9", page="/prediction")
+    assert 'class="warns" hx-swap-oob="true">Save anyway</span>' in never
+    assert "save-label" not in edited(dave, train, "priority: 50", "priority: 60", page="/prediction")
+    assert '<span id="save-label" hx-swap-oob="true">Save changes</span>' in edited(
+        dave, train, "gpu: 1", "gpu: 9"
+    )
