@@ -44,6 +44,28 @@ def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
     return f"{excess}, {free_phrase(shortage, 'free')} free" if is_same else f"{excess}; {needed}"
 
 
+def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
+    """Return the first reason and its numbers as full sentences, or "" if `reason_detail` suffices.
+
+    For example "Needs 2 GPUs, 1.25 are free. vision would have 14 GPUs, more than its fair share of 11, so
+    only free capacity can be used."
+    """
+    reason, numbers = blockers[0] if blockers else ("", {})
+    if reason not in BOUNDED or (amounts := _excess_amounts(numbers)) is None:
+        return ""
+    bound = convert_units("bound", numbers["bound"], numbers)
+    entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
+    excess = f"{numbers['queue']} would have {amounts[0]}{entire}, more than its "
+    excess += f"{_bound_name(reason, numbers)} of {bound}"
+    if reason != Reason.WOULD_EXCEED_FAIR_SHARE:
+        return f"{excess}."
+    until_turn = " until decayed usage makes it the queue's turn" if numbers.get("takes_turns") else ""
+    following, shortage = blockers[1] if len(blockers) > 1 else ("", {})
+    needed = _shortage_clause(shortage) if following == Reason.WAITING_FOR_CAPACITY else ""
+    needed = f"{needed[:1].upper()}{needed[1:]}. " if needed else ""
+    return f"{needed}{excess}, so only free capacity can be used{until_turn}."
+
+
 def _shortage_clause(numbers: Numbers) -> str:
     if numbers.get("resource") in ("pods", "replicas") or not _are_integers(numbers, "requested", "free"):
         return ""
@@ -56,17 +78,36 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
 
     The bound is the larger of quota and fair share. If it is the quota, the clause says so.
     """
-    if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
+    if (amounts := _excess_amounts(numbers)) is None:
         return ""
-    if "behind" in numbers:  # the message names the workload for which the rest is held
-        return ""
-    total = int(numbers["allocated"] or 0) + int(numbers["requested"] or 0)
-    bound = _format_bound(str(numbers.get("resource", "gpu")), int(numbers["bound"] or 0))
-    share, quota = numbers.get("share"), numbers.get("quota")
-    if reason == Reason.WOULD_EXCEED_FAIR_SHARE and isinstance(share, int) and isinstance(quota, int):
-        bound = f"its quota of {bound}" if quota > share else bound
+    bound = amounts[1]
+    is_quota = reason == Reason.WOULD_EXCEED_FAIR_SHARE and _bound_name(reason, numbers) == "quota"
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
-    return f"{numbers['queue']} would have {convert_units('requested', total, numbers)} of {bound}{entire}"
+    total = convert_units("requested", _total(numbers), numbers)
+    return f"{numbers['queue']} would have {total} of {'its quota of ' if is_quota else ''}{bound}{entire}"
+
+
+def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
+    """Return what the queue would have and its bound, both with units, or None if they are not known."""
+    if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
+        return None
+    if "behind" in numbers:  # the message names the workload for which the rest is held
+        return None
+    resource = str(numbers.get("resource", "gpu"))
+    return _format_bound(resource, _total(numbers)), _format_bound(resource, int(numbers["bound"] or 0))
+
+
+def _total(numbers: Numbers) -> int:
+    return int(numbers["allocated"] or 0) + int(numbers["requested"] or 0)
+
+
+def _bound_name(reason: str, numbers: Numbers) -> str:
+    if reason in NON_PREEMPTIBLE_REASONS:
+        return "quota"
+    if reason != Reason.WOULD_EXCEED_FAIR_SHARE:
+        return "limit"
+    share, quota = numbers.get("share"), numbers.get("quota")
+    return "quota" if isinstance(share, int) and isinstance(quota, int) and quota > share else "fair share"
 
 
 def _format_bound(resource: str, value: int) -> str:

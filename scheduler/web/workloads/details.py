@@ -21,7 +21,7 @@ from projects.queries.idle_gpus import idle_since
 from projects.queries.lost_work import lost_gpu_seconds
 from projects.selectors import pods
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE
-from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail
+from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail, reason_sentence
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
@@ -35,7 +35,7 @@ from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import LinkedText, link_names, named_workloads, workload_urls
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
-ONLY_FREE = "Only free capacity can be used."
+ONLY_FREE, SO_ONLY_FREE = r"^Only free capacity can be used[^.]*\.\s*", "so only free capacity can be used."
 SHORTAGES = frozenset(map(str, (Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED)))
 # For each reason, the deciding column of the quota table, and the kind of queue ("" for either kind).
 DECIDING_COLUMNS: Mapping[str, tuple[str, str]] = {
@@ -194,8 +194,11 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
     if not awaited or share is None or held + requested <= share:
         return awaited and f"{verb} {awaited}."
     queue["needed"] = {"share": held + requested}
-    amount = f"{format_number(held + requested)} of {format_count(share, 'GPU')}"
-    return f"{verb} {awaited}: {queue['name']} would have {amount}."
+    total = format_count(held + requested, "GPU")
+    return (
+        f"{verb} {awaited}: {queue['name']} would have {total}, more than its fair share of "
+        f"{format_number(share)}."
+    )
 
 
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
@@ -253,18 +256,22 @@ def build_obstacles(
     blockers: Sequence[Mapping[str, Any]], urls: Mapping[str, str] | None = None
 ) -> list[Obstacle]:
     """Convert the blockers to obstacles. `urls` contains the URLs of the workloads that the blockers name."""
+    messages = [_main_message(blockers[index:]) for index in range(len(blockers))]
     return [
-        Obstacle(str(each["reason"]), _main_message(blockers[index:]), _unmentioned_numbers(each), urls or {})
-        for index, each in enumerate(blockers)
+        Obstacle(str(each["reason"]), message, _unmentioned_numbers(each, message), urls or {})
+        for each, message in zip(blockers, messages, strict=True)
     ]
 
 
 def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first blocker's message, with its first sentence replaced by the reason's detail if there is
-    one.
+    """Return the first blocker's message, with its first sentence replaced by the reason's numbers if there
+    are any.
     """
     message = str(blockers[0]["message"]).removeprefix(RESTART_DELAY)
-    detail = reason_detail([(str(each["reason"]), each.get("numbers") or {}) for each in blockers])
+    reasons = [(str(each["reason"]), each.get("numbers") or {}) for each in blockers]
+    if sentence := reason_sentence(reasons):
+        return f"{sentence} {re.sub(ONLY_FREE, '', message.partition('. ')[2])}".strip()
+    detail = reason_detail(reasons)
     if not detail or message[1:].startswith(detail[1:]):
         return message[:1].upper() + message[1:]
     return f"{detail}. {message.partition('. ')[2]}".strip()
@@ -280,7 +287,7 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
     decisive = next(iter(reasons), None)
     if decisive is None:
         return None, others
-    if others and others[0].reason in SHORTAGES and decisive.message.endswith(ONLY_FREE):
+    if others and others[0].reason in SHORTAGES and decisive.message.endswith(SO_ONLY_FREE):
         shortage = others.pop(0)
         message = f"{decisive.message} {_unstated_shortage(decisive.message, shortage.message)}".rstrip()
         decisive = replace(decisive, message=message, numbers=[*decisive.numbers, *shortage.numbers])
@@ -301,15 +308,15 @@ def _unstated_shortage(message: str, shortage: str) -> str:
     return f"{rest[:1].upper()}{rest[1:]}." if rest else ""
 
 
-def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the nonzero numbers that the message does not mention. A restart delay has none.
+def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple[str, str]]:
+    """Return the nonzero numbers that neither the blocker nor `message` mentions. A restart delay has none.
 
     Missing amounts are omitted, because they follow from the message. The largest free block is omitted if
     the total is insufficient anyway.
     """
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []
-    in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
+    in_message = set(re.findall(r"[\w.-]*\w", f"{blocker['message']} {message}"))
     reason = blocker["reason"]
     implied = {"missing"} if reason in BOUNDED or reason == Reason.WAITING_FOR_CAPACITY else set()
     hidden = implied | ({"biggest_block"} if reason == Reason.WAITING_FOR_CAPACITY else set())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.explain.reason_detail import reason_detail
+from scheduler.engine.explain.reason_detail import reason_detail, reason_sentence
 from scheduler.engine.plan import Reason
 
 BOUND = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 6000, "bound": 16_000}
@@ -48,3 +48,32 @@ def test_detail_states_the_numbers_behind_the_reason(
     blockers: list[tuple[str, dict[str, Any]]], detail: str
 ) -> None:
     assert reason_detail(blockers) == detail
+
+
+MORE = "vision would have 18 GPUs, more than its fair share of 16"
+
+
+@pytest.mark.parametrize(("blockers", "sentence"), [
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, BOUND), (Reason.WAITING_FOR_CAPACITY, FREE)],
+     f"Needs 6 GPUs, 1.25 are free. {MORE}, so only free capacity can be used."),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, BOUND), (Reason.WAITING_FOR_CAPACITY, MEMORY)],
+     f"Needs 6 GiB of memory, 4 GiB is free. {MORE}, so only free capacity can be used."),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, {**BOUND, "takes_turns": True}), (Reason.FRAGMENTED, FREE)],
+     f"{MORE}, so only free capacity can be used until decayed usage makes it the queue's turn."),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, {**BOUND, "share": 14_000, "quota": 16_000})],
+     "vision would have 18 GPUs, more than its quota of 16, so only free capacity can be used."),
+    ([(Reason.PROJECT_LIMIT, BOUND)], "vision would have 18 GPUs, more than its limit of 16."),
+    ([(Reason.DEPARTMENT_LIMIT, {**BOUND, "resource": "memory_mib", "requested": 6144, "allocated": 12288,
+                                 "bound": 16384})],
+     "vision would have 18 GiB of memory, more than its limit of 16 GiB."),
+    ([(Reason.NON_PREEMPTIBLE_OVER_QUOTA, {**BOUND, "bound": 13_000})],
+     "vision would have 18 GPUs for non-preemptible workloads, more than its quota of 13."),
+    ([(Reason.NON_PREEMPTIBLE_OVER_QUOTA, {**BOUND, "held": 3000, "behind": "vision/large"})], ""),
+    ([(Reason.WAITING_FOR_CAPACITY, FREE)], ""),
+    ([(Reason.PROJECT_LIMIT, {})], ""),
+    ([], ""),
+])  # fmt: skip
+def test_sentence_states_what_is_short_and_which_bound_is_exceeded(
+    blockers: list[tuple[str, dict[str, Any]]], sentence: str
+) -> None:
+    assert reason_sentence(blockers) == sentence

@@ -15,7 +15,7 @@ ABOVE_SHARE: dict[str, Any] = {
         "share": 8000, "quota": 4000,
     },
 }  # fmt: skip
-TOTAL, ONLY_FREE = "vision would have 12 of 8 GPUs", "Only free capacity can be used."
+TOTAL = "vision would have 12 GPUs, more than its fair share of 8, so only free capacity can be used."
 GPUS = {"resource": "gpu", "requested": 4000, "free": 1000}
 REPLICAS = {"resource": "replicas", "requested": 4, "free": 0}
 
@@ -23,16 +23,16 @@ REPLICAS = {"resource": "replicas", "requested": 4, "free": 0}
 @pytest.mark.parametrize(
     ("shortage", "numbers", "expected"),
     [
-        ("Needs 4 GPUs, 1 is free.", GPUS, f"{TOTAL}, 1 is free. {ONLY_FREE}"),
+        ("Needs 4 GPUs, 1 is free.", GPUS, f"Needs 4 GPUs, 1 is free. {TOTAL}"),
         (
             "Needs 4 GPUs, 1 is free; also missing: 4 CPUs.",
             GPUS,
-            f"{TOTAL}, 1 is free. {ONLY_FREE} Also missing: 4 CPUs.",
+            f"Needs 4 GPUs, 1 is free. {TOTAL} Also missing: 4 CPUs.",
         ),
         (
             "No matching node is ready for 4 replicas.",
             REPLICAS,
-            f"{TOTAL}. {ONLY_FREE} No matching node is ready for 4 replicas.",
+            f"{TOTAL} No matching node is ready for 4 replicas.",
         ),
     ],
 )
