@@ -132,7 +132,7 @@ def test_incomplete_access_key_is_rejected_without_repeating_it(
     assert KEY.encode() not in answer.content
 
 
-def test_access_key_of_a_project_secret_is_rejected(cast: Cast, alice: Caller) -> None:
+def test_access_key_is_rejected_in_a_project_secret(cast: Cast, alice: Caller) -> None:
     answer = alice("PUT", "projects/vision/secrets/s3-reader", CREDENTIALS)
     assert problems(answer) == {"access_key_id": "is not used by projects"}
 

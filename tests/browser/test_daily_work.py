@@ -254,7 +254,7 @@ def test_node_is_drained_from_the_pool_page(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
-def test_address_of_a_filtered_list_names_columns_only_if_they_were_chosen(opened: Open) -> None:
+def test_url_of_a_filtered_list_contains_columns_only_if_they_were_chosen(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.get_by_label("Kind").select_option("Interactive session")

@@ -67,7 +67,7 @@ def test_reasons_of_decisions_are_readable_in_a_medium_width_window(opened: Open
 
 
 @pytest.mark.parametrize(("width", "columns"), [(390, 2), (1024, 4), (1440, 8)])
-def test_devices_of_a_node_fill_whole_rows_and_show_shares(opened: Open, width: int, columns: int) -> None:
+def test_node_devices_fill_whole_rows_and_show_fractions(opened: Open, width: int, columns: int) -> None:
     with opened("ada", viewport={"width": width, "height": 768}) as (page, faults):
         page.goto("/node-pools/train")
         node = page.get_by_role("article", name="Node train-2")

@@ -55,7 +55,7 @@ def test_fair_share_and_quota_bars_fit_on_a_phone_screen(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> None:
+def test_select_all_selects_all_workloads_and_arrays_on_the_page(opened: Open) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/workloads")
         boxes = page.locator("input[form=bulk]")
@@ -336,7 +336,7 @@ def test_filters_and_columns_of_the_workload_list_are_aligned_on_a_phone(opened:
         assert faults == []
 
 
-def test_no_fact_of_a_workload_begins_with_a_visible_dot(opened: Open) -> None:
+def test_wrapped_workload_facts_do_not_begin_with_a_dot(opened: Open) -> None:
     starts = """dots => dots.filter((dot) => {
       const box = dot.getBoundingClientRect(), row = dot.closest(".facts").getBoundingClientRect();
       return box.left >= row.left && dot.parentElement.getBoundingClientRect().left <= row.left;

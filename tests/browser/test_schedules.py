@@ -77,7 +77,7 @@ def test_first_visit_to_the_schedule_form_suggests_the_browsers_time_zone(opened
         assert faults == []
 
 
-def test_run_that_is_rejected_opens_a_dialog_with_the_reason_and_a_way_on(opened: Open, scene: Scene) -> None:
+def test_rejected_run_opens_a_dialog_with_the_reason_and_the_next_step(opened: Open, scene: Scene) -> None:
     values, dave = ScheduleValues("0 3 * * 1", template="nightly"), Actor.for_user(scene.people["dave"])
     schedules.set_schedule(actor=dave, project=scene.projects["vision"], name="orphan", values=values)
     with opened("ada") as (page, faults):

@@ -94,7 +94,7 @@ def test_search_without_results_links_to_the_list_of_workloads(opened: Open) -> 
         assert not faults
 
 
-def test_enter_twice_on_a_destructive_action_changes_nothing(opened: Open) -> None:
+def test_pressing_enter_twice_on_a_destructive_action_changes_nothing(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")
         page.keyboard.press("Control+k")

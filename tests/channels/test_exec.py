@@ -129,7 +129,7 @@ def test_client_that_stops_reading_does_not_fill_the_servers_memory(site: Site) 
         poll_until(lambda: not site.processes(mark))
 
 
-def test_only_pages_of_berth_can_run_commands_with_the_session_cookie(site: Site) -> None:
+def test_only_berth_pages_can_run_commands_with_the_session_cookie(site: Site) -> None:
     browser = Browser()
     browser.force_login(site.cast.dave.user)
     cookie = {

@@ -40,7 +40,7 @@ def test_shell_on_a_terminal_is_resized_and_returns_its_exit_code(site: Site) ->
     assert sorted(str(row[2]["exit_code"]) for row in closed) == ["7", "None"]  # type: ignore[index]
 
 
-def test_command_in_a_pipe_copies_input_output_and_errors(site: Site) -> None:
+def test_piped_command_copies_stdin_stdout_and_stderr(site: Site) -> None:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     data = os.urandom(3 * 2**20)
     program = site.start("exec", "-i", "train", "--", "sh", "-c", "cat; echo done >&2; exit 5", **pipes)

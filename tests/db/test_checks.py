@@ -31,7 +31,7 @@ def test_valid_row_is_checked_in_one_query(django_assert_num_queries: DjangoAsse
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_row_that_the_database_would_reject_is_rejected(name: str) -> None:
+def test_validation_rejects_rows_that_violate_a_check_constraint(name: str) -> None:
     assert name in {each.name for each in NodePool._meta.constraints if isinstance(each, CheckConstraint)}
     row = pool(**BROKEN[name])
     with pytest.raises(ValidationError, match=name):

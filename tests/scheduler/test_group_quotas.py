@@ -124,7 +124,7 @@ def test_reservation_is_dropped_if_it_would_exceed_the_group_limit(
 
 
 @pytest.mark.heavy
-def test_shares_and_usage_depend_on_the_remaining_group_quota(
+def test_fair_shares_and_usage_depend_on_the_remaining_group_quota(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     cast = stage.cast

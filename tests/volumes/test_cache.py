@@ -58,7 +58,7 @@ def test_objects_of_a_source_that_another_process_is_fetching_are_not_deleted(
         assert not other.has(fetched)
 
 
-def test_unused_objects_take_at_most_their_share_of_the_disk(
+def test_unused_cached_objects_are_limited_to_a_fraction_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caches, "DISK_SHARE", 0.5)

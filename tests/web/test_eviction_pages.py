@@ -59,7 +59,7 @@ def test_eviction_is_found_by_part_of_the_name_of_its_victim_or_preemptor(
     assert bob_page.context["rows"] == []
 
 
-def test_lists_of_evictions_name_victims_and_preemptors(cast: Cast, sign_in: SignIn) -> None:
+def test_eviction_lists_name_victims_and_preemptors(cast: Cast, sign_in: SignIn) -> None:
     create_eviction(cast, "stopped")
     victim, preemptor = make.workload(cast.ads, "slow"), make.workload(cast.vision, "quick")
     make.eviction(victim, preemptor, cast.pool)

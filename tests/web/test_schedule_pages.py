@@ -340,7 +340,7 @@ def test_schedule_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -
     assert sign_in("erin").get(f"{PAGE}/edit", headers=HTMX).status_code == 403
 
 
-def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Cast, sign_in: SignIn) -> None:
+def test_list_shows_the_latest_runs_and_why_the_last_one_was_skipped(cast: Cast, sign_in: SignIn) -> None:
     schedule, now = create(cast, overlap="skip"), timezone.now()
     outcomes = ["submitted"] * 6 + ["rejected", "skipped"]
     for number, outcome in enumerate(outcomes):

@@ -48,7 +48,7 @@ def test_page_does_not_name_a_hidden_project(cast: Cast, sign_in: SignIn) -> Non
 
 
 @pytest.mark.parametrize("part", ["trai", "nex"])
-def test_part_of_a_name_without_rows_of_the_other_filters_is_not_unknown(
+def test_partial_name_excluded_by_another_filter_is_not_reported_as_unknown(
     cast: Cast, sign_in: SignIn, part: str
 ) -> None:
     make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)

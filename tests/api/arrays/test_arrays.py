@@ -59,7 +59,7 @@ def test_each_task_is_a_workload_with_its_index_and_parameters(dave: Caller) -> 
     assert "array" not in spec
 
 
-def test_workload_list_returns_either_array_tasks_or_other_workloads(dave: Caller) -> None:
+def test_workload_list_can_include_or_exclude_array_tasks(dave: Caller) -> None:
     dave.post("workloads", training("alone", project="vision"))
     submit(dave)
     names = {

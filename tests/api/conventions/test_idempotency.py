@@ -79,7 +79,7 @@ def test_invalid_idempotency_key_is_rejected(dave: Caller, key: str) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key=key).status_code == 422
 
 
-def test_every_post_endpoint_is_idempotent_or_explicitly_repeatable() -> None:
+def test_every_post_endpoint_is_idempotent_or_marked_as_repeatable() -> None:
     posts = [
         view.view_class
         for view in _views(get_resolver())

@@ -66,7 +66,7 @@ def test_queue_metrics_cover_quota_fair_share_and_demand(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_service_metrics_cover_engines_running_requests_and_missing_autoscaler_metrics(cast: Cast) -> None:
+def test_service_metrics_cover_engines_requests_and_missing_autoscaler_metrics(cast: Cast) -> None:
     workload = make.workload(cast.ads, "llm", phase=Phase.RUNNING, kind="service")
     service = Service.objects.create(workload=workload, role="engine", initial_engines=2, next_number=3)
     at = timezone.now()
@@ -90,7 +90,7 @@ def test_service_metrics_cover_engines_running_requests_and_missing_autoscaler_m
     assert not [name for name in metric_values() if name.startswith("berth_service_")]
 
 
-def test_metrics_include_deliveries_queued_tasks_and_the_version(cast: Cast) -> None:
+def test_metrics_include_queued_tasks_deliveries_and_the_version(cast: Cast) -> None:
     Delivery.objects.create(
         kind="failed", to="a@example.org", channel="mail", content={}, state="failed",
         next_attempt_at=timezone.now(), ended_at=timezone.now(),

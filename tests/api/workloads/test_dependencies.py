@@ -202,7 +202,7 @@ def test_array_that_waits_task_by_task_is_listed_as_one_dependent(cast: Cast, da
 
 
 @pytest.mark.heavy
-def test_error_names_tasks_that_the_awaited_array_lacks(cast: Cast, dave: Caller) -> None:
+def test_error_names_tasks_missing_from_the_other_array(cast: Cast, dave: Caller) -> None:
     arrays.submit(actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3}))
     same = wait_for("sweep", tasks="same")
     rejection = problem(
@@ -223,7 +223,9 @@ def test_tasks_key_is_rejected_for_a_dependency_on_a_single_workload(cast: Cast,
     assert (rejection["path"], rejection["message"]) == ("after[0].tasks", "needs an array")
 
 
-def test_awaited_workload_cannot_be_deleted(cast: Cast, dave: Caller, alice: Caller) -> None:
+def test_workload_with_an_unfinished_dependent_cannot_be_deleted(
+    cast: Cast, dave: Caller, alice: Caller
+) -> None:
     first = submit(cast)
     second = submit(cast, "second", after=wait_for("first"))
     finish(first, "completed")

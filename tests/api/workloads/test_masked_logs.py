@@ -63,7 +63,7 @@ def test_secrets_are_masked_in_logs_that_are_read_tailed_searched_or_downloaded(
     assert b"".join(download.streaming_content) == masked  # type: ignore[attr-defined]
 
 
-def test_possible_beginning_of_a_secret_is_withheld_until_more_output_or_the_end_of_the_log(
+def test_possible_secret_prefix_is_withheld_until_more_output_arrives_or_the_log_ends(
     dave: Caller, runtime: FakeRuntime, pod: Pod
 ) -> None:
     path = f"workloads/{pod.workload_id}/logs"

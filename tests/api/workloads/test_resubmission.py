@@ -63,7 +63,7 @@ def test_repeated_request_with_the_same_key_submits_once(cast: Cast, dave: Calle
     assert Workload.objects.filter(name__startswith="train-").count() == 1
 
 
-def test_live_workloads_tasks_of_arrays_and_sessions_are_not_resubmitted(cast: Cast, dave: Caller) -> None:
+def test_live_workloads_array_tasks_and_sessions_cannot_be_resubmitted(cast: Cast, dave: Caller) -> None:
     live = make.workload(cast.vision, "live", by=cast.dave.user, phase="running")
     answer = resubmit(dave, live)
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -83,7 +83,7 @@ def test_live_workloads_tasks_of_arrays_and_sessions_are_not_resubmitted(cast: C
     assert Workload.objects.count() == 3
 
 
-def test_document_that_is_no_longer_accepted_is_rejected_with_its_errors(cast: Cast, dave: Caller) -> None:
+def test_document_that_is_no_longer_valid_is_rejected_with_its_errors(cast: Cast, dave: Caller) -> None:
     workload = ended(cast)
     Workload.objects.filter(pk=workload.pk).update(spec={**workload.spec, "pools": ["gone"]})
     answer = resubmit(dave, workload)

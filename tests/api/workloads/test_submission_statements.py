@@ -92,7 +92,7 @@ def test_submission_with_a_duplicate_name_stores_nothing(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize(("path", "changes"), [("workloads", {}), ("arrays", {"array": {"tasks": 2}})])
-def test_number_of_queries_for_a_name_in_use_is_bounded(
+def test_rejecting_a_name_in_use_takes_a_bounded_number_of_queries(
     cast: Cast, dave: Caller, path: str, changes: dict[str, Any]
 ) -> None:
     make.workload(cast.vision, "run")

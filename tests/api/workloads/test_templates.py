@@ -66,7 +66,7 @@ def test_recreated_template_has_a_new_version(cast: Cast, dave: Caller) -> None:
     assert Audit.objects.filter(action="delete_template").count() == 1
 
 
-def test_template_that_a_schedule_uses_is_not_deleted(cast: Cast, dave: Caller) -> None:
+def test_template_used_by_a_schedule_cannot_be_deleted(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
     for name in ("weekly", "daily"):
         values = {"cron": "0 3 * * *", "template": "nightly"}

@@ -32,7 +32,7 @@ def test_device_under_the_pointer_is_named_and_all_devices_of_its_workload_are_o
         assert faults == []
 
 
-def test_names_of_devices_stay_inside_the_window(opened: Open) -> None:
+def test_device_names_stay_inside_the_window(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/")
         name, devices = page.locator(".maps > .readout.on"), page.locator(".maps .device")

@@ -13,7 +13,9 @@ EDGES = """table => [table.tHead.rows[0], [...table.tBodies[0].rows].at(-1)].map
   row => [...row.cells].map(cell => cell.getBoundingClientRect()).map(({ left, right }) => [left, right]))"""
 
 
-def test_revert_that_evicts_keeps_its_button_and_its_columns_in_view(opened: Open, scene: Scene) -> None:
+def test_revert_dialog_with_evictions_keeps_its_button_and_columns_in_view(
+    opened: Open, scene: Scene
+) -> None:
     change = next(row for row in QuotaChange.objects.all() if row.written[0]["name"] == "vision")
     with opened("ada", viewport={"width": 1440, "height": 900}) as (page, faults):
         open_settled(page, "/quotas/changes")

@@ -260,7 +260,9 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
 
 
 @pytest.mark.heavy
-def test_conflicting_draft_is_rejected_by_the_server_without_live_updates(opened: Open, scene: Scene) -> None:
+def test_server_rejects_a_conflicting_draft_if_live_updates_are_unavailable(
+    opened: Open, scene: Scene
+) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
         bert.route_web_socket("**/ws/live?*", lambda socket: None)  # this socket is connected but silent
         for page, text in ((bert, "7"), (ada, "6")):

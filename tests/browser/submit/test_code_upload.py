@@ -207,7 +207,7 @@ DROP = """(target, names) => {
 
 
 @pytest.mark.heavy
-def test_individual_files_can_be_selected_or_dropped(form: Page, tmp_path: Path) -> None:
+def test_individual_files_can_be_selected_or_dragged_into_the_form(form: Page, tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "1", "b.py": "2"})
     form.locator("#code-files").set_input_files([tmp_path / "a.py", tmp_path / "b.py"])
     expect(form.locator("#code-summary")).to_have_text("2 files, 2 bytes.")

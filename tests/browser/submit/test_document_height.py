@@ -73,7 +73,7 @@ def test_eviction_and_several_changes_are_shown_without_scrolling(
 
 
 @pytest.mark.heavy
-def test_document_with_the_focus_stays_visible_below_a_long_prediction(opened: Open, scene: Scene) -> None:
+def test_focused_document_stays_visible_below_a_long_prediction(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport={"width": 1440, "height": 900}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         expect(page.locator("#make-change")).to_be_attached()

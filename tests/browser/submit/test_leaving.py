@@ -54,7 +54,7 @@ def test_leaving_the_submission_form_asks_before_input_is_lost(opened: Open, way
 
 
 @pytest.mark.heavy
-def test_leaving_asks_nothing_without_input_or_after_submitting(opened: Open) -> None:
+def test_leaving_does_not_ask_without_input_or_after_a_submission(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         questions = record_questions(page)

@@ -246,9 +246,7 @@ def test_edit_can_be_saved_only_while_it_changes_something(opened: Open, scene: 
         assert faults == []
 
 
-def test_cards_beside_the_edit_form_keep_their_places_during_an_evaluation(
-    opened: Open, scene: Scene
-) -> None:
+def test_cards_beside_the_edit_form_do_not_move_while_a_prediction_loads(opened: Open, scene: Scene) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:

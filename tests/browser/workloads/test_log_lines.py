@@ -171,7 +171,7 @@ def test_header_of_a_running_workload_links_to_the_errors_in_its_log(
         assert faults == []
 
 
-def test_header_states_no_number_of_errors_for_a_part_of_the_log(
+def test_header_states_no_error_count_if_only_part_of_a_log_was_read(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     lines = [f"ERROR {number} {'x' * 60}\n" for number in range(6000)]
@@ -186,7 +186,7 @@ def test_header_states_no_number_of_errors_for_a_part_of_the_log(
 
 
 @pytest.mark.parametrize("tab", ["", "/logs"])
-def test_log_without_output_takes_one_line(opened: Open, pods: list[Pod], home: Path, tab: str) -> None:
+def test_empty_log_takes_up_one_line(opened: Open, pods: list[Pod], home: Path, tab: str) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}{tab}")
         expect(page.locator("#log")).to_contain_text("No output yet")

@@ -11,7 +11,7 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.support.present import present
 
 
-def test_task_map_is_one_tab_stop_that_arrow_keys_move_in(opened: Open, scene: Scene) -> None:
+def test_task_map_is_one_tab_stop_and_arrow_keys_move_within_it(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         focused, note = page.locator("#task-map a:focus"), page.locator("#task-note")
@@ -60,7 +60,7 @@ def test_tap_on_the_task_map_names_the_nearest_task_and_links_to_it(opened: Open
 
 
 @pytest.mark.heavy
-def test_filter_dims_other_tasks_and_says_in_which_states_tasks_match(opened: Open, scene: Scene) -> None:
+def test_filter_dims_other_tasks_and_counts_the_matching_tasks_by_state(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         page.get_by_label("LR", exact=True).select_option("1e-2")

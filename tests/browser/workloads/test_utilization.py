@@ -86,7 +86,7 @@ def test_readout_of_usage_has_a_total_and_is_beside_its_column(opened: Open) -> 
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_readout_of_a_small_chart_takes_the_place_of_its_axis(opened: Open, scene: Scene, width: int) -> None:
+def test_sparkline_readout_replaces_the_axis(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 844}, has_touch=width < 500) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
         chart = page.get_by_role("img", name=re.compile("^GPU utilization: up to"))

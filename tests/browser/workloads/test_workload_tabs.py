@@ -206,7 +206,7 @@ def test_timeline_labels_its_start_and_a_line_joins_the_expected_start_to_the_ba
         assert faults == []
 
 
-def test_bars_of_the_pods_stand_on_one_line_and_the_id_fits_its_row(opened: Open, scene: Scene) -> None:
+def test_pod_bars_are_aligned_and_the_id_fits_on_one_line(opened: Open, scene: Scene) -> None:
     tops = "all => all.map(each => Math.round(10 * each.getBoundingClientRect().top) / 10)"
     with opened("dave", viewport={"width": 1024, "height": 768}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")

@@ -125,7 +125,7 @@ def test_restarts_are_shown_by_failure_kind(live_server: Any, tmp_path: Path) ->
     assert "Restarting the gang on another node: restart 1 of at most 3." in timeline
 
 
-def test_pending_workload_shows_the_workload_for_which_quota_is_held(
+def test_pending_workload_names_the_workload_for_which_quota_is_held(
     live_server: Any, tmp_path: Path
 ) -> None:
     stage = Stage(make_cast())

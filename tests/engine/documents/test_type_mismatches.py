@@ -30,7 +30,7 @@ def error_of(changes: dict[str, Any]) -> str:
         ({"kind": "trainng"}, "kind: is not an allowed value", "training"),
     ],
 )
-def test_value_of_the_wrong_type_has_the_nearest_valid_value(
+def test_error_for_a_wrong_type_suggests_the_nearest_valid_value(
     changes: dict[str, Any], message: str, nearest: str
 ) -> None:
     error = error_of(changes)
@@ -52,13 +52,13 @@ def test_value_of_the_wrong_type_has_the_nearest_valid_value(
         ({"roles": None}, "roles: is missing; allowed: roles or groups"),
     ],
 )
-def test_value_without_a_near_valid_value_has_the_expected_form(
+def test_error_without_a_near_valid_value_states_the_expected_form(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(changes).startswith(message)
 
 
-def test_documents_with_many_errors_suggest_values_for_the_first_ones(
+def test_values_are_suggested_only_for_the_first_of_many_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     created: list[str] = []

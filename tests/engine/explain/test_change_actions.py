@@ -60,7 +60,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize(("phrase", "change"), EXAMPLES.items())
-def test_change_is_phrased_as_what_to_do(phrase: str, change: Change) -> None:
+def test_change_is_phrased_as_an_instruction(phrase: str, change: Change) -> None:
     assert action_phrase(change, "vision") == phrase
 
 

@@ -49,7 +49,7 @@ def test_estimate_names_the_pending_workload_that_starts_first() -> None:
     assert expected_start(world)["p/b"].after == (("p/a", NOON + 650),)
 
 
-def test_estimate_that_waits_only_for_the_backoff_names_no_workload() -> None:
+def test_estimate_that_depends_only_on_the_backoff_names_no_workload() -> None:
     world = World(n0=8).department("d", None).project("p", "d", None)
     estimates = expected_start(world.queued("p/a", "p", 1, backoff_until=NOON + 90))
     assert (estimates["p/a"].at, estimates["p/a"].after) == (NOON + 90, ())

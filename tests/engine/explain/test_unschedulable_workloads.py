@@ -28,7 +28,7 @@ def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_us
     )
 
 
-def test_smaller_gang_is_suggested_before_more_nodes_than_the_pools_maximum() -> None:
+def test_smaller_gang_is_preferred_to_raising_the_pools_maximum() -> None:
     # At the maximum of 2 nodes, the pool has room for 8 replicas. None of them could start now.
     gang = role("worker", 10, ask=request(1))
     result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")
@@ -82,7 +82,7 @@ def test_workload_with_a_smaller_alternative_can_wait_for_its_quota() -> None:
     assert result.outcome is not Outcome.SCHEDULABLE
 
 
-def test_gpu_memory_is_compared_with_the_limit_as_a_share_of_the_devices_of_cordoned_nodes() -> None:
+def test_gpu_memory_is_converted_to_device_fractions_even_if_all_nodes_are_cordoned() -> None:
     world = World(pool=cpu_pool()).department("d", 8).project("p", "d", 8, limit=1)
     world.node("n", 4, state=NodeState.CORDONED)
     gang = role("worker", 2, ask=request(1, gpu_memory=40_000))
@@ -91,9 +91,7 @@ def test_gpu_memory_is_compared_with_the_limit_as_a_share_of_the_devices_of_cord
     assert sentence_about_change(result, "p") == would_start("node n were uncordoned")
 
 
-def test_lower_request_is_not_suggested_if_another_resource_exceeds_the_quota_without_over_quota_use() -> (
-    None
-):
+def test_lower_request_is_not_suggested_if_another_resource_exceeds_a_quota_that_forbids_borrowing() -> None:
     # At first the pool's size and then the GPU quota rule out the start. The CPU quota always does.
     world = World(pool=cpu_pool(), n=2).department("d", 1, cpu=0, over_quota=False).project("p", "d", 1)
     world.running("one", "p", "n", 0.25)

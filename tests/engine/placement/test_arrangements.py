@@ -125,7 +125,7 @@ def test_fraction_uses_the_fullest_device_with_binpack_and_the_emptiest_with_spr
     assert [step.devices for step in steps(cluster.decide("allocate")) if step.workload == "w"] == [(device,)]
 
 
-def test_memory_request_uses_a_device_with_enough_free_share() -> None:
+def test_memory_request_uses_a_device_with_enough_free_memory() -> None:
     # The request takes three quarters of the small device or a quarter of the large device.
     cluster = gangs("w", (role("r", 3, ask=request(gpu_memory=6000)),))
     cluster.node("large", 1, gpu_memory_mib=24_000).node("small", 1, gpu_memory_mib=8000)

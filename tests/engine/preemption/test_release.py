@@ -99,7 +99,7 @@ def test_node_is_not_released_if_moving_its_pods_loses_too_much_work() -> None:
     assert release_from(saved) is not None
 
 
-def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
+def test_moving_one_replica_counts_the_lost_work_of_the_whole_gang() -> None:
     # One replica moves, and all four replicas lose their work.
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK)
     assert release_from(made, ("n2",)) is not None

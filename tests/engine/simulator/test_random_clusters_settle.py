@@ -55,7 +55,7 @@ def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> 
 
 @on_random_clusters(4)
 @given(document=clusters())
-def test_pending_workload_without_quota_adds_no_evictions(document: Document) -> None:
+def test_pending_workload_without_quota_causes_no_evictions(document: Document) -> None:
     # The workload is last in the queue because its project has neither quota nor weight. A placed workload
     # may block a move, so that another reclaim evicts one more.
     quotas = {pool["name"]: {"gpu": 0, "weight": 0} for pool in document["pools"]}

@@ -144,7 +144,7 @@ time.sleep(1000)
 """
 
 
-def test_session_of_a_killed_client_ends_with_all_its_processes(
+def test_killing_the_client_ends_its_session_and_all_worker_processes(
     berth: Installation, dave: Client, terminal: Terminal
 ) -> None:
     env: dict[str, Any] = {

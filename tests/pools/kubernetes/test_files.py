@@ -81,7 +81,7 @@ def test_pod_keeps_its_gpus_until_its_files_are_copied(stage: FakeKubernetesStag
     assert stage.runtime.read_file("p-1", "state", 0, 10) == b"kept"
 
 
-def test_pod_that_berth_deletes_after_its_command_has_ended_is_not_evicted(
+def test_pod_that_berth_deletes_after_its_command_has_ended_does_not_count_as_evicted(
     stage: FakeKubernetesStage,
 ) -> None:
     block(stage)

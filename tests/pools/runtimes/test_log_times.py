@@ -48,7 +48,7 @@ def test_modification_time_set_by_a_pod_is_clamped_to_the_interval_between_check
     assert read_times(writer.path, 0, 8) == [(4, 1000000), (8, 1004000)]
 
 
-def test_output_since_the_last_check_has_the_modification_time_of_a_growing_log(writer: Writer) -> None:
+def test_output_since_the_last_check_has_the_modification_time_of_the_log(writer: Writer) -> None:
     writer.write(b"one\n", at=1001, checked_at=1002)
     with writer.path.open("ab") as file:
         file.write(b"two\n")
@@ -94,7 +94,9 @@ def test_full_disk_does_not_end_the_pod(writer: Writer, monkeypatch: pytest.Monk
     assert read_times(writer.path, 0, 8)[-1] == (8, 1003000)
 
 
-def test_times_of_an_interrupted_update_are_replaced_and_earlier_bytes_have_no_time(tmp_path: Path) -> None:
+def test_bytes_before_the_first_update_have_no_time_and_an_interrupted_update_is_replaced(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
     extend_times(log, 0, 100, [(110, 5000)])
     assert read_times(log, 0, 110) == [(100, 0), (110, 5000)]

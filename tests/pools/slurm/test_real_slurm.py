@@ -212,7 +212,7 @@ def test_job_cancelled_by_an_administrator_is_replaced(stage: RealPool, slurm: S
     assert any(end in reasons for end in ends), reasons
 
 
-def test_preemption_of_a_job_by_slurm_is_recorded_for_its_pods(stage: RealPool, slurm: SlurmCluster) -> None:
+def test_slurm_preemption_is_recorded_for_the_jobs_pods(stage: RealPool, slurm: SlurmCluster) -> None:
     stage.resize(1)
     stage.wait_for("ready")
     job = stage.find_job(0)

@@ -49,7 +49,7 @@ def test_next_task_is_derived_from_the_host_state(
     assert host_state(host) is state
 
 
-def test_time_before_a_restart_of_berth_does_not_count_as_silence_of_a_host() -> None:
+def test_time_before_a_berth_restart_does_not_count_as_host_silence() -> None:
     silent = replace(JOINED, silent_for=LONG)
     assert next_task(silent, NOW, watched_for=timedelta(seconds=10)) is None
     assert next_task(silent, NOW, watched_for=SILENT_AFTER) is HostTask.INSTALL

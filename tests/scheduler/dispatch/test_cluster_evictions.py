@@ -153,16 +153,14 @@ def test_gang_that_fails_after_each_pod_eviction_is_restarted_a_limited_number_o
     )
 
 
-TAKEN_BACK = "Slurm job 5 has ended on n1: Slurm preempted it"
+SLURM_PREEMPTED = "Slurm job 5 has ended on n1: Slurm preempted it"
 
 
 @pytest.mark.parametrize("pod_ends_first", [False, True])
-def test_eviction_of_a_pod_whose_node_slurm_reclaims_is_recorded_with_the_reason(
-    stage: Stage, pod_ends_first: bool
-) -> None:
+def test_eviction_by_slurm_is_recorded_with_its_reason(stage: Stage, pod_ends_first: bool) -> None:
     workload = running_gang(stage)
     pod = stage.pods(workload)[0]
-    Node.objects.filter(pk=pod.node_id).update(eviction_reason=TAKEN_BACK)
+    Node.objects.filter(pk=pod.node_id).update(eviction_reason=SLURM_PREEMPTED)
     if pod_ends_first:
         stage.runtime.end(str(pod.pk), cause=PodCause.LOST, message="gone")
     else:
@@ -170,7 +168,7 @@ def test_eviction_of_a_pod_whose_node_slurm_reclaims_is_recorded_with_the_reason
     stage.tick()
     record = Eviction.objects.get()
     assert (record.kind, record.workload_id) == ("cluster", workload.pk)
-    assert record.rule == f"Decided outside Berth: on {pod.node.name}, {TAKEN_BACK}."
+    assert record.rule == f"Decided outside Berth: on {pod.node.name}, {SLURM_PREEMPTED}."
 
 
 @pytest.mark.parametrize("cause", [PodCause.LOST, PodCause.STOPPED])

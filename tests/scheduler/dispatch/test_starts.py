@@ -94,7 +94,7 @@ def test_former_leader_starts_no_further_pods(stage: Stage, recording: Recording
     assert recording.most_unfinished == 0
 
 
-def test_runtime_without_background_starts_starts_no_pods_between_ticks(
+def test_pods_start_only_in_ticks_if_the_runtime_cannot_start_pods_in_the_background(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix_tick_size(stage, monkeypatch, 5)

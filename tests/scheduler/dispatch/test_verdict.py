@@ -84,7 +84,7 @@ def test_restart_policy_determines_the_outcome_of_a_failure(
     assert (step.retry is not None) is (leads_to == "pending")
 
 
-def test_gang_that_succeeded_is_restarted_by_the_restart_policy_always() -> None:
+def test_always_restart_policy_restarts_a_gang_that_succeeded() -> None:
     step = decide_verdict(gang("succeeded", "succeeded", retries=restart_policy("always")))
     assert step is not None
     assert step.next_phase == "pending"

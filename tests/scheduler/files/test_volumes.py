@@ -47,7 +47,7 @@ def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]
     return [str(problem) for problem in rejected.value.problems]
 
 
-def test_department_admin_cannot_recreate_a_deleted_project_that_a_volume_allows(stage: Stage) -> None:
+def test_department_admin_cannot_recreate_a_deleted_project_with_volume_access(stage: Stage) -> None:
     research = stage.cast.vision.department
     retired = create_project(actor=stage.cast.alice, department=research, name="retired")
     define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])

@@ -126,7 +126,7 @@ def test_workload_stays_schedulable_while_provisioning_is_stopped(stage: Stage, 
     assert "WaitingForScaleUp" in [blocker["reason"] for blocker in explanation_of(workload)["blockers"]]
 
 
-def test_first_reason_of_a_workload_that_only_needs_added_nodes_is_scale_up(stage: Stage) -> None:
+def test_scale_up_is_the_first_reason_if_added_nodes_would_suffice(stage: Stage) -> None:
     NodePool.objects.update(nodes_max=3)
     stage.submit("borrows", roles=[{"gpu": 1, "replicas": 4}])
     stage.tick(2)

@@ -42,9 +42,7 @@ def read(data: bytes, gap: tuple[int, int] = (0, 0)) -> ReadChunk:
 
 
 @pytest.mark.parametrize("size", [64, 101, 1 << 22])
-def test_lines_that_name_an_error_are_found_with_their_numbers(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_lines_are_found_with_their_line_numbers(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_errors, "CHUNK_SIZE", size)
     lines = [line for pair in zip(ERRORS, ORDINARY * 2, strict=False) for line in pair]
     data = "\n".join(lines).encode()
@@ -74,7 +72,7 @@ def test_traceback_and_the_error_at_its_end_are_one_error(size: int, monkeypatch
     assert result.matches == 6 and result.is_complete
 
 
-def test_more_errors_are_found_from_the_returned_position() -> None:
+def test_error_search_continues_from_the_returned_position() -> None:
     data = b"ok\n" + b"ERROR\n" * 5
     first = search_errors(read(data), max_matches=2, context_lines=1)
     assert (first.matches, first.lines[0].before, first.lines[0].after) == (5, (b"ok",), (b"ERROR",))
@@ -107,7 +105,7 @@ def test_search_stops_at_its_time_limit_within_a_chunk() -> None:
     assert [match.at.line for match in second.lines] == [5, 6] and second.is_complete
 
 
-def test_lines_scanned_for_tracebacks_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_lines_scanned_for_tracebacks_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     scanned = 0
 
     def count(raw_line: bytes) -> str:

@@ -61,7 +61,7 @@ def test_audit_list_names_roles_and_deleted_objects_without_links(admin_client: 
     assert ">ops</a>" not in page
 
 
-def test_audit_pages_show_the_entry_of_a_prune_without_a_link(admin_client: Client, cast: Cast) -> None:
+def test_prune_entry_in_the_audit_log_has_no_link(admin_client: Client, cast: Cast) -> None:
     Event.objects.create(kind="Submitted", subject="old", at=datetime(2026, 1, 2, tzinfo=UTC))
     call_command("prune", "--before=2026-01-10", "--yes", stdout=io.StringIO())
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
@@ -126,7 +126,7 @@ def test_quota_list_distinguishes_departments_from_projects(admin_client: Client
     assert classes == ["group", "child"], "the department is first"
 
 
-def test_user_list_says_never_for_a_user_who_has_not_signed_in(admin_client: Client, cast: Cast) -> None:
+def test_user_list_shows_never_for_a_user_who_has_not_signed_in(admin_client: Client, cast: Cast) -> None:
     cast.dave.user.last_login = None
     cast.dave.user.save()
     page = listing(admin_client, "auth_user")

@@ -241,7 +241,7 @@ def test_workload_list_shows_short_times(admin_client: Client, running_workload:
     assert f'<time datetime="{at.isoformat()}" title="{exact}">20 min ago</time>' in page
 
 
-def test_filters_of_evictions_have_the_names_of_the_list(admin_client: Client, cast: Cast) -> None:
+def test_eviction_filters_have_the_same_names_as_the_columns(admin_client: Client, cast: Cast) -> None:
     make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
     page = admin_client.get(reverse("admin:scheduler_eviction_changelist")).content.decode()
     titles = re.findall(r'<(?:h3|label)[^>]*class="[^"]*font-semibold[^"]*"[^>]*>([^<]+)</', page)

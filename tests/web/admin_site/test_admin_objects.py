@@ -115,7 +115,7 @@ def test_quota_form_shows_the_owners_rank_and_leads_to_the_quotas_of_the_pool(
     assert f'href="{reverse("quotas")}?pool=local"' in page
 
 
-def test_pages_of_records_have_titles_and_all_times(admin_client: Client, cast: Cast) -> None:
+def test_record_pages_have_titles_and_show_all_times(admin_client: Client, cast: Cast) -> None:
     work = make.workload(cast.vision, "train")
     event = make.event(work, "submitted", "Submitted by dave.", at=make.ago(minutes=5))
     status = make.queue_status(cast.vision, cast.pool, share=4, allocated=2, requested=6)

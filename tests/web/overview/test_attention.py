@@ -70,7 +70,7 @@ def test_platform_admins_see_the_latest_failures_of_all_users(cast: Cast, sign_i
     assert further.name == "2 more workloads" and len(rows) == 5
 
 
-def test_many_failures_with_one_name_hide_no_other_failure(cast: Cast, sign_in: SignIn) -> None:
+def test_repeated_failures_of_one_workload_do_not_hide_other_failures(cast: Cast, sign_in: SignIn) -> None:
     for minute in range(30):
         ended = make.ago(minutes=minute)
         make.workload(cast.vision, "loop", phase="failed", ended_at=ended, by=cast.dave.user)
@@ -144,7 +144,7 @@ def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, 
     assert "is failing" in sign_in("dave").get("/").content.decode()
 
 
-def test_faults_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
+def test_errors_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=1), by=cast.alice.user)
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
     Delivery.objects.create(
@@ -158,7 +158,7 @@ def test_faults_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
     ]  # fmt: skip
 
 
-def test_queue_below_its_share_needs_attention_after_five_minutes(cast: Cast, sign_in: SignIn) -> None:
+def test_queue_below_its_fair_share_needs_attention_after_five_minutes(cast: Cast, sign_in: SignIn) -> None:
     make.queue_status(cast.vision, cast.pool, share=4, allocated=0, requested=4)
     row = make.workload(cast.vision, "waits", pools=[cast.pool.name], since=make.ago(minutes=4))
     client = sign_in("alice")

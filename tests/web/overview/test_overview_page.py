@@ -370,7 +370,7 @@ def test_pending_reasons_are_ordered_by_their_gpus(cast: Cast, sign_in: SignIn) 
     assert [each.reason for each in reasons] == ["WaitingForCapacity", "Backoff", "OverQuota"]
 
 
-def test_device_map_marks_idle_devices_and_those_of_the_same_workload(
+def test_device_map_marks_idle_devices_and_devices_of_the_same_workload(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = sign_in("dave").get("/").content.decode()

@@ -35,7 +35,7 @@ def test_list_of_own_workloads_shows_each_array_as_one_row(cast: Cast, sign_in: 
     assert sign_in("carol").get("/").context["mine"] == []
 
 
-def test_heading_of_own_workloads_counts_those_that_are_not_shown(cast: Cast, sign_in: SignIn) -> None:
+def test_own_workloads_heading_states_how_many_are_shown(cast: Cast, sign_in: SignIn) -> None:
     for number in range(9):
         make.workload(cast.vision, f"w{number}", by=cast.dave.user)
     submit_array(cast, "grid", 2)

@@ -11,7 +11,7 @@ from tests.web.conftest import SignIn
 from tests.web.overview.test_overview_page import figure
 
 
-def test_notes_of_the_tiles_state_one_fact_each(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_each_tile_note_states_one_fact(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.node(make.pool("other"), gpus=2)
     make.workload(cast.vision, "paused", phase="suspended")
     make.eviction(running, running, cast.pool, at=make.ago(minutes=5))

@@ -44,7 +44,7 @@ def test_platform_admin_lists_and_revokes_the_tokens_of_all_users(
     assert (entry.actor, entry.before) == ("alice", {"name": "ci", "for": "dave"})
 
 
-def test_tab_of_tokens_has_no_buttons_for_users(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
+def test_tokens_tab_has_no_button_to_add_a_user(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
     alice = sign_in("alice")
     assert "Add user" in alice.get("/access").content.decode()
     assert "Add user" not in alice.get("/access/tokens").content.decode()

@@ -83,7 +83,7 @@ def test_user_list_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None:
     assert "Superuser" not in page and "Last sign-in" not in page
 
 
-def test_first_shown_row_of_a_user_has_the_deactivate_button(cast: Cast, sign_in: SignIn) -> None:
+def test_first_visible_row_of_a_user_has_the_deactivate_button(cast: Cast, sign_in: SignIn) -> None:
     User.objects.filter(pk=cast.dave.user.pk).update(is_superuser=True)
     admin = sign_in("alice")
     assert [row[1] for row in people(admin) if row[0] == "dave"] == ["Superuser", "Member"]

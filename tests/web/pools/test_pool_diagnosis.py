@@ -50,7 +50,7 @@ def test_state_next_to_the_title_reflects_the_worst_finding(cast: Cast, sign_in:
 
 
 @pytest.mark.heavy
-def test_pool_whose_threshold_is_reached_is_not_reported_as_waiting_for_nodes(cast: Cast) -> None:
+def test_pool_at_its_ready_threshold_is_not_reported_as_waiting_for_nodes(cast: Cast) -> None:
     pool = make.pool("train", ready_threshold=2, ticked_at=make.ago(seconds=1))
     make.node(pool, 0)
     pool.operational_since = None

@@ -252,9 +252,7 @@ def test_users_can_filter_the_queue_by_their_own_workloads(cast: Cast, sign_in: 
     assert "Me (" not in sign_in("carol").get(ADDRESS).content.decode()
 
 
-def test_every_row_states_its_reason_and_the_workloads_that_it_starts_after(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_every_row_states_its_reason_and_which_workloads_must_end_first(cast: Cast, sign_in: SignIn) -> None:
     ends = make.workload(cast.vision, "ends", phase="running")
     starts = make.ago(hours=-1).isoformat()
     after = {

@@ -139,7 +139,7 @@ def test_pool_quota_legend_lists_only_what_the_bars_show(cast: Cast, sign_in: Si
     assert "pending" in legend() and "reserved" not in legend() and "within quota" not in legend()
 
 
-def test_fair_share_opens_on_the_pool_with_the_most_work(cast: Cast, sign_in: SignIn) -> None:
+def test_fair_share_page_opens_on_the_busiest_pool(cast: Cast, sign_in: SignIn) -> None:
     busy = make.pool("train")
     make.workload(cast.vision, "waits", pools=["train"])
     alice = sign_in("alice")
@@ -151,5 +151,5 @@ def test_fair_share_opens_on_the_pool_with_the_most_work(cast: Cast, sign_in: Si
     assert "fair-shares-in-train" in file.headers["Content-Disposition"]
 
 
-def test_fair_share_without_visible_pools_is_not_redirected(cast: Cast, sign_in: SignIn) -> None:
+def test_fair_share_page_without_visible_pools_does_not_redirect(cast: Cast, sign_in: SignIn) -> None:
     assert sign_in("frank").get("/fair-share").status_code == 200

@@ -66,7 +66,7 @@ def test_search_results_include_pages_objects_and_projects(cast: Cast, rack7: No
     assert "/" not in links(alice, "") and "rack7-train" in titles(alice, "")
 
 
-def test_search_offers_to_submit_and_to_switch_the_theme(cast: Cast, sign_in: SignIn) -> None:
+def test_search_lists_the_submit_and_theme_actions(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert "Submit workload" in titles(dave, "submit")
     assert "Submit workload" not in titles(sign_in("erin"), "submit")
@@ -138,7 +138,7 @@ def test_workloads_of_services_cannot_be_edited_or_resubmitted_from_the_search(
     assert "Delete chat" in titles(dave, "chat") and "Resubmit chat" not in titles(dave, "chat")
 
 
-def test_search_offers_forms_to_users_who_may_fill_them_in(cast: Cast, sign_in: SignIn) -> None:
+def test_search_lists_forms_only_for_users_who_may_submit_them(cast: Cast, sign_in: SignIn) -> None:
     assert {"/node-pools/new", "/schedules/new"} <= set(links(sign_in("alice"), "create"))
     assert "/schedules/new" in links(sign_in("dave"), "")
     assert not {"/node-pools/new", "/schedules/new", "/access/grant"} & set(links(sign_in("erin"), ""))
@@ -239,7 +239,7 @@ def test_recent_pages_of_one_kind_require_a_bounded_number_of_queries(
     assert listed[:6] == [row.name for row in rows]
 
 
-def test_search_finds_the_task_of_an_array(cast: Cast, sign_in: SignIn) -> None:
+def test_search_finds_an_array_task(cast: Cast, sign_in: SignIn) -> None:
     sweep = array(cast, "sweep2", "completed", "running", "pending", "failed")
     task = Workload.objects.get(array=sweep, array_index=3)
     alice = sign_in("alice")

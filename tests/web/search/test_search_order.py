@@ -94,7 +94,7 @@ def test_last_word_belongs_to_the_name_unless_it_is_an_action(cast: Cast, sign_i
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("word", ["pool", "node pool", "pools"])
-def test_name_of_a_kind_restricts_the_search_to_objects_of_the_kind(
+def test_kind_in_the_search_text_restricts_results_to_that_kind(
     word: str, cast: Cast, sign_in: SignIn
 ) -> None:
     make.workload(cast.vision, "local-run")
@@ -155,7 +155,7 @@ def test_actions_are_offered_on_the_named_workload_or_the_only_match(cast: Cast,
     assert "Cancel probe-2" in titles(dave, "probe-")
 
 
-def test_list_of_a_state_names_its_latest_workloads_and_arrays(cast: Cast, sign_in: SignIn) -> None:
+def test_search_for_a_state_lists_the_latest_workloads_and_arrays(cast: Cast, sign_in: SignIn) -> None:
     for number in range(6):
         make.workload(cast.vision, f"broken-{number}", phase="failed", since=make.ago(minutes=number))
     array(cast, "grid", "running", "pending")

@@ -51,7 +51,7 @@ def test_button_applies_the_smallest_change_to_an_unschedulable_workload(
     assert dave.post("/submit/smallest-change", {"document": answer.context["text"]}).content == b""
 
 
-def test_queued_workload_is_offered_the_smallest_change(cast: Cast, dave: Client) -> None:
+def test_prediction_of_a_queued_workload_shows_the_smallest_change(cast: Cast, dave: Client) -> None:
     node = make.node(cast.pool, gpus=4)
     make.quota(cast.research, cast.pool, 64)
     make.quota(cast.vision, cast.pool, 64)
@@ -90,7 +90,7 @@ def _six_replicas_beside_a_victim(cast: Cast, project: Project) -> str:
     return text + "roles:\n- {gpu: 1, replicas: 6}\n"
 
 
-def test_smallest_change_says_why_a_smaller_number_of_replicas_fits(cast: Cast, dave: Client) -> None:
+def test_smallest_change_explains_why_fewer_replicas_fit(cast: Cast, dave: Client) -> None:
     text = _six_replicas_beside_a_victim(cast, cast.vision)
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "instead of 6." in card and "2 GPUs are free, and the eviction would free 2." in card
@@ -122,7 +122,9 @@ def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:
     return shown.partition('id="limit-wait">')[2].partition("</dd>")[0].partition('<dd class="wrap">')[2]
 
 
-def test_prediction_says_when_the_project_is_expected_to_be_below_its_limit(cast: Cast, dave: Client) -> None:
+def test_prediction_states_when_the_project_is_expected_to_be_below_its_limit(
+    cast: Cast, dave: Client
+) -> None:
     node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
     make.quota(cast.research, cast.pool, 64)
     make.quota(cast.vision, cast.pool, 4, limit_gpu_milli=4000)
@@ -152,7 +154,7 @@ def test_prediction_says_when_the_project_is_expected_to_be_below_its_limit(cast
     assert predicted(1) == "", "the third workload ends at an unknown time"
 
 
-def test_prediction_reads_only_the_ends_of_the_workloads_that_count_towards_the_limit(
+def test_prediction_reads_only_end_times_of_workloads_that_count_towards_the_limit(
     cast: Cast, dave: Client
 ) -> None:
     node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
@@ -211,7 +213,7 @@ def words_of(page: str) -> str:
         ("array: {tasks: 5}", "Cost Unknown (no max runtime)"),
     ],
 )
-def test_prediction_states_the_cost_and_what_is_left_of_the_budget(
+def test_prediction_states_the_cost_and_the_remaining_budget(
     cast: Cast, dave: Client, limits: str, cost: str
 ) -> None:
     NodePool.objects.update(price_per_gpu_hour=Decimal("2.50"))

@@ -128,7 +128,7 @@ def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Cl
     assert dave.get("/submit/prediction").status_code == 405
 
 
-def test_prediction_names_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast, dave: Client) -> None:
+def test_prediction_shows_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast, dave: Client) -> None:
     document = (
         "name: fine\nproject: vision\ncommand: sleep 1\nkind: elastic\n"
         "roles: [{name: worker, min: 8, max: 16, gpu: 1}]\n"
@@ -251,7 +251,7 @@ def test_first_example_runs_a_command_that_succeeds_without_files(dave: Client, 
 
 
 @pytest.mark.heavy
-def test_warning_about_a_program_is_shown_next_to_the_command_that_runs_it(dave: Client) -> None:
+def test_warning_about_a_missing_program_is_shown_next_to_its_command(dave: Client) -> None:
     text = "name: fine\nproject: vision\nroles: [{name: a, command: python serve.py, gpu: 1}]\n"
     page = refresh_form(dave, text).content.decode()
     assert 'id="f-roles-0-command-warning">serve.py is not part of this workload.' in page

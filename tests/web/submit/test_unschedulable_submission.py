@@ -48,7 +48,9 @@ def test_verdict_links_to_the_field_to_change_and_marks_it(dave: Client) -> None
 
 
 @pytest.mark.parametrize(("section", "label"), [("", "Submit anyway"), ("kind: service\n", "Create anyway")])
-def test_button_says_that_the_workload_is_submitted_anyway(dave: Client, section: str, label: str) -> None:
+def test_button_of_an_unschedulable_workload_reads_submit_anyway(
+    dave: Client, section: str, label: str
+) -> None:
     assert LABEL.format(label) in predict(dave, TEXT + section)
     assert "anyway" not in predict(dave, TEXT.replace("9", "8") + section)
     checked = refresh_form(dave, TEXT + section).content.decode()
@@ -56,7 +58,7 @@ def test_button_says_that_the_workload_is_submitted_anyway(dave: Client, section
 
 
 @pytest.mark.parametrize(("gpus", "warns"), [(9, True), (8, False)])
-def test_message_after_the_submission_says_that_the_workload_never_starts(
+def test_message_after_submission_warns_that_the_workload_can_never_start(
     dave: Client, gpus: int, *, warns: bool
 ) -> None:
     assert 'type="hidden" name="never-starts"' in predict(dave, TEXT)

@@ -205,7 +205,7 @@ def test_query_count_does_not_grow_with_projects(cast: Cast, sign_in: SignIn) ->
     assert counts[0] == counts[1]
 
 
-def test_chart_columns_are_stacked_and_fill_the_scale() -> None:
+def test_chart_columns_are_stacked_and_scaled_to_the_highest_column() -> None:
     drawn = stacked_columns([("a", [(3.0, "x"), (0.0, "x")]), ("b", [(1.0, "y"), (4.0, "y")])])
     assert [(piece.kind, piece.y, piece.height) for piece in drawn.pieces] == [
         ("a", 50, 150), ("b", 0, 50), ("b", 0, 200),

@@ -80,7 +80,7 @@ def test_charts_have_a_gap_where_nothing_was_measured(
         assert max(ends) < 600 and not any(200 < x < 480 for x in ends)
 
 
-def test_chart_of_a_day_has_a_gap_of_an_hour_in_which_the_pod_was_stopped(
+def test_day_chart_has_a_gap_for_the_hour_in_which_the_pod_was_stopped(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
     make.used(pod, 50)

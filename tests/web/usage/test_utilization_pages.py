@@ -40,7 +40,7 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
-def test_scale_of_small_charts_ends_at_a_labelled_value(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_sparkline_axis_is_labelled_with_its_maximum(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
     make.past_utilization(pod, make.ago(minutes=3), cpu=500, gpus=1, busy=50, gpu_memory=2048)
     path = f"/workloads/{pod.workload_id}/utilization?part=strip"

@@ -39,9 +39,7 @@ def test_resubmission_without_scripts_requires_confirmation(cast: Cast, sign_in:
     assert answer.headers["Location"] == f"/workloads/{Workload.objects.get(name='train-2').pk}"
 
 
-def test_document_that_is_no_longer_accepted_opens_the_form_with_its_errors(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_document_that_is_no_longer_valid_opens_the_form_with_its_errors(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     Workload.objects.filter(pk=workload.pk).update(spec={**workload.spec, "pools": ["gone"]})
     opened = client.post(f"/workloads/{workload.pk}/resubmit", headers=HTMX).headers["HX-Redirect"]

@@ -18,7 +18,7 @@ def _about(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", card).split())
 
 
-def test_page_of_a_running_workload_shows_the_work_that_an_eviction_now_would_lose(
+def test_page_of_a_running_workload_shows_how_much_work_an_eviction_would_lose(
     cast: Cast, sign_in: SignIn
 ) -> None:
     node = make.node(cast.pool, gpus=4)
@@ -54,7 +54,7 @@ def test_replicas_added_during_a_run_lose_only_their_own_work(cast: Cast, sign_i
 
 
 @pytest.mark.parametrize("step", ["cancel", "suspend"])
-def test_dialog_states_the_work_that_stopping_a_workload_loses(
+def test_dialog_states_how_much_work_stopping_the_workload_loses(
     step: str, cast: Cast, sign_in: SignIn
 ) -> None:
     node, dialogs = make.node(cast.pool, gpus=4), list[str]()

@@ -46,7 +46,7 @@ def version_of_node() -> str:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agent_of_a_node_upgrades_on_request_without_stopping_its_pods(serving: Host, alice: Caller) -> None:
+def test_node_agent_upgrades_on_request_without_stopping_pods(serving: Host, alice: Caller) -> None:
     agent, pod = serving.pid("service"), serving.pid("pod")
     assert alice.get("nodes/metal-0").json()["inventory"]["agent_outdated"] is True
     assert alice.post("nodes/metal-0/upgrade", None).status_code == 200
@@ -101,14 +101,14 @@ def test_failed_upgrade_keeps_the_old_agent_and_reports_the_reason(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_agent_of_a_free_machine_upgrades_automatically(host: Host) -> None:
+def test_agent_on_a_free_machine_upgrades_automatically(host: Host) -> None:
     write_agent(host.place, report_seconds=0.2, version=OLD)
     NodePool.objects.update(nodes_desired=0)
     host.install()
     poll_until(lambda: Machine.objects.get().inventory.get("agent_version") == agent_version())
 
 
-def test_outdated_agent_is_offered_an_upgrade_if_its_machine_is_free_or_on_request(
+def test_server_upgrades_an_outdated_agent_on_a_free_machine_or_on_request(
     alice: Caller, metal_pool: NodePool
 ) -> None:
     def offer(version: str) -> Any:

@@ -33,7 +33,7 @@ def _without_request(traces: list[ShareTrace]) -> list[ShareTrace]:
     return [replace(trace, explanation=trace.explanation[1:]) for trace in traces]
 
 
-def test_fair_share_trace_splits_the_request_as_the_fair_share_table_does(stage: Stage) -> None:
+def test_fair_share_trace_splits_the_request_like_the_fair_share_table(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 2)
     stage.submit("elastic", cast.ads, roles=[{"name": "w", "min": 1, "max": 3, "gpu": 1}])
@@ -61,7 +61,9 @@ def test_fair_share_trace_splits_the_request_as_the_fair_share_table_does(stage:
         ((4000, 5000, 0, 0), {}),
     ],
 )
-def test_parts_of_a_request_add_up(amounts: tuple[int, int, int, int | None], parts: dict[str, int]) -> None:
+def test_split_request_adds_up_to_the_request(
+    amounts: tuple[int, int, int, int | None], parts: dict[str, int]
+) -> None:
     assert split_request(*amounts) == parts
 
 

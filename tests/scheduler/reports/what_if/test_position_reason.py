@@ -38,7 +38,7 @@ def test_position_in_a_project_depends_on_priority_and_time(full_stage: Stage) -
     assert reason(full_stage, alice, 60) == (1, "")
 
 
-def test_position_behind_another_project_is_explained_by_their_shares(full_stage: Stage) -> None:
+def test_position_behind_another_project_is_explained_by_quota(full_stage: Stage) -> None:
     cast = full_stage.cast
     for queue in (cast.product, cast.ads):
         full_stage.quota(queue, 4)

@@ -49,7 +49,7 @@ def full_stage(stage: Stage) -> Stage:
     return stage
 
 
-def test_preview_lists_the_starts_the_evictions_and_the_changed_shares(full_stage: Stage) -> None:
+def test_preview_lists_starts_evictions_and_changed_fair_shares(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, GIVE_TO_ADS)
     assert [(entry["project"], entry["workload"], entry["gpus"]) for entry in impact.starts] == [
         ("ads", "rank", 2)

@@ -92,7 +92,7 @@ def test_cancel_form_preselects_all_live_tasks(sweep: WorkloadArray, sign_in: Si
     assert "All 117 unfinished tasks" in form and ">Cancel 117 tasks</span>" in form and "Keep tasks" in form
 
 
-def test_cancel_and_suspend_forms_state_the_lost_work_of_the_selected_tasks_and_their_time_to_stop(
+def test_cancel_and_suspend_forms_state_lost_work_and_grace_period_of_the_selected_tasks(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
     running = Workload.objects.filter(array=sweep, phase="running")

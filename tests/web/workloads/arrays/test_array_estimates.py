@@ -96,14 +96,14 @@ def test_array_page_shows_gpu_hours_and_cost_of_all_tasks(cast: Cast, sign_in: S
     assert amounts.startswith("3.0 6.00 USD")
 
 
-def test_squares_of_tasks_are_numbered_in_tens(cast: Cast, sign_in: SignIn) -> None:
+def test_task_squares_are_numbered_in_tens(cast: Cast, sign_in: SignIn) -> None:
     page = sign_in("erin").get(f"/arrays/{create_array(cast).pk}").content.decode()
     groups = [part.partition("</span>")[0] for part in page.split('<span class="ten">')[1:]]
     assert [re.findall(r"<b[^>]*>(\d+)</b>", group) for group in groups] == [["0"], ["10"], ["20"]]
     assert [group.count("<a ") for group in groups] == [10, 10, 1]
 
 
-def test_squares_of_reserved_tasks_look_like_those_of_pending_tasks(cast: Cast, sign_in: SignIn) -> None:
+def test_reserved_tasks_look_like_pending_tasks_on_the_task_map(cast: Cast, sign_in: SignIn) -> None:
     array = create_array(cast)
     Workload.objects.filter(array=array, array_index=3).update(phase="reserved")
     page = sign_in("erin").get(f"/arrays/{array.pk}").content.decode()

@@ -201,7 +201,7 @@ def test_tasks_sorted_by_a_parameter_are_paginated(cast: Cast, sign_in: SignIn) 
     assert "cursor=50" in page and "cursor=0" in second
 
 
-def test_spec_of_an_array_has_its_own_tab(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_spec_has_its_own_tab(sweep: WorkloadArray, sign_in: SignIn) -> None:
     client = sign_in("erin")
     overview, spec = text(client, f"/arrays/{sweep.pk}"), text(client, f"/arrays/{sweep.pk}/spec")
     assert f'href="/arrays/{sweep.pk}/spec"' in overview and "max_running: 50" not in overview

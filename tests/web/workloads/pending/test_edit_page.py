@@ -65,9 +65,7 @@ def test_edit_page_shows_units_and_compares_them_with_stored_numbers(dave: Clien
 
 
 @pytest.mark.parametrize("unit", ["2Gi", "2048"])
-def test_amounts_of_memory_in_groups_and_limits_are_compared_in_mib(
-    cast: Cast, dave: Client, unit: str
-) -> None:
+def test_memory_amounts_in_groups_and_limits_are_compared_in_mib(cast: Cast, dave: Client, unit: str) -> None:
     role = {"name": "worker", "gpu": 1, "memory_mib": 1024, "limit": {"memory_mib": 2048}}
     document = {"name": "grouped", "command": "run", "groups": [{"name": "all", "roles": [role]}]}
     grouped = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
@@ -83,7 +81,7 @@ def test_amounts_of_memory_in_groups_and_limits_are_compared_in_mib(
     ]
 
 
-def test_changes_are_counted_beside_the_button_that_saves_them(dave: Client, train: Workload) -> None:
+def test_changes_are_counted_beside_the_save_button(dave: Client, train: Workload) -> None:
     Workload.objects.filter(pk=train.pk).update(spec={**train.spec, "labels": {"team": "a"}})
     opened = dave.get(address(train))
     place = 'id="change-summary">'

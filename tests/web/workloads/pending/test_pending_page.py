@@ -206,7 +206,7 @@ def test_page_of_an_unschedulable_workload_states_all_reasons(cast: Cast, sign_i
     assert limit not in client.get(f"/workloads/{workload.pk}").content.decode().split('id="recent-title"')[0]
 
 
-def test_pods_of_an_evicted_workload_are_marked_as_those_of_the_last_run(cast: Cast, sign_in: SignIn) -> None:
+def test_pods_of_an_evicted_workload_are_labelled_last_run(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train", run=1, started_at=make.ago(minutes=9))
     make.place(workload, make.node(cast.pool), [0], state="stopped", ended_at=make.ago(minutes=5))
     Workload.objects.filter(pk=workload.pk).update(gpu_milli_now=0)

@@ -54,7 +54,7 @@ def write_lines(cast: Cast, runtime: FakeRuntime, *counts: int) -> Pod:
     return pod
 
 
-def test_search_of_more_pods_than_the_limit_says_how_many_it_searched(
+def test_search_of_more_pods_than_the_limit_states_how_many_were_searched(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.web.workloads.log.MAX_PODS", 2)
@@ -63,7 +63,7 @@ def test_search_of_more_pods_than_the_limit_says_how_many_it_searched(
     assert 'No matches<span class="long"> in 3 pods, run 2<' in answer and "(2 of 3 pods searched)" in answer
 
 
-def test_search_of_all_pods_does_not_count_logs_that_it_searched_only_partly(
+def test_search_of_all_pods_does_not_count_partly_searched_logs(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_part = LogMatches(matches=1, lines=(), size=10, searched_bytes=5, resume_at=LinePosition(5, 2))

@@ -239,7 +239,7 @@ def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in
     assert "Evicted another workload" in titles(sign_in("dave"), high)
 
 
-def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Cast, sign_in: SignIn) -> None:
+def test_timeline_shows_periods_expected_events_and_the_last_checkpoint(cast: Cast, sign_in: SignIn) -> None:
     start = timezone.now() + timedelta(minutes=40)
     ours = make.workload(
         cast.vision, "ours", run=1, preemptions=1, reason="Backoff", explained_at=make.ago(seconds=5),

@@ -45,7 +45,7 @@ def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in:
     }  # fmt: skip
 
 
-def test_bulk_dialog_states_the_work_that_each_workload_and_array_loses(cast: Cast, sign_in: SignIn) -> None:
+def test_bulk_dialog_states_the_lost_work_of_each_workload_and_array(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, gpus=4, cpu_milli=64_000, memory_mib=65_536)
     values: dict[str, Any] = {"phase": "running", "run": 1, "started_at": make.ago(hours=2)}
     quick = make.workload(cast.vision, "quick", by=cast.dave.user, **values)

@@ -206,7 +206,7 @@ def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> 
     assert text.count("Position 2<") == 2
 
 
-def test_common_last_measurement_requires_workloads_measured_at_about_the_same_time() -> None:
+def test_rows_share_a_last_measurement_only_if_measured_at_about_the_same_time() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
     assert common_last_measurement(rows) == rows[0].measured_at
@@ -320,7 +320,7 @@ def test_ended_array_shows_its_runtime_and_the_cause_of_failures(cast: Cast, sig
     assert re.search(r'data-label="Runtime">.*?20 min', text)
 
 
-def test_empty_list_says_whether_there_are_ended_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_empty_list_states_whether_there_are_ended_workloads(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("dave")
     assert "No workloads yet" in client.get("/workloads").content.decode()
     make.workload(cast.vision, "old", phase="completed", ended_at=make.ago(hours=1))
