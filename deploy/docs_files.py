@@ -9,7 +9,7 @@ from mkdocs.structure.pages import Page
 
 STATIC = Path(__file__).parents[1] / "platform/berth/server/web/static/berth"
 PATTERNS = ("mark.svg", "css/fonts.css", "fonts/*.woff2")
-# Matches a code block that names no language and whose first line runs a program.
+# Matches a code block without a language whose first line runs a program.
 SHELL_BLOCK = re.compile(
     r"(?m)^( *)```\n(?=\1(?:berth|cat|cd|createdb|curl|docker|export|git|helm|kubectl|make|mkdir|pip|podman|"
     r"psql|python|scp|source|ssh|sudo|systemctl|tar) )"

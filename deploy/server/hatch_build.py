@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Folders of the checkout, and their places in the wheel.
+# Checkout folders, and their locations in the wheel.
 FOLDERS = {
     "platform/berth": "berth",
     "pools": "pools",

@@ -264,11 +264,12 @@ def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
 
 
 @contextmanager
-def translate_failures(place: str) -> Iterator[None]:
-    """Convert errors from the API server to RuntimeFailure."""
+def translate_failures(label: str) -> Iterator[None]:
+    """Convert errors from the API server to RuntimeFailure. `label` is its address or its pool's name."""
     try:
         yield
     except ApiError as error:
-        raise RuntimeFailure(f"the cluster of {place} rejected a request: {error.message}") from error
+        message = f"the Kubernetes API server ({label}) rejected a request: {error.message}"
+        raise RuntimeFailure(message) from error
     except (Unreachable, ForeignNamespace) as error:
         raise RuntimeFailure(str(error)) from error

@@ -133,7 +133,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._shared.pools
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        del notice  # pods that request a notice are never placed on Kubernetes
+        del notice  # pods with a preemption signal are never placed on Kubernetes
         if self.ledger.log_path(pod_id).exists():
             return
         entry = self._find_entry(pod_id)

@@ -27,7 +27,7 @@ from pools.providers.base import (
 from pools.providers.preview import Preview
 
 SILENT_AFTER = timedelta(seconds=180)
-RETRY_AFTER = timedelta(minutes=2)  # delay before a machine whose start script failed is used again
+RETRY_AFTER = timedelta(minutes=2)  # delay before reusing a machine after its start script failed
 
 
 class StaticProvider:

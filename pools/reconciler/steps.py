@@ -44,7 +44,7 @@ def _next_commands(
     nodes = tuple(nodes)
     fleet = build_fleet(pool, nodes, context.now)
     by_ordinal: dict[int, LostWork] = {}
-    # the work on the nodes is loaded on demand, because only drains need it
+    # lost work is computed on demand, because only drains need it
     if fleet.desired < len(fleet.current):
         by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
     return decisions.next_step(fleet, by_ordinal, drain_allowance(pool, nodes, context.now)).commands

@@ -37,9 +37,7 @@ class NewSubscription(Body):
 
     to: Text
     events: Annotated[list[EventName], Field(min_length=1, max_length=11)]
-    pending_minutes: int = Field(
-        60, description="Minutes a workload must be pending before `pending` is sent."
-    )
+    pending_minutes: int = Field(60, description="Pending time in minutes after which `pending` is sent.")
     project: Text | None = None
     department: Text | None = None
     platform_wide: bool = False

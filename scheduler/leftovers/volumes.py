@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 30.0  # time slice of a project before it is the next project's turn
+TURN_SECONDS = 30.0  # time slice of a project, before the next project's turn
 SAVE_SECONDS = 2.0  # minimum time between progress updates, except for uploads in parts
 STORED, FAILED = "volume_stored", "volume_failed"  # event kinds
 MIB = 2**20

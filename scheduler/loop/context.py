@@ -91,5 +91,5 @@ class SchedulerContext:
     start_messages: StartMessages = field(default_factory=StartMessages)
     # Whether reservation rows may exist in this tick. Only this tick's commit inserts them.
     has_reservations: bool = True
-    # Pods that this tick's reports describe as running while their rows still say that they are starting.
+    # Pods whose rows are still in the starting state, but that were reported as running in this tick.
     reported_running: frozenset[uuid.UUID] = frozenset()

@@ -21,7 +21,7 @@ class FilterChoices:
     reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
     projects: list[str]  # projects with workloads in any pool, so that the filter stays
     by_pool: Mapping[str, int]  # a workload without a pool counts in each pool that it allows
-    headings: frozenset[str]  # pools, or SEVERAL_POOLS, that have rows
+    headings: frozenset[str]  # pools with rows, including SEVERAL_POOLS
     queued: int  # number of queued workloads in the pool
     own: int  # number of the user's own queued workloads in the pool
     all_own: int

@@ -182,7 +182,7 @@ def test_objects_that_keep_changing_prevent_the_pod_from_starting(
 
     server.sign = sign  # type: ignore[method-assign]
     report = finished(stage, server, "p-1")
-    assert "objects changed or disappeared during each of 3 attempts" in report.message
+    assert "objects kept changing or disappearing during all 3 attempts" in report.message
 
 
 def test_request_to_an_overloaded_server_is_retried(stage: LocalStage, server: SigningServer) -> None:

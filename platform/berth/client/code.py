@@ -94,7 +94,7 @@ class CodeTree:
             content = b""
         if hashlib.sha256(content).hexdigest() != chunk.digest:
             raise _error(
-                "changed while it was being sent. Submit again when no program is writing to it", chunk.path
+                "changed while it was being sent. Submit again once no program is writing to it", chunk.path
             )
         return content
 
@@ -289,7 +289,7 @@ def _add_file(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
         raise _error(f"cannot be read: {error.strerror}", file.path, IGNORE_HINT) from None
     if size != file.size:
         raise _error(
-            "changed while it was being read. Submit again when no program is writing to it", file.path
+            "changed while it was being read. Submit again once no program is writing to it", file.path
         )
     executable = {"executable": True} if file.executable else {}
     return {"path": file.path, "size": size, "chunks": digests, **executable}

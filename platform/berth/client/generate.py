@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.client import model_generator
 
 FOLDER = Path(__file__).parent
-# Not generated, because threads and tasks differ by more than `await`. Paths in `aio` and `sync`.
+# Files in `aio` and `sync` that are not generated, because threads and tasks differ by more than `await`.
 HAND_WRITTEN = ("__init__.py", "background.py")
 HEADER = "# Generated from {source} by `python -m berth.client.generate`; do not edit.\n"
 REPLACEMENTS = (

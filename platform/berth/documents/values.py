@@ -15,7 +15,7 @@ Location = tuple[Step, ...]
 ITEMS_MAX = 1000
 # Fields whose values are text, even if they look like numbers.
 TEXT_FIELDS = ("env", "labels", "node_selector")
-SETTING_FORM = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
+SETTING_FORM = "KEY=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
 _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
 

@@ -6,7 +6,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
 
 Kind = ProviderErrorKind
-# The error's kind is that of the first entry with a phrase that occurs in the lowercased output.
+# The first entry with a phrase in the lowercased output determines the error's kind.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (Kind.TIMEOUT, (
         "unable to contact slurm controller", "timed out", "zero bytes were transmitted",

@@ -30,7 +30,7 @@ WORDS = {
     "Reservation": "it is waiting for its reservation",
     "Resources": "it is waiting for resources to become free",
 }
-# Descriptions of groups of reasons by prefix. For example, QOS covers QOSMaxJobsPerUserLimit.
+# Descriptions of reason groups, by prefix. For example, QOS covers QOSMaxJobsPerUserLimit.
 PREFIXES = (
     ("QOS", "a limit of the QOS is reached"),
     ("AssocGrp", "a limit of the account's group is reached"),

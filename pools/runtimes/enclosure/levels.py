@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Colon-separated lists of additional directories that all pods can read or, for the second list, write.
+# Colon-separated lists of additional directories that all pods can read or write, respectively.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # the value "off" disables the limits in documents
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # the value "off" permits all system calls in enclosed pods
@@ -18,7 +18,7 @@ SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,
     IMAGE_CACHE_VARIABLE,
 )  # fmt: skip
-FIRST_UID = 1_900_000_000  # Debian, systemd and subordinate IDs use no ID from this one to LAST_UID
+FIRST_UID = 1_900_000_000  # Debian, systemd and subordinate IDs leave this range unused
 LAST_UID = 1_999_999_999
 # Berth's own test pods belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"

@@ -31,7 +31,7 @@ _JAVA = "java"  # prefix of Java's directories in /etc, whose names end with the
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
-# Inherited environment variables that contain paths that programs need.
+# Inherited environment variables with paths that programs need.
 _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 
 

@@ -48,14 +48,14 @@ class Download(Transfer):
 
         shutil.rmtree(f"{self._directory}/work/{DIRECTORY}", ignore_errors=True)
 
-    def work(self, output: int, is_broken: bool) -> None:
-        work = os.open(f"{self._directory}/work", os.O_RDONLY | os.O_DIRECTORY)
+    def transfer(self, output: int, is_broken: bool) -> None:
+        work_fd = os.open(f"{self._directory}/work", os.O_RDONLY | os.O_DIRECTORY)
         # Import this before the process changes to a user who may be unable to read Python's files.
         import tarfile
 
         url = self._order["code_url"] + (_VERIFY if is_broken else "")
         response = open_url(url, self._secret, self._order["download_ca"])
-        os.fchdir(work)
+        os.fchdir(work_fd)
         if uid := int(self._order.get("uid", "0")):
             os.setgroups([])
             os.setresgid(uid, uid, uid)

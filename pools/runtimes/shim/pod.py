@@ -91,7 +91,7 @@ class Pod:
             self._run_command(libc, shim, go_read, failed_write, born_write)
         for fd in (failed_write, born_write):
             os.close(fd)
-        # Sync while the process enters a prepared enclosure or, without one, while a new enclosure is built.
+        # Overlap the sync with the slow step: entering a prepared enclosure, or building a new one.
         if self.namespaces and self.namespaces.is_built:
             failure = self._admit_to_namespaces(go_write) or self._sync_pod_spec()
         else:

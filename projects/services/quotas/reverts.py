@@ -14,7 +14,7 @@ from projects.selectors import VisibleScope
 from projects.services.quotas.drafts import NO_VERSION, Draft, QuotaChangeDraft, apply_draft
 from projects.services.quotas.values import Columns, parse_columns
 
-Entry = Mapping[str, Any]  # quota in a change's `written`
+Entry = Mapping[str, Any]  # one quota in `QuotaChange.written`
 # Kind and ID of the owner, and the IDs of the pool and the quota group.
 Place = tuple[str, int, int | None, int | None]
 
@@ -25,7 +25,7 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
     try:
         revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_tag, reverts=change.pk)
     except PreconditionFailed as conflict:
-        prepare_revert(actor, change)  # names the change that was applied in the meantime
+        prepare_revert(actor, change)  # raises an error that names the later change
         raise PreconditionFailed(
             f"Change {change.pk} cannot be reverted, because one of its quotas was changed again. Edit the "
             "quotas instead.",

@@ -23,7 +23,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 MAX_PER_PROJECT = 200
 MAX_DESCRIPTION = 200
 MAX_TEXT = 64 * 1024
-MAX_LISTED = 5  # maximum number of schedules that an error message names
+MAX_LISTED = 5  # maximum number of schedules named in an error message
 DOCUMENT_PATH = "document"  # path prefix of problems in the document
 
 

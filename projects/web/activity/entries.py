@@ -54,7 +54,7 @@ WRITES = {
     "set_schedule": "changed",
     "set_secret": "replaced",
 }
-# Verbs for actions on a pool's secrets, hosts and tokens, and the recorded value that names the object.
+# Verb of each action on a pool's secrets, hosts or tokens, and the recorded value with the object's name.
 IN_POOL = {
     "set_secret": ("created secret", "secret"), "delete_secret": ("deleted secret", "secret"),
     "forget_host": ("removed SSH host", "host"), "issue_join_token": ("issued a join token", ""),

@@ -26,7 +26,7 @@ from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
 from projects.web.workloads.stops import STOPPING_STEPS, StopCost, stop_cost
 
-STOP_COST = "stop-cost"  # ID of the part of a form that states what stopping the selected tasks costs
+STOP_COST = "stop-cost"  # ID of the form section with the cost of stopping the selected tasks
 STOP_COST_TEMPLATE = "projects/arrays/stop_cost.html"
 USUAL, OTHER = "usual", "other"  # choices in the forms that select tasks
 MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in forms
@@ -77,7 +77,7 @@ class TasksForm(Form):
             parts = parse_indexes(text)
         except ValueError as error:
             raise forms.ValidationError(
-                f'The part "{error}" is not a valid index or range. Enter {RANGES_ALLOWED}.'
+                f'"{error}" is not a valid index or range. Enter {RANGES_ALLOWED}.'
             ) from None
         if sum(map(len, to_ranges(parts))) > TASKS_MAX:
             raise forms.ValidationError(f"The indexes select too many tasks. Select at most {TASKS_MAX}.")

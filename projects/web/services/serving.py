@@ -31,7 +31,9 @@ class ServingStatus:
     tone: str
     count: str  # number of serving engines, such as "1 of 2", or empty if the service has none or has ended
     causes: str = ""
-    since: datetime | None = None  # since when engines do not serve; None if all serve, or if unknown
+    since: datetime | None = (
+        None  # time since which engines have not been serving; None if all serve, or if unknown
+    )
 
     @property
     def text(self) -> str:

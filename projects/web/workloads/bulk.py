@@ -41,7 +41,7 @@ def _resubmit(*, actor: Actor, workload: Workload) -> Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class BulkStep:
+class BulkAction:
     """Action on several workloads and arrays, with the text of its confirmation.
 
     The texts contain `{rows}` for the kind of the rows, such as "workloads". `warnings` are the texts for one
@@ -52,15 +52,15 @@ class BulkStep:
     done: str
     warnings: tuple[str, str]
     dismiss: str
-    # Function that changes arrays, or None if arrays do not support the step.
+    # Function that changes arrays, or None if arrays do not support the action.
     change_array: Callable[..., object] | None
-    # Function that changes workloads, or None if workloads do not support the step.
+    # Function that changes workloads, or None if workloads do not support the action.
     change: service.WorkloadOperation | None = None
     danger: bool = False
 
 
-STEPS: Mapping[str, BulkStep] = {
-    "suspend": BulkStep(
+ACTIONS: Mapping[str, BulkAction] = {
+    "suspend": BulkAction(
         "Suspend",
         "suspended",
         (
@@ -71,7 +71,7 @@ STEPS: Mapping[str, BulkStep] = {
         array_service.suspend,
         service.suspend,
     ),
-    "resume": BulkStep(
+    "resume": BulkAction(
         "Resume",
         "queued again",
         (
@@ -82,14 +82,14 @@ STEPS: Mapping[str, BulkStep] = {
         array_service.resume,
         service.resume,
     ),
-    "retry": BulkStep(
+    "retry": BulkAction(
         "Retry",
         "queued again",
         ("The failed tasks are submitted again, with the next attempt number.",) * 2,
         "Close",
         array_service.retry,
     ),
-    "resubmit": BulkStep(
+    "resubmit": BulkAction(
         "Resubmit",
         "submitted again",
         (
@@ -100,7 +100,7 @@ STEPS: Mapping[str, BulkStep] = {
         None,
         _resubmit,
     ),
-    "cancel": BulkStep(
+    "cancel": BulkAction(
         "Cancel",
         "cancelled",
         ("A cancelled {rows} cannot be resumed.", "Cancelled {rows} cannot be resumed."),
@@ -109,7 +109,7 @@ STEPS: Mapping[str, BulkStep] = {
         service.cancel,
         danger=True,
     ),
-    "delete": BulkStep(
+    "delete": BulkAction(
         "Delete",
         "deleted",
         ("The logs and files are deleted too. The events and evictions are kept in the history.",) * 2,
@@ -147,7 +147,7 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))
     counts = count_tasks_by_array([row for row in selected if isinstance(row, WorkloadArray)])
     chosen, unchanged = _split_selection(request.actor, step, selected, counts)
-    action = STEPS[step]
+    action = ACTIONS[step]
     is_post = request.method == "POST"
     if is_post and step == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
         return resubmit_and_open(request, selected[0])
@@ -188,7 +188,7 @@ def _split_selection(
     return chosen, [UnchangedRows(reason, rows) for reason, rows in by_reason.items()]
 
 
-def _warning(action: BulkStep, rows: Rows) -> str:
+def _warning(action: BulkAction, rows: Rows) -> str:
     return action.warnings[len(rows) > 1].format(rows=_kind(rows))
 
 
@@ -197,7 +197,7 @@ def _dismiss(step: str, rows: Rows) -> str:
     if step in STOPPING_STEPS and have_pods:
         return "Keep running"
     kind = _kind(rows)
-    return STEPS[step].dismiss.format(rows="all" if " and " in kind else kind)
+    return ACTIONS[step].dismiss.format(rows="all" if " and " in kind else kind)
 
 
 def _kind(rows: Rows) -> str:
@@ -216,22 +216,22 @@ def _no_change_text(step: str) -> str:
     return f"Select {kind.get(step, 'live workloads')} that your role allows you to {step}."
 
 
-def _change(actor: Actor, step: BulkStep, rows: Rows) -> str:
+def _change(actor: Actor, action: BulkAction, rows: Rows) -> str:
     """Change the rows, and return a message for the user."""
     changed, rejected = list[Workload | WorkloadArray](), list[tuple[str, str]]()
-    if step.change:
+    if action.change:
         chosen = [row for row in rows if isinstance(row, Workload)]
-        outcome = bulk_change(actor=actor, workloads=chosen, change=step.change)
+        outcome = bulk_change(actor=actor, workloads=chosen, change=action.change)
         changed += outcome.changed
         rejected += [(row.name, reason) for row, reason in outcome.rejected]
     for array in rows:
-        if isinstance(array, WorkloadArray) and step.change_array:
+        if isinstance(array, WorkloadArray) and action.change_array:
             try:
-                step.change_array(actor=actor, array=array)
+                action.change_array(actor=actor, array=array)
                 changed.append(array)
             except BerthError as rejection:
                 rejected.append((array.name, rejection.detail))
-    message = f"{_describe(changed)} {step.done}."
+    message = f"{_describe(changed)} {action.done}."
     if rejected:
         message += " " + "; ".join(f"{name}: {reason}" for name, reason in rejected[:3])
     return message

@@ -22,7 +22,7 @@ class Column:
     sort: str = ""
     number: bool = False
     is_default: bool = True
-    note: str = ""  # which workloads have values, for the menu of columns
+    note: str = ""  # shown in the column menu: the workloads that have a value
 
 
 COLUMNS: Mapping[str, Column] = {

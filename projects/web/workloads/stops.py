@@ -49,7 +49,7 @@ def stop_cost(step: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost |
     lost_by_row = defaultdict[uuid.UUID, int](int)
     for workload in stopped:
         lost_by_row[workload.array_id or workload.pk] += seconds_by_workload.get(workload.pk, 0)
-    # The tasks of an array have the same time to stop.
+    # All tasks of an array have the same time to stop, so one task is enough.
     different = {workload.array_id or workload.pk: workload for workload in stopped}.values()
     return StopCost(
         sum(seconds_by_workload.values()),

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 PROTOCOL_ERROR = 4422
 REJECTED = 4000  # added to the rejection's HTTP status to form the close code
 READ_BYTES = 64 * 1024
-REQUEST_SECONDS = 30.0  # maximum time in seconds until the client's request
+REQUEST_SECONDS = 30.0  # maximum wait for the client's request
 POD_LOST = "The pod has ended, or its node is not responding."
 MESSAGES = {
     SIGNED_OUT: "You are signed out, or the token is unknown, expired or revoked.",

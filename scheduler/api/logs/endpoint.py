@@ -42,7 +42,7 @@ class LogsQuery(Query):
     timestamps: Annotated[
         bool,
         Field(
-            description="Prefix each line with the UTC time at which it was written, within 2 s, or with `-` "
+            description="Prefix each line with the UTC time of its output, accurate to 2 s, or with `-` "
             "if the time is unknown. The prefix has 21 characters, which `limit` and offsets do not count."
         ),
     ] = False

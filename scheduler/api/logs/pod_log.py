@@ -71,7 +71,7 @@ class PodLog:
             return self.runtime.read_log_times(str(self.pod.pk), start, end)
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(
-                f"The times of the log cannot be read right now: {error}. Try again later."
+                f"The log's timestamps cannot be read right now: {error}. Try again later."
             ) from None
 
     def is_line_start(self, offset: int) -> bool:

@@ -29,7 +29,7 @@ def find_pending_groups(board: Board, choice: int | None = None) -> list[Pending
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
-        group.at = 0  # reset: a gang that was passed may be pending again if its start was rolled back
+        group.at = 0  # restart, because a rolled-back start may have made a skipped gang pending again
         if choice is None or group.choice == choice:
             gang = group.gangs[0]
             untouched = not gang.pod_count and gang.name not in served and gang.name not in evicted

@@ -70,11 +70,12 @@ class QuotaHold:
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
     def awaited_release(self) -> QuotaRelease | None:
-        """Return the amounts that will be released before the gang can start, or None if no quota is held.
+        """Return the amounts that will be released before the gang can start.
 
-        If the gang fits in the unused quota, quota is held only while nodes are held for the gang. This
-        prevents lower-priority gangs from starting on other nodes and using the quota before the held nodes
-        are free. If the gang waits for quota, quota is held only if the released amounts will suffice.
+        Return None if no quota is held. There are two cases:
+        - The gang fits in the unused quota. Quota is held only while nodes are held for the gang. Otherwise,
+          lower-priority gangs could use the quota on other nodes before the held nodes are free.
+        - The gang waits for quota. Quota is held only if the released amounts will suffice.
         """
         if self.gang.has_pods:
             return None

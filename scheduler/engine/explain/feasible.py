@@ -90,7 +90,7 @@ def _find_role_blocker(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _addable_nodes(board))
-    # Report the first resource that is short on all nodes that have enough of the previous resources.
+    # Filter the nodes by one resource after another. Report the first resource that rules out all of them.
     beside: list[str] = []
     for column, noun in enumerate(_NOUNS):
         resource, requested, _ = rooms[0][column]

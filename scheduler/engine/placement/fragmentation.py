@@ -90,7 +90,7 @@ class _NodeStates:
     node: Ints
     cpu: Ints
     memory: Ints
-    free: Ints  # free share by state and device
+    free: Ints  # free milli-GPU per state and device
 
 
 class Fragmentation:

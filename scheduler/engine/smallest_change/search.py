@@ -53,7 +53,7 @@ OTHER_STAGES: tuple[Stage, ...] = (
     pool_changes.propose_new_nodes,
     # Changes that affect other tenants.
     propose_ending_other_workload,
-    # Reductions so large that they would change the purpose of the workload.
+    # Reductions large enough to change the purpose of the workload.
     lower_requests.propose_requests_below_half,
 )
 

@@ -10,7 +10,7 @@ from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, require_integer
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
 
-NAMED_MAX = 3  # maximum number of affected workloads that a sentence names
+NAMED_MAX = 3  # maximum number of affected workloads named in a sentence
 
 
 def sentence_about_change(

@@ -126,7 +126,7 @@ def _commit_release(
         if not release_pool_nodes(
             pool.pk, [release.node], DisruptionReason.UNDERUTILIZED, message=message, at=run.view.at
         ):
-            raise _OutdatedRelease("the pool no longer offers the node")
+            raise _OutdatedRelease("the node can no longer be released")
         crash_point("release.drained")
         outcome = commit(run.view, moved, context.held_lease, record)
         if outcome.stale:

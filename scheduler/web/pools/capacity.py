@@ -55,8 +55,8 @@ class Capacity:
         return self.total - self.closed
 
     @property
-    def booting_unreserved(self) -> int:
-        return self.pending - self.reserved_booting
+    def booting_unreserved_gpus(self) -> int:
+        return self.pending - self.booting_reserved_gpus
 
     @property
     def free(self) -> int:
@@ -69,25 +69,25 @@ class Capacity:
         return stacked_bar(parts, self.total, self._label)
 
     @property
-    def reserved_booting(self) -> int:
+    def booting_reserved_gpus(self) -> int:
         """Reserved GPUs of booting nodes."""
         return min(self.pending, max(0, self.reserved - self.reserved_idle))
 
     @property
     def reserved_elsewhere(self) -> int:
         """Reserved GPUs of nodes that can host pods."""
-        return self.reserved - self.reserved_booting
+        return self.reserved - self.booting_reserved_gpus
 
     @property
     def bar(self) -> Bar:
-        whole, reserved_booting = self.existing, self.reserved_booting
+        whole, booting_reserved_gpus = self.existing, self.booting_reserved_gpus
         return stacked_bar(
             [
                 (self.allocated, "used"),
                 (self.reserved_idle, "reserved"),
                 (self.free, "track"),
-                (reserved_booting, "reserved"),
-                (self.pending - reserved_booting, "requested"),
+                (booting_reserved_gpus, "reserved"),
+                (self.pending - booting_reserved_gpus, "requested"),
             ],
             whole,
             self._label,

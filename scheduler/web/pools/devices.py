@@ -38,8 +38,8 @@ class DeviceMap:
     index: int
     holders: list[AllocatedPart] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
-    reserved_id: str = ""  # its ID, or empty if the workload is hidden
-    reserved_hue: str = ""  # colour of its project
+    reserved_id: str = ""  # the workload's ID, or empty if the workload is hidden
+    reserved_hue: str = ""  # colour of the workload's project
     reserved_milli: int = 0
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound

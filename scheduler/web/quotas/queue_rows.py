@@ -63,7 +63,7 @@ class QuotaLine:
     numbers_visible: bool = True  # False if a department's own numbers are hidden
     children: list["QuotaLine"] = field(default_factory=list)
     scale: int = 0  # amount that a full-width bar represents
-    elsewhere: int = 0  # amount held in other pools of the quota group
+    elsewhere: int = 0  # amount allocated in other pools of the quota group
     by_pool: dict[int, int] = field(default_factory=dict)  # allocated and reserved amounts by pool ID
     reserved_by_pool: dict[int, int] = field(default_factory=dict)
 

@@ -91,7 +91,7 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
         document = read_document(draft.text)
         if step == SUBMIT:
             require_chosen_code(document, request.POST.get("code-source", ""))
-            # The page names this outcome, so only then is another prediction worth its time.
+            # Predict again only if the page has already shown this outcome.
             never_starts = "never-starts" in request.POST and _never_starts(request.actor, document)
             return _submit(request, document, never_starts=never_starts)
         if step == PREDICT:

@@ -62,7 +62,7 @@ class PredictedOutcome:
     victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
     named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads that reasons name, by handle
     is_service = False
-    limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
+    limit_wait: LimitWait | None = None  # set if the workload must wait until its project is below its limit
     accepted: str = ""  # signed prediction, which is sent back with the document
     excessive: ExcessiveField | None = None  # form field for which the workload is unschedulable
 

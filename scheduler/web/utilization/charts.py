@@ -22,9 +22,9 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
 DEFAULT_SPAN = "1h"
 LAST_RUN = "run"  # span key for a workload's last run
 MIB_PER_GIB = 1024
-MAX_CAPACITY_RATIO = 3  # of the capacity to the highest value; larger capacities are not drawn
-# Smallest scales in thousandths, so that idle processes do not fill a chart.
-LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
+MAX_CAPACITY_RATIO = 3  # maximum ratio of capacity to highest value; above it, the capacity is not drawn
+# Minimum top of the y-axis in thousandths, so that idle processes do not fill a chart.
+MIN_TOP = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60
 PointValue = Callable[[MeanUtilization], int | None]
 
@@ -194,7 +194,7 @@ def _build_chart(
     is_drawn = capacity is not None and capacity <= MAX_CAPACITY_RATIO * max(highest, allocated)
     steps = step_chart(
         times, [("used", values)], line,
-        begin=axis.begin.timestamp(), end=end, least=LEAST[unit],
+        begin=axis.begin.timestamp(), end=end, least=MIN_TOP[unit],
         limit=capacity if is_drawn else None,
     )  # fmt: skip
     requested = f" of {allocated / MILLI:,.2f}" if allocated else ""
@@ -209,7 +209,7 @@ def _build_chart(
         scaled(series.now),
         scaled(series.allocated_now) or 0,
         label,
-        top=max(highest, allocated, LEAST[unit]),
+        top=max(highest, allocated, MIN_TOP[unit]),
         hidden_capacity=None if is_drawn else capacity,
     )
 

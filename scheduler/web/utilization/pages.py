@@ -36,9 +36,9 @@ from scheduler.web.utilization.charts import (
 from scheduler.web.utilization.pod_bars import PodBars, pod_bars
 
 LAST_KNOWN = timedelta(days=1)  # pages do not show older measurements
-# Column and smallest scale of each chart, as in `charts.LEAST`.
-# A chart whose peak is below FLAT_PART of its scale looks empty.
-LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
+# Column of each chart, and the minimum top of its y-axis as in `charts.MIN_TOP`.
+# A chart whose peak is below FLAT_PART of its y-axis looks empty.
+CHART_TOPS: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
 FLAT_PART = 0.05
 FIRST_MEASUREMENT = timedelta(seconds=30)
 MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
@@ -199,9 +199,9 @@ def _allocated_cores(cpu_milli: int) -> str:
 
 def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
     """Return whether the chart of CPU or memory would look like a flat line at zero."""
-    if key not in LEAST_SCALES:
+    if key not in CHART_TOPS:
         return False
-    column, least = LEAST_SCALES[key]
+    column, least = CHART_TOPS[key]
     peak = max((getattr(point, column) or 0 for point in points), default=0)
     scale = max([least, *(getattr(point, f"allocated_{column}") or 0 for point in points)])
     return bool(peak < FLAT_PART * scale)

@@ -32,7 +32,7 @@ class EvictedWorkload:
 @dataclass(frozen=True, slots=True)
 class ChangeFacts:
     action: LinkedText
-    starts: str  # "now", or when else the workload would start
+    starts: str  # "now", or the later time at which the workload would start
     evicted: tuple[EvictedWorkload, ...]
     more_evicted: str  # number of further workloads that would be evicted, or empty
     scaled_down: LinkedText

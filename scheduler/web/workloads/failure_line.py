@@ -20,7 +20,7 @@ from scheduler.web.workloads.log import line_number
 FAILURE_PATTERN = r"error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed"
 _FAILURE = re.compile(FAILURE_PATTERN, re.IGNORECASE | re.ASCII)
 MAX_LINES, MAX_LENGTH = 500, 300  # lines read at the end of the log, and characters shown
-ERROR_LINES = 40  # number of last lines that can name the error, without empty lines
+ERROR_LINES = 40  # number of last non-empty lines that may contain the error
 
 
 @dataclass(frozen=True, slots=True)

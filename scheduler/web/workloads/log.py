@@ -33,7 +33,7 @@ TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
 MAX_TIMED_BYTES = 8 * 1024 * 1024  # maximum number of bytes to read with their times, more than a page shows
 MAX_HITS = 30
-MAX_LEADING_TEXT = 60  # maximum number of characters that are listed before the first match in a line
+MAX_LEADING_TEXT = 60  # maximum number of characters shown before the first match in a line
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,6 @@ def test_page_of_a_large_gang_shows_bars_of_the_least_used_pods(cast: Cast, sign
     for index in range(20):
         make.used(make.place(row, node, [index], index=index), 50 + index)
     page = sign_in("dave").get(f"/workloads/{row.pk}").content.decode()
-    assert "of the 16 least used of 20 pods" in page
+    assert "of the 16 least utilized pods out of 20" in page
     bars = page.partition('class="card-body pod-bars"')[2].partition("</div>")[0]
     assert [int(percent) for percent in re.findall(r"(\d+)%</span>", bars)] == list(range(50, 66))

@@ -139,8 +139,8 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Allowed images, for example 'ghcr.io/org/*'. Repeatable. Replaces the pool's image policy, "
-            "whose mode is allow unless --image-policy is set.",
+            help="Allowed images, for example 'ghcr.io/org/*'. Repeatable. Replaces the pool's image policy. "
+            "Without --image-policy, the mode is allow.",
         ),
     ] = None
     idle_rule: IdleRuleOption = None

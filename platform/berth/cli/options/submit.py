@@ -60,7 +60,7 @@ class SubmitFlags:
     template: Annotated[
         Text, _option("Template to start from: NAME or PROJECT/NAME.", "--template", "-t", metavar="TEMPLATE")
     ] = None
-    set: Annotated[Texts, _option("Value to set in the document; repeatable.", metavar="PART=VALUE")] = None
+    set: Annotated[Texts, _option("Value to set in the document; repeatable.", metavar="KEY=VALUE")] = None
     name: Annotated[Text, _option("Workload name.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,

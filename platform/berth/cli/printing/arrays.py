@@ -67,7 +67,7 @@ def _parse_indexes(text: str) -> Sequence[str]:
         return parse_indexes(text)
     except ValueError as error:
         raise InvalidInput(
-            f"[{text}] contains the invalid part {str(error)!r}. Use {INDEXES_FORM}."
+            f"[{text}]: {str(error)!r} is not a valid index or range. Use {INDEXES_FORM}."
         ) from None
 
 

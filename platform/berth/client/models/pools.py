@@ -198,7 +198,8 @@ class PeriodCost(Model):
 
 
 class PoolCost(Model):
-    """Cost of a pool at the price that applied in each hour. Costs are None if no price is known."""
+    """Cost of a pool, calculated with the price that applied in each hour. Costs are None if no price is
+    known."""
 
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
@@ -255,7 +256,7 @@ class PreviewFinding(Model):
 
 
 class PoolPreview(Model):
-    """Nodes that the provider offers to a new pool, with findings about them."""
+    """Nodes that the provider has for a new pool, and findings to read before creating the pool."""
 
     source: str = ""
     """The system that was examined, for example a cluster with its version and address."""
@@ -271,8 +272,8 @@ class PoolPreview(Model):
 
 
 class DrainingNode(Model):
-    """Node that would be drained. Nodes that would lose the least work come first, so the choice may
-    change."""
+    """Node that would be drained. The nodes that would lose the least work come first, so a later request
+    may list different nodes."""
 
     node: str = ""
     pods: int = 0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from berth.core.wording.words import join_words
 
-MAX_NAMED = 3  # maximum number of workloads that a clause names
+MAX_NAMED = 3  # maximum number of workloads named in a clause
 
 
 def describe_ends(ends: Sequence[tuple[str, str]]) -> str:

@@ -225,7 +225,7 @@ class EmbeddedCluster:
         )
         if completed.returncode != 0:
             raise DatabaseSetupError(
-                f"The logins of the database in {self.data} could not be restricted: "
+                f"Access to the database in {self.data} could not be restricted: "
                 f"{completed.stderr.strip()[-500:]}"
             )
         return completed.stdout

@@ -135,7 +135,7 @@ def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response
     try:
         response = handle()
     except (IntegrityError, Conflict) as error:
-        # A concurrent request may have stored the key, and perhaps the object whose name conflicts.
+        # A concurrent request with the same key may have created the object and stored its response.
         if isinstance(error, IntegrityError) and not _is_key_violation(error):
             raise
         stored = _load_unexpired_response(used)

@@ -116,8 +116,8 @@ CACHES = {
     if REDIS_URL
     else {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        # Rate limits are counted in this cache, which must be so large that no client evicts another client's
-        # counters.
+        # Rate limits are counted in this cache. It must be large enough that no client can evict another
+        # client's counters.
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     }
 }

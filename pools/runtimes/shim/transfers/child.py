@@ -30,8 +30,8 @@ class TransferFailure(Exception):
 class Transfer:
     """Transfer of data to one pod. `cause` is set if the pod was stopped during the transfer.
 
-    Subclasses define `work`, which runs in the child process, and the texts of messages. `is_broken` is true
-    if the previous attempt ended with BROKEN.
+    Subclasses define `transfer`, which runs in the child process, and the texts of messages. `is_broken` is
+    true if the previous attempt ended with BROKEN.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"
@@ -47,7 +47,7 @@ class Transfer:
     def prepare(self) -> None:
         """Prepare an attempt, for example by deleting the files of the previous one."""
 
-    def work(self, output: int, is_broken: bool) -> None:
+    def transfer(self, output: int, is_broken: bool) -> None:
         """Transfer the data, in the child process. Raises TransferFailure and OSError."""
         raise NotImplementedError
 
@@ -130,7 +130,7 @@ class Transfer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
             die_with_parent()
-            self.work(output, is_broken)
+            self.transfer(output, is_broken)
             send(output, DONE, "")
         except TransferFailure as failure:
             send(output, failure.kind, str(failure))

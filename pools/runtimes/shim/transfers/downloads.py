@@ -39,7 +39,9 @@ def download_objects(
     for start in range(0, len(missing), BATCH):
         batch = missing[start : start + BATCH]
         downloads.queue = list(zip(batch, sign(batch)))[::-1]
-        threads = [threading.Thread(target=downloads.work, daemon=True) for _ in batch[:THREADS]]
+        threads = [
+            threading.Thread(target=downloads.download_queued_objects, daemon=True) for _ in batch[:THREADS]
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -60,7 +62,7 @@ class _Downloads:
         self.error: BaseException | None = None
         self.count = self.received = 0
 
-    def work(self) -> None:
+    def download_queued_objects(self) -> None:
         while True:
             with self._lock:
                 if not self.queue or self.error is not None:

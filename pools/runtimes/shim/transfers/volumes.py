@@ -78,7 +78,7 @@ class VolumeFetch(Transfer):
         shutil.rmtree(self._place, ignore_errors=True)
         os.makedirs(os.path.dirname(self._place), 0o700, exist_ok=True)
 
-    def work(self, output: int, is_broken: bool) -> None:
+    def transfer(self, output: int, is_broken: bool) -> None:
         self._output, self._next_report = output, 0.0
         os.umask(0o022)
         for _ in range(LISTINGS_MAX):
@@ -97,13 +97,13 @@ class VolumeFetch(Transfer):
                 return
         raise TransferFailure(
             FAILED,
-            f"objects changed or disappeared during each of {LISTINGS_MAX} attempts. Submit again when "
-            "they no longer change",
+            f"objects kept changing or disappearing during all {LISTINGS_MAX} attempts. Resubmit once the "
+            "volume has stopped changing",
         )
 
     def _wait_for_cache(self, seconds: float) -> None:
         size = self._cache.stored_bytes() / _MB
-        self._report_child(f"waiting for another pod on this node that fetches them, {size:,.0f} MB so far")
+        self._report_child(f"waiting for another pod on this node to fetch them, {size:,.0f} MB so far")
         time.sleep(seconds)
 
     def _lock_and_list(self) -> list[Object]:

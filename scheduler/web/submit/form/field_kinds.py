@@ -203,7 +203,7 @@ def _parse_secrets(text: str, _: Any) -> Any:
         file = target.removeprefix(FILE_PREFIX)
         if not name or not file:
             allowed = f"NAME=VARIABLE or NAME={FILE_PREFIX}FILE, one per line"
-            raise InvalidFieldText("is not a valid use of a secret", line[:80], allowed)
+            raise InvalidFieldText("is not a valid secret entry", line[:80], allowed)
         key = "env" if file == target else "file"
         uses.append({"name": name, key: file, **personal})
     return uses or ABSENT

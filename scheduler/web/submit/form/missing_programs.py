@@ -18,7 +18,7 @@ LAUNCHERS = re.compile(
 PROGRAM_FILE = re.compile(r"(\./)?[A-Za-z0-9_][\w./-]*\.(py|sh|js|R|jl|pl|rb)", re.ASCII)
 LOCAL_PROGRAM = re.compile(r"\./[\w./-]+", re.ASCII)
 PROVIDES_FILES = ("code", "image", "workspace", "volumes")
-STOPS_SEARCH = frozenset({"-c", "-m"})  # flags that introduce a program in the command itself or in a package
+STOPS_SEARCH = frozenset({"-c", "-m"})  # flags followed by code or a module name instead of a file
 
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:

@@ -14,10 +14,10 @@ from scheduler.web.workloads.timeline.scale import Scale, build_scale
 ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
 LOST = "lost"
 REQUEUED = "queue time reset"
-# Widths, in percent of the bar, from which a segment has room for its duration in wide and narrow windows.
+# Minimum width of a segment with a duration label, in percent of the bar, in wide and narrow windows.
 WIDE_ROOM, NARROW_ROOM = 9, 22
 NARROW = 1  # segments below this width, in percent, are drawn with a minimum width
-SHORT = timedelta(minutes=2)  # periods below this duration have times with seconds
+SHORT = timedelta(minutes=2)  # times of shorter periods include seconds
 
 
 @dataclass(frozen=True, slots=True)

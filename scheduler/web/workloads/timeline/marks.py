@@ -8,7 +8,7 @@ from scheduler.web.workloads.timeline.scale import Scale
 
 FAILED = "failed"
 ROW_HEIGHT = 16  # pixels
-TURN = 60  # marks to the right of this position, in percent, have their label at their left side
+TURN = 60  # marks to the right of this position, in percent, have their label on the left
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,5 +24,5 @@ def build_scale(times: Iterable[datetime]) -> Scale:
     """
     edges = sorted(set(times))
     if len(edges) < 2:
-        raise ValueError("A scale needs at least two different times.")
+        raise ValueError("A time scale needs at least two distinct times.")
     return Scale(edges[0], edges[-1])

@@ -28,7 +28,7 @@ def login(
     ] = None,
     username: Annotated[
         str | None,
-        typer.Option("--username", "-u", help="Username. The command prompts for a missing name."),
+        typer.Option("--username", "-u", help="Username. The command prompts for it if omitted."),
     ] = None,
     token: Annotated[
         str | None, typer.Option(help="Token to use instead of a password (`-` for stdin).")

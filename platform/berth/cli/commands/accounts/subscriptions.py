@@ -61,7 +61,7 @@ def create(
     ] = False,
     minutes: Annotated[
         int,
-        typer.Option(min=1, help="Minutes that a workload must be pending before a notification is sent."),
+        typer.Option(min=1, help="Pending time in minutes after which a notification is sent."),
     ] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -99,7 +99,7 @@ def edit(
     ] = None,
     minutes: Annotated[
         int | None,
-        typer.Option(min=1, help="Minutes that a workload must be pending before a notification is sent."),
+        typer.Option(min=1, help="Pending time in minutes after which a notification is sent."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -30,7 +30,7 @@ def logs(
         typer.Option(
             "--timestamps",
             "-t",
-            help="Begin each line with the UTC time at which it was written, within 2 s.",
+            help="Prefix each line with the UTC time of its output, accurate to 2 s.",
         ),
     ] = False,
     grep: Annotated[

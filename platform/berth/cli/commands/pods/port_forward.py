@@ -41,7 +41,7 @@ def port_forward(
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
     address: Annotated[str, typer.Option(help="Local address to listen on.")] = "127.0.0.1",
     expose: Annotated[
-        bool, typer.Option("--expose", help="Accept connections from other machines, without a sign-in.")
+        bool, typer.Option("--expose", help="Accept unauthenticated connections from other machines.")
     ] = False,
 ) -> None:
     """Forward local ports to a pod of a running workload until you press Ctrl-C.

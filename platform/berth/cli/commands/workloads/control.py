@@ -206,8 +206,8 @@ def delete(workloads: Targets) -> None:
         for target in [find_target(client, reference) for reference in workloads]:
             if target.indexes is not None:
                 raise InvalidInput(
-                    "`berth delete` does not accept task indexes. Name the array to delete all of its "
-                    "tasks, or the workload of a single task."
+                    "`berth delete` does not accept task indexes. To delete all tasks, name the array. "
+                    "To delete one task, name its workload."
                 )
             if target.array is not None:
                 client.arrays.delete(target.array.id)

@@ -29,11 +29,11 @@ def edit(
     workload: WorkloadArgument,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PART=VALUE", help="Value to set in the document; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Value to set in the document; repeatable."),
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="Part to remove from the document; repeatable."),
+        typer.Option(metavar="KEY", help="Key to remove from the document; repeatable."),
     ] = None,
     file: Annotated[
         str | None,
@@ -69,7 +69,7 @@ def edit(
         before = target.spec
         text = ""
         if setting or unset:
-            ((_, after),) = apply_settings([("", _without_parts(before, unset or ()))], setting or ())
+            ((_, after),) = apply_settings([("", _without_keys(before, unset or ()))], setting or ())
         elif file is not None:
             after = _read_file(file)
         else:
@@ -99,7 +99,7 @@ def _find_task_limit(
     before = array.spec
     edited = can_edit and bool(settings or unset)
     if edited:
-        ((_, after),) = apply_settings([("", _without_parts(before, unset))], settings)
+        ((_, after),) = apply_settings([("", _without_keys(before, unset))], settings)
         limit = after["array"].pop("max_running", None) if isinstance(after.get("array"), dict) else None
         section = {key: value for key, value in before["array"].items() if key != "max_running"}
         edited = after == {**before, "array": section}
@@ -123,18 +123,18 @@ def _edit_array(
     print(f"{printable(array.handle)} {'would run' if dry_run else 'runs'} {number} at a time")
 
 
-def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:
+def _without_keys(document: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """Return the document without the given keys, such as `labels.team`.
 
     Raises InvalidInput if a key is missing.
     """
     from berth.documents.values import parse_location, remove_value, value_at
 
-    for part in parts:
-        at = parse_location(part)
+    for key in keys:
+        at = parse_location(key)
         if not at or value_at(document, at) is None:
             raise InvalidInput(
-                f"--unset: the document does not contain {part}. Use one of: {', '.join(document)}"
+                f"--unset: the document does not contain {key}. Use one of: {', '.join(document)}"
             )
         document = remove_value(document, at)
     return document

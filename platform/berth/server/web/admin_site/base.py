@@ -41,7 +41,7 @@ class PlatformModelAdmin(ModelAdmin):
     empty_value_display = NO_VALUE
     page_in_berth = ""  # URL name of the application's page for these objects
     columns: Sequence[str] = ()  # exported columns
-    empty_hint = ""  # what an empty list shows below its title
+    empty_hint = ""  # text below the title of an empty list
 
     def __init__(self, model: type[Any], admin_site: AdminSite) -> None:
         label_fields(model)

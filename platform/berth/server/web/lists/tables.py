@@ -96,9 +96,9 @@ def list_rows(
     request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
     default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """List rows that are all in memory, with search and sorting in every column.
+    """Build a listing of in-memory rows that can be searched and sorted by any column.
 
-    If `default` is empty, the rows are shown in the received order until the user sorts them.
+    If `default` is empty, keep the order of `rows` until the user sorts.
     """
     all_rows, state = list(rows), table_state(request.GET, name)
     columns_by_key = {column.key: column for column in columns}

@@ -327,7 +327,7 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
         return ReasonCount(reason, count, milli, bar, is_held)
 
     reasons = [reason_count(reason, count) for reason, count in counts.by_reason]
-    reasons.sort(key=lambda each: -each.gpu_milli)  # reasons with equally many GPUs stay sorted by workloads
+    reasons.sort(key=lambda each: -each.gpu_milli)  # ties stay sorted by workload count
     if counts.held_arrays:
         reasons.append(reason_count("", counts.held_arrays, is_held=True))
     return reasons

@@ -166,14 +166,14 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     matching = _matching_rows(
         workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, id_column="pk"
     )
-    # A service is its own result, without those of its workload and its engines.
+    # A service is one result, so its workload and its engines are omitted.
     named: QuerySet[Any] = without_engines(matching).exclude(
         pk__in=services(actor).order_by().values("workload")
     )
     listed = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[: MAX_OF_A_KIND + 1])
     matching_workloads = listed[:MAX_OF_A_KIND]
     wanted = without_kind(words, WORKLOAD)
-    # The full list searches for a single text, so link to it only for one word.
+    # The full list accepts only one search text, so link to it only for a single word.
     has_more = len(listed) > MAX_OF_A_KIND and len(wanted) == 1
     others = [whole_list_hit(actor, wanted[0])] if has_more else []
     yield HitGroup("Workloads", [*map(workload_hit, matching_workloads), *others], kind=WORKLOAD)

@@ -102,7 +102,7 @@ PAGES_OF_FORMS = {"submit", "pool-new", "schedule-new"}  # forms that are too lo
 STOP_WORDS = {"the", "of", "in", "for"}
 MAX_CANDIDATES, MAX_PHRASES = 20, 6
 DANGEROUS = {"cancel", "delete"}
-# Other icons have the same name as their step.
+# Actions whose icons have a different name.
 STEP_ICONS = {"pause": "suspend", "run": "resume", "retry": "resubmit"}
 SWITCH_THEME = "Switch between dark and light theme"
 EDIT_QUOTA = "Edit the quota"
