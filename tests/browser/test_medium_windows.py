@@ -46,7 +46,7 @@ def test_columns_hidden_in_a_medium_width_window_are_replaced_by_notes(opened: O
         assert faults == []
 
 
-def test_kind_of_a_workload_is_named_in_a_medium_width_window(opened: Open) -> None:
+def test_workload_kind_is_shown_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/workloads")
         for name, kind in (("sim-debug", "Interactive session"), ("lr-sweep", "Array of 120 tasks")):
@@ -56,7 +56,7 @@ def test_kind_of_a_workload_is_named_in_a_medium_width_window(opened: Open) -> N
         assert faults == []
 
 
-def test_reasons_of_decisions_are_readable_in_a_medium_width_window(opened: Open) -> None:
+def test_decision_reasons_are_readable_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/decisions")
         reason = page.locator(".decisions td.reason").first.bounding_box()

@@ -41,7 +41,7 @@ def test_readout_of_hourly_averages_names_the_hour_of_the_bar(opened: Open) -> N
 
 @pytest.mark.parametrize("path", ["/", "/?pool=train", "/?pool=serve"])
 @pytest.mark.parametrize("user", ["ada", "dave", "grace"])
-def test_columns_of_the_overview_end_at_the_same_height(user: str, path: str, opened: Open) -> None:
+def test_overview_columns_end_at_the_same_height(user: str, path: str, opened: Open) -> None:
     with opened(user) as (page, faults):
         open_settled(page, path)
         ends = page.locator(".balanced > .stack").evaluate_all(
@@ -51,7 +51,7 @@ def test_columns_of_the_overview_end_at_the_same_height(user: str, path: str, op
         assert faults == []
 
 
-def test_marks_of_quota_and_fair_share_differ_in_shape(opened: Open) -> None:
+def test_quota_and_fair_share_marks_have_different_shapes(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/")
         bar = page.locator(".queues-card .queue").filter(has_text="speech").locator("svg.bar")

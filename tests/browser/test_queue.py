@@ -74,7 +74,7 @@ def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
         assert faults == []
 
 
-def test_filters_of_the_queue_unfold_on_a_phone_and_stay_open(opened: Open) -> None:
+def test_queue_filters_expand_on_a_phone_and_stay_open(opened: Open) -> None:
     with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         open_settled(page, "/queue")
         pool, button = page.locator("#f-pool"), page.get_by_role("button", name="Filters")

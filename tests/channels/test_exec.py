@@ -31,7 +31,7 @@ from tests.channels.conftest import Site
 from tests.contracts.pods import poll_until
 
 
-def test_command_has_the_user_the_variables_and_the_directory_of_its_pod(site: Site) -> None:
+def test_command_runs_as_the_pods_user_with_its_variables_and_directory(site: Site) -> None:
     script = 'id -u; pwd; echo "$RANK $TOKEN"; cat; echo problem >&2; exit 3'
     with site.client(site.cast.dave) as client:
         result = client.workloads.exec(site.workload_id, ["sh", "-c", script], data=b"typed\n" * 100_000)
@@ -216,7 +216,7 @@ async def test_pod_with_an_invalid_status_counts_as_lost(status: bytes) -> None:
     assert consumer.exit_code is None
 
 
-def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
+def test_audit_log_records_the_end_of_channels_after_their_web_process_was_killed(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)

@@ -264,7 +264,7 @@ def _read_status(channel: socket.socket) -> dict[str, Any]:
                 return dict(json.loads(data))
 
 
-def test_pod_whose_python_cannot_run_the_copy_program_is_rejected(container: Container) -> None:
+def test_copy_is_rejected_if_the_pods_python_cannot_run_the_copy_program(container: Container) -> None:
     infinite = b'{"exit_code": 1e400}'
     for script, reason in (
         ("print('hello' * 9)", "could not run Berth's program"),

@@ -129,7 +129,7 @@ def test_dashboard_definition_is_consistent(path: Path) -> None:
             assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
-def test_dashboards_cover_the_cluster_the_queue_fairness_pools_and_services() -> None:
+def test_dashboards_cover_cluster_pools_services_queue_and_fairness() -> None:
     names = {path.stem for path in BOARDS}
     assert names == {"berth-cluster", "berth-queue", "berth-fairness", "berth-pools", "berth-services"}
 

@@ -230,7 +230,7 @@ claims = st.builds(
     k=st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(2)]),
     better=st.sampled_from(["weight", "rank", "quota"]),
 )
-def test_raising_a_weight_a_rank_or_a_quota_never_lowers_the_fair_share(
+def test_raising_weight_rank_or_quota_never_lowers_the_fair_share(
     drawn: list[Claimant], total: int, k: Fraction, better: str
 ) -> None:
     # The test uses the reference calculation, whose results equal the engine's.

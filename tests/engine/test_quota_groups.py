@@ -72,7 +72,7 @@ def test_in_quota_allocations_sum_to_at_most_the_group_quota(document: Document)
 
 @on_random_clusters(12)
 @given(document=clusters(grouped=True))
-def test_group_limit_applies_across_its_pools(document: Document) -> None:
+def test_quota_group_limit_applies_across_its_pools(document: Document) -> None:
     snapshot, plan = load_snapshot(document)
     before, after = Cluster(snapshot), replay_plan(snapshot, plan)
     for queue, pools, _, limit in group_quotas(snapshot):
@@ -137,7 +137,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Document
 
 @on_random_clusters(10)
 @given(document=clusters(grouped=True))
-def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document) -> None:
+def test_quota_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document) -> None:
     # Without department quotas, a project whose workloads all name one pool does not notice its group.
     for department in document["departments"]:
         department["quotas"] = {pool: {"gpu": None} for pool in ("p", "q")}
@@ -272,7 +272,7 @@ def test_gang_is_not_split_across_two_pools() -> None:
     assert list(blockers(plan, "v1")) == [Reason.EXCEEDS_POOL_MAX]
 
 
-def test_group_limit_includes_allocations_in_all_pools() -> None:
+def test_quota_group_limit_includes_allocations_in_all_pools() -> None:
     plan = decide(
         cluster(
             workload("v1", "vision", 6, "cloud", "c0"),
@@ -325,7 +325,7 @@ def test_borrowing_in_one_pool_makes_allocations_in_another_pool_reclaimable() -
     assert outcome(decide(snapshot)) == [("reclaim", "n1", "cloud")]
 
 
-def test_demand_in_two_pools_stays_within_the_group_limit() -> None:
+def test_demand_in_two_pools_stays_within_the_quota_group_limit() -> None:
     document = snapshot_to_scenario(
         cluster(
             workload("n1", "nlp", 8, "cloud", "c0", preemptible=False),
@@ -353,7 +353,7 @@ def test_group_quota_includes_allocations_in_a_skipped_pool() -> None:
     assert Reason.PROJECT_LIMIT in blockers(plan, "v2")
 
 
-def test_department_quota_applies_across_all_pools_of_the_group() -> None:
+def test_department_quota_applies_across_all_pools_of_the_quota_group() -> None:
     document = snapshot_to_scenario(
         cluster(
             workload("v1", "vision", 6, "cloud", "c0", preemptible=False),

@@ -46,7 +46,7 @@ def test_task_is_judged_by_its_best_value_so_far() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"after_steps": 11}, {"min_tasks": 4}, {"goal": "max"}])
-def test_task_is_not_stopped_before_the_minimum_step_or_number_of_tasks_or_if_high_values_are_better(
+def test_task_is_not_stopped_unless_every_condition_of_the_rule_is_met(
     changes: dict[str, object],
 ) -> None:
     assert 0 not in [stop.index for stop in stops_of(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]

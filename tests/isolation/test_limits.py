@@ -190,7 +190,7 @@ def without_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_groups")
-def test_pod_whose_limit_cannot_be_enforced_fails_with_the_reason(tmp_path: Path) -> None:
+def test_pod_with_an_unenforceable_limit_fails_with_the_reason(tmp_path: Path) -> None:
     stage = LocalStage(tmp_path / "run")
     assert stage.runtime.isolation.limits == ()
     stage.runtime.start(order("p-1", "true", memory_limit_mib=64))

@@ -112,7 +112,7 @@ def test_shim_receives_the_secrets_again_if_it_was_killed_before_the_start(plain
     assert read_log(stage).startswith(PASSWORD)
 
 
-def test_pod_whose_secrets_are_missing_fails_to_start(plain: LocalStage) -> None:
+def test_pod_with_missing_secrets_fails_to_start(plain: LocalStage) -> None:
     stage = plain
     spawn = stage.runtime._spawn_shim
 

@@ -124,7 +124,7 @@ def test_port_session_ends_when_the_browser_session_that_requested_it_ends(offli
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("change", ["password", "account", "time", "signed out"])
-def test_port_session_ends_after_a_password_change_a_deactivation_an_expiry_or_a_sign_out(
+def test_port_session_ends_after_password_change_deactivation_expiry_or_sign_out(
     offline_setup: PortSetup, change: str
 ) -> None:
     cookie, now, user = offline_setup.enter(), timezone.now(), offline_setup.cast.dave.user

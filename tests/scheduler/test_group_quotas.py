@@ -86,7 +86,9 @@ def test_stored_cycle_replays_the_same_decisions(stage: Stage, h100: QuotaGroup)
 
 
 @pytest.mark.heavy
-def test_edited_group_applies_to_running_workloads(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_edited_quota_group_applies_to_running_workloads(
+    stage: Stage, h100: QuotaGroup, cloud: NodePool
+) -> None:
     # After the pool leaves the group, its quota there is 0, and workloads in it no longer count.
     first = stage.submit("first", pools=["local"], roles=TWO, preemptible=False)
     second = stage.submit("second", pools=["cloud"], roles=TWO, preemptible=False)
@@ -97,14 +99,14 @@ def test_edited_group_applies_to_running_workloads(stage: Stage, h100: QuotaGrou
 
 
 @pytest.mark.heavy
-def test_commit_detects_a_changed_group(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_commit_detects_a_changed_quota_group(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     view = observe(stage.clock.now(), SpecCache())
     assert locked_rows._changed_queues(view) == frozenset()
     groups.edit_group(actor=stage.cast.alice, group=h100, pools=[cloud])
     assert locked_rows._changed_queues(view) == frozenset(view.queues.owners)
 
 
-def test_reservation_is_dropped_if_it_would_exceed_the_group_limit(
+def test_reservation_is_dropped_if_it_would_exceed_the_quota_group_limit(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     # A workload whose limit is lowered while it waits for victims does not start.
@@ -159,7 +161,7 @@ def test_borrowing_is_measured_against_the_remaining_group_quota(
     assert [(row.project, row.over_quota) for row in shortfall.borrowers] == [("vision", 2000)]
 
 
-def test_exceeded_group_limit_is_reported(stage: Stage, h100: QuotaGroup) -> None:
+def test_exceeded_quota_group_limit_is_reported(stage: Stage, h100: QuotaGroup) -> None:
     for pool in ("local", "cloud"):
         stage.submit(f"in-{pool}", pools=[pool], roles=TWO)
     stage.tick(3, seconds=1)
@@ -177,7 +179,7 @@ def test_exceeded_group_limit_is_reported(stage: Stage, h100: QuotaGroup) -> Non
     assert limits().detail == "vision has 4000 milli-GPU allocated in h100, its limit is 2000"
 
 
-def test_group_cannot_have_the_name_of_a_pool(stage: Stage, h100: QuotaGroup) -> None:
+def test_quota_group_cannot_have_the_name_of_a_pool(stage: Stage, h100: QuotaGroup) -> None:
     with pytest.raises(Invalid) as rejected:
         groups.create_group(actor=stage.cast.alice, name="cloud", pools=[stage.cast.pool])
     assert [problem.path for problem in rejected.value.problems] == ["name"]

@@ -224,7 +224,7 @@ def test_problems_of_rejected_runs_are_described_in_sentences(problem: Problem, 
     assert describe_problem(problem) == sentence
 
 
-def test_run_whose_name_is_in_use_is_rejected(cast: Cast) -> None:
+def test_run_with_a_name_in_use_is_rejected(cast: Cast) -> None:
     schedule = make_schedule(cast)
     document = {"name": "nightly", "command": "true", "roles": [{"gpu": 1}]}
     workloads.submit(actor=cast.dave, project=cast.vision, document=document)

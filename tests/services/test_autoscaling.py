@@ -91,7 +91,7 @@ def test_missing_metrics_do_not_cause_scale_in(stage: ServiceStage) -> None:
 
 
 @pytest.mark.shows("RLX-65", "RLX-93", "RLX-95", "RLX-96")
-def test_autoscaler_endpoints_report_the_status_the_conditions_and_the_health_without_side_effects(
+def test_autoscaler_endpoints_report_status_conditions_and_health_without_side_effects(
     stage: ServiceStage, dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = autoscaled_service(stage)

@@ -99,7 +99,7 @@ def test_loopback_addresses_are_contacted_only_if_configured(
     )
 
 
-def test_addresses_of_berth_itself_are_never_contacted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_berths_own_addresses_are_never_contacted(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.1")
     here = AddressPolicy(THIS_MACHINE, own_ports=frozenset({8000}))
     with pytest.raises(ForbiddenAddress, match="the port is used by Berth itself"):

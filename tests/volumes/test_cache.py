@@ -26,7 +26,7 @@ def opened(root: Path, source: str) -> Cache:
     return cache
 
 
-def test_fetch_frees_space_by_deleting_objects_that_neither_it_nor_a_pod_needs(
+def test_fetch_deletes_unneeded_objects_to_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caches, "RESERVE_BYTES", 0)

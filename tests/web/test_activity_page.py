@@ -88,7 +88,7 @@ def test_deleted_workload_is_not_linked(cast: Cast, sign_in: SignIn) -> None:
     assert [entry.link for entry in entries(sign_in("carol"))] == [""]
 
 
-def test_channels_and_secrets_are_named_as_on_their_pages(cast: Cast, sign_in: SignIn) -> None:
+def test_channels_and_secrets_have_the_same_names_as_on_their_pages(cast: Cast, sign_in: SignIn) -> None:
     for key, name in enumerate(("vision to chat", "vision to mail", "vision to webhook")):
         Audit.objects.create(
             actor="alice", action="subscribe", object_type="subscription", object_id=str(key),

@@ -75,7 +75,7 @@ def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in: SignI
 
 
 @pytest.mark.heavy
-def test_subscription_states_its_scope_its_events_and_its_channel(cast: Cast, sign_in: SignIn) -> None:
+def test_subscription_states_its_scope_events_and_channel(cast: Cast, sign_in: SignIn) -> None:
     hook = "slack:https://hooks.slack.com/services/T000/B000/secretsecret"
     subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed", "pending"], pending_minutes=240)
     carol = sign_in("carol")

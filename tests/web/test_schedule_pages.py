@@ -276,7 +276,7 @@ def test_template_in_use_cannot_be_deleted_and_the_dialog_links_its_schedules(
     assert cast.vision.templates.exists()
 
 
-def test_schedule_whose_template_is_missing_looks_broken_and_cannot_run(cast: Cast, sign_in: SignIn) -> None:
+def test_schedule_with_a_missing_template_is_marked_and_cannot_run(cast: Cast, sign_in: SignIn) -> None:
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     create(cast, text="", template="train")
     cast.vision.templates.all().delete()

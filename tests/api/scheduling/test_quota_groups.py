@@ -44,7 +44,9 @@ def problems(answer: Any) -> list[tuple[str, str]]:
     return [(problem["path"], problem["message"]) for problem in answer.json()["errors"]]
 
 
-def test_group_is_created_listed_edited_and_deleted(h100: dict[str, Any], cast: Cast, alice: Caller) -> None:
+def test_quota_group_is_created_listed_edited_and_deleted(
+    h100: dict[str, Any], cast: Cast, alice: Caller
+) -> None:
     assert h100 == {"name": "h100", "pools": ["cloud", "metal"], "version": 1}
     assert alice.get("quota-groups").json()["items"] == [h100]
     read = alice.get("quota-groups/h100")
@@ -78,7 +80,7 @@ def test_gpu_models_of_joined_nodes_are_checked(metal: NodePool, cast: Cast, ali
 
 
 @pytest.mark.heavy
-def test_pool_in_a_group_cannot_change_to_another_gpu_model(
+def test_pool_in_a_quota_group_cannot_change_to_another_gpu_model(
     h100: dict[str, Any], cloud: NodePool, alice: Caller
 ) -> None:
     match = {"If-Match": "*"}
@@ -89,7 +91,7 @@ def test_pool_in_a_group_cannot_change_to_another_gpu_model(
     assert same.status_code == 200
 
 
-def test_pool_cannot_belong_to_two_groups(h100: dict[str, Any], alice: Caller) -> None:
+def test_pool_cannot_belong_to_two_quota_groups(h100: dict[str, Any], alice: Caller) -> None:
     answer = put(alice, "quota-groups/other", {"pools": ["cloud"]}, NEW)
     assert problems(answer) == [("pools[0]", "already belongs to quota group h100")]
 
@@ -103,7 +105,7 @@ def test_pool_cannot_belong_to_two_groups(h100: dict[str, Any], alice: Caller) -
         ("h100", ["cloud", "cloud"], ("pools[1]", "is listed twice")),
     ],
 )
-def test_invalid_group_is_rejected(
+def test_invalid_quota_group_is_rejected(
     name: str, pools: list[str], expected: tuple[str, str], cloud: NodePool, cast: Cast, alice: Caller
 ) -> None:
     assert problems(put(alice, f"quota-groups/{name}", {"pools": pools}, NEW)) == [expected]
@@ -111,7 +113,7 @@ def test_invalid_group_is_rejected(
 
 
 @pytest.mark.heavy
-def test_pool_cannot_have_the_name_of_a_group(h100: dict[str, Any], alice: Caller) -> None:
+def test_pool_cannot_have_the_name_of_a_quota_group(h100: dict[str, Any], alice: Caller) -> None:
     answer = alice.post("node-pools", {"name": "h100", "nodes_max": 1})
     assert problems(answer) == [("name", "is already used by a quota group")]
 
@@ -191,7 +193,7 @@ def test_draft_with_quotas_for_a_pool_and_its_group_is_rejected(
 
 
 @pytest.mark.heavy
-def test_pool_with_quotas_joins_a_group_unless_an_owner_has_quotas_in_both(
+def test_pool_with_quotas_joins_a_quota_group_unless_an_owner_has_quotas_in_both(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     factories.pool("hosts", gpu_model="H100")
@@ -206,7 +208,7 @@ def test_pool_with_quotas_joins_a_group_unless_an_owner_has_quotas_in_both(
     assert "vision in pool hosts" in str(answer.json())
 
 
-def test_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, alice: Caller) -> None:
+def test_quota_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, alice: Caller) -> None:
     put(alice, VISION, {"gpu": 64}, NEW)
     answer = delete(alice, "quota-groups/h100", {"If-Match": "*"})
     assert answer.status_code == 409
@@ -236,7 +238,7 @@ def test_pool_change_is_previewed_and_then_applied_with_the_previews_etag(
 
 
 @pytest.mark.heavy
-def test_preview_warns_about_quota_totals_across_a_groups_pools(
+def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
     h100: dict[str, Any], cast: Cast, metal: NodePool, cloud: NodePool, alice: Caller
 ) -> None:
     factories.node(metal, gpus=8)

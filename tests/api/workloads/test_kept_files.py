@@ -92,7 +92,7 @@ def test_download_is_aborted_if_its_file_is_truncated(dave: Caller, pod: Pod, ru
 
 
 @pytest.mark.heavy
-def test_error_states_whether_the_file_the_pod_or_the_node_is_missing(
+def test_error_states_whether_the_file_or_its_pod_or_node_is_missing(
     dave: Caller, pod: Pod, runtime: FakeRuntime
 ) -> None:
     assert "no readable file 'none'" in files(dave, pod, "/download", path="none").json()["detail"]

@@ -23,9 +23,7 @@ def resubmit(caller: Caller, workload: Workload, **headers: str) -> Any:
 
 @pytest.mark.parametrize("phase", ["failed", "completed", "cancelled"])
 @pytest.mark.every_case
-def test_ended_workload_is_submitted_again_with_the_same_document(
-    cast: Cast, dave: Caller, phase: str
-) -> None:
+def test_ended_workload_is_resubmitted_with_the_same_document(cast: Cast, dave: Caller, phase: str) -> None:
     workload = ended(cast, phase=phase)
     answer = resubmit(dave, workload)
     assert answer.status_code == 201

@@ -88,7 +88,7 @@ def test_each_line_appears_once_if_timestamps_are_enabled_while_the_log_loads(
         assert faults == []
 
 
-def test_errors_are_counted_marked_and_shown_one_after_another(
+def test_errors_are_counted_and_highlighted_and_can_be_stepped_through(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     filler = "".join(f"step {number} {'x' * 60}\n" for number in range(1, 3001))
@@ -373,7 +373,7 @@ def test_page_limits_the_lines_that_it_scans_for_tracebacks(opened: Open, pods: 
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_list_of_matches_opens_without_moving_its_button(
+def test_match_list_opens_without_moving_its_button(
     opened: Open, pods: list[Pod], home: Path, width: int
 ) -> None:
     write(home, pods[0], "loss is nan\n" * 3)

@@ -172,7 +172,7 @@ def test_subscription_deliveries_are_listed(berth: Berth, cast: Cast, as_alice: 
     assert berth(*words, **dave).returncode == 4, "only the owner sees the deliveries"
 
 
-def test_failed_delivery_is_sent_again(
+def test_failed_delivery_is_resent(
     berth: Berth, cast: Cast, as_alice: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("berth.cli.commands.accounts.subscriptions.ATTEMPT_SECONDS", 0)  # no task runs here

@@ -46,9 +46,7 @@ class MemberView:
 
 
 @pytest.mark.shows("RAI-19")
-def test_status_shows_the_current_phase_of_the_workload_its_roles_and_its_pods(
-    live_server: Any, tmp_path: Path
-) -> None:
+def test_status_shows_the_current_phases_of_workload_roles_and_pods(live_server: Any, tmp_path: Path) -> None:
     stage = Stage(make_cast())
     stage.quota(stage.cast.research, 4)
     stage.quota(stage.cast.vision, 4)
@@ -125,9 +123,7 @@ def test_restarts_are_shown_by_failure_kind(live_server: Any, tmp_path: Path) ->
     assert "Restarting the gang on another node: restart 1 of at most 3." in timeline
 
 
-def test_pending_workload_names_the_workload_for_which_quota_is_held(
-    live_server: Any, tmp_path: Path
-) -> None:
+def test_pending_workload_names_the_workload_that_quota_is_held_for(live_server: Any, tmp_path: Path) -> None:
     stage = Stage(make_cast())
     stage.cast.pool.reservation_after = 0
     stage.cast.pool.save()

@@ -132,7 +132,7 @@ def test_training_job_manifest_is_sent_with_the_project_as_its_namespace(termina
     ("outcome", "printed"),
     [("would_stay_pending", "would stay pending"), ("unschedulable", "unschedulable")],
 )
-def test_dry_run_prints_the_outcome_the_blockers_and_the_smallest_change(
+def test_dry_run_prints_outcome_blockers_and_smallest_change(
     terminal: Terminal, outcome: str, printed: str
 ) -> None:
     answer = {

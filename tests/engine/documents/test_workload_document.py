@@ -139,7 +139,7 @@ def test_circular_scale_with_reference_is_rejected() -> None:
     assert len(find_problems({"name": "w", "roles": roles})) == 2
 
 
-def test_group_minimum_cannot_exceed_its_number_of_children() -> None:
+def test_role_group_minimum_cannot_exceed_its_number_of_children() -> None:
     document = {"name": "w", "groups": [{"name": "a", "need": 2, "roles": [{}]}]}
     assert list(find_problems(document)) == ["groups[0].need"]
 

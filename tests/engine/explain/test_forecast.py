@@ -83,7 +83,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     )
 
 
-def test_lack_of_ready_nodes_is_the_reason_if_ending_workloads_would_not_suffice() -> None:
+def test_too_few_ready_nodes_are_the_reason_if_even_an_empty_pool_would_not_suffice() -> None:
     world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0", since=100)
     assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (

@@ -81,7 +81,7 @@ def test_cpu_bound_role_leaves_gpus_to_the_gpu_bound_role() -> None:
     assert placed(cluster.decide())["w"] == ["a", "a", "b", "b"]
 
 
-def test_two_groups_are_assigned_to_racks_so_that_both_fit() -> None:
+def test_two_role_groups_are_assigned_to_racks_so_that_both_fit() -> None:
     # The first group fits in either rack but must leave the only rack that fits the second group.
     rack = TopologyConstraint(required="rack")
     small = Group("small", (role("s", 2, ask=request(1)),), 1, rack)

@@ -33,7 +33,7 @@ def test_request_for_fractions_of_two_devices_uses_two_shared_devices() -> None:
     assert Reason.FRAGMENTED in reasons(plan, "one")  # a device is never both whole and shared
 
 
-def test_memory_request_allocates_its_share_of_the_chosen_device() -> None:
+def test_memory_request_allocates_a_fraction_of_the_chosen_device() -> None:
     world = World().node("n", 1, gpu_memory_mib=8000).department("d", None).project("a", "d", None)
     (step,) = steps(world.queued("w", "a", roles=(role(ask=request(gpu_memory=2001)),)).decide())
     assert step.milli == 251
@@ -67,7 +67,7 @@ def test_gang_is_placed_outside_a_preferred_rack_that_is_too_small() -> None:
 
 
 @pytest.mark.shows("RAI-16", "RAI-18")
-def test_workload_that_needs_one_group_starts_with_the_group_that_fits() -> None:
+def test_workload_that_needs_one_role_group_starts_with_the_group_that_fits() -> None:
     big, small = role("big", ask=request(8)), role("small", ask=request(1))
     tree = Group("w", (Group("g1", (big,), 1), Group("g2", (small,), 1)), need=1)
     assert [step.role for step in steps(one_project(n=4).queued("w", "a", tree=tree).decide())] == ["small"]

@@ -48,7 +48,7 @@ def test_engine_count_follows_the_load(story: Story) -> None:
 
 
 @pytest.mark.shows("RLX-97", "RLX-98", "RLX-99")
-def test_scale_history_records_each_step_and_its_outcome(story: Story) -> None:
+def test_scale_history_records_each_scaling_action_and_its_outcome(story: Story) -> None:
     history = story.history()
     assert all(set(record) == FIELDS for record in history)
     ends = {(record["action"], record["status"]) for record in history}

@@ -130,7 +130,7 @@ def test_unpicklable_or_oversized_result_raises_an_error(session: Session) -> No
     assert session.submit(node).result(240) in (0, 1)
 
 
-def test_call_whose_process_dies_is_retried_and_fails_after_three_attempts(
+def test_call_in_a_crashing_process_is_retried_and_fails_after_three_attempts(
     session: Session, tmp_path: Path
 ) -> None:
     def dies_twice() -> str:

@@ -53,7 +53,7 @@ def uninstall(host: Host) -> None:
     assert processes(host) == []
 
 
-def test_agent_whose_supervisor_was_killed_is_also_uninstalled(host: Host) -> None:
+def test_agent_is_uninstalled_even_if_its_supervisor_was_killed(host: Host) -> None:
     assert host.install("--detached").returncode == 0
     supervisor = int((host.state / "supervisor.pid").read_text().split()[0])
     poll_until(lambda: len(processes(host)) == 3)  # the supervisor, its script and the agent
@@ -62,7 +62,7 @@ def test_agent_whose_supervisor_was_killed_is_also_uninstalled(host: Host) -> No
 
 
 @pytest.mark.heavy
-def test_agent_whose_supervisor_was_never_recorded_is_also_uninstalled(host: Host) -> None:
+def test_agent_is_uninstalled_even_if_its_supervisor_was_never_recorded(host: Host) -> None:
     assert host.install("--detached").returncode == 0
     (host.state / "supervisor.pid").unlink()  # as if `install` was killed just before it wrote the file
     uninstall(host)

@@ -38,7 +38,7 @@ def stage() -> Iterator[Stage]:
         yield Stage(cluster, url)
 
 
-def test_preview_shows_the_devices_the_foreign_pods_and_the_reasons_for_excluded_nodes(stage: Stage) -> None:
+def test_preview_shows_devices_foreign_pods_and_reasons_for_excluded_nodes(stage: Stage) -> None:
     model = {"nvidia.com/gpu.product": "H100"}
     for name in ("busy", "claimed", "cordoned", "free", "tainted"):
         stage.cluster.add_node(name, gpus=4, labels=model)

@@ -97,7 +97,7 @@ def test_jobs_survive_an_outage_of_slurmrestd(server: SlurmRestServer) -> None:
     assert len(server.cluster.queue()) == 4
 
 
-def test_submission_whose_response_was_lost_is_not_repeated(server: SlurmRestServer) -> None:
+def test_submission_with_a_lost_response_is_not_repeated(server: SlurmRestServer) -> None:
     provider = provider_of(server)
     provider.list_instances("small")
     proxy = LossyProxy(server.url, losses=0)

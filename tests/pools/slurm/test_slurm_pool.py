@@ -119,7 +119,7 @@ def test_node_with_an_expiring_allocation_is_drained_and_replaced(slurm: FakeSlu
 
 
 @pytest.mark.heavy
-def test_node_whose_slurm_job_was_ended_is_lost_and_replaced(slurm: FakeSlurm) -> None:
+def test_node_with_an_ended_slurm_job_is_lost_and_replaced(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(2)
     stage.settle()

@@ -219,7 +219,7 @@ def test_version_is_negotiated_again_after_an_upgrade(rest: FakeSlurmRest) -> No
     assert provider.list_instances("small") == created
 
 
-def test_submission_whose_response_was_lost_is_found_by_its_name(rest: FakeSlurmRest) -> None:
+def test_submission_with_a_lost_response_is_found_by_its_name(rest: FakeSlurmRest) -> None:
     provider = provider_of(rest)
 
     def lose(handler: Handler) -> None:

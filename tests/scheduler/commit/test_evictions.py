@@ -35,7 +35,7 @@ def test_borrowed_gpus_are_reclaimed_for_a_project_within_quota(stage: Stage) ->
     assert present(borrowed.backoff_until) > stage.clock.now()
 
 
-def test_eviction_record_includes_the_victim_the_preemptor_the_rule_and_numbers(stage: Stage) -> None:
+def test_eviction_record_includes_victim_preemptor_rule_and_numbers(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     stage.tick(2)
     stage.clock.advance(100)

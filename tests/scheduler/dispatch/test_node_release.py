@@ -146,7 +146,7 @@ def test_when_empty_policy_releases_nodes_without_moving_workloads(stage: PoolSt
 
 
 @pytest.mark.heavy
-def test_release_is_prevented_by_a_budget_a_minimum_runtime_or_the_minimum_nodes(stage: PoolStage) -> None:
+def test_release_is_prevented_by_budget_minimum_runtime_or_minimum_nodes(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (

@@ -64,7 +64,7 @@ def test_repeatedly_rejected_gang_frees_its_nodes_and_starts_after_a_backoff(sta
 
 
 @pytest.mark.heavy
-def test_gang_whose_rejections_arrive_late_frees_its_nodes(stage: Stage) -> None:
+def test_gang_with_late_rejections_frees_its_nodes(stage: Stage) -> None:
     # An unresponsive webhook delays each rejection, so that every second call is still running.
     late = RuntimeFailure("the API server has not responded to this call yet")
     stage.runtime.next("start", *[late, StartRejected(WEBHOOK)] * 1000)

@@ -154,7 +154,7 @@ def test_value_of_a_secret_recreated_during_the_run_is_masked(
 
 
 @pytest.mark.heavy
-def test_uses_of_image_credentials_and_plugin_secrets_are_recorded(
+def test_use_of_image_credentials_and_plugin_secrets_is_recorded(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -198,7 +198,7 @@ def test_pod_receives_its_submitters_personal_secret(stage: Stage) -> None:
     assert (use.owner_kind, use.owner, use.run) == ("user", "dave", 1)
 
 
-def test_workload_whose_secret_was_deleted_fails_immediately_and_names_the_secret(
+def test_workload_with_a_deleted_secret_fails_immediately_and_names_the_secret(
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()

@@ -229,7 +229,7 @@ def test_role_tree_is_running_when_enough_children_are_running() -> None:
     assert step.to == "running"
 
 
-def test_optional_group_is_stale_after_losing_one_pod_but_not_after_losing_all() -> None:
+def test_optional_role_group_is_stale_after_losing_one_pod_but_not_after_losing_all() -> None:
     tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
     assert decide_verdict(gang(pods=pods, tree=tree)) is None

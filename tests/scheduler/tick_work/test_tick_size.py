@@ -7,7 +7,7 @@ from tests.scheduler.stage import Stage
 from tests.scheduler.tick_work.statements import submit_copies
 
 
-def test_tick_size_grows_while_short_ticks_leave_work() -> None:
+def test_tick_size_grows_while_short_ticks_leave_a_backlog() -> None:
     size = TickSize()
     sizes = []
     for _ in range(5):
@@ -16,7 +16,7 @@ def test_tick_size_grows_while_short_ticks_leave_work() -> None:
     assert sizes == [300, LARGEST, LARGEST, LARGEST, LARGEST]
 
 
-def test_tick_size_stays_the_same_if_no_work_is_left() -> None:
+def test_tick_size_stays_the_same_without_a_backlog() -> None:
     size = TickSize(300)
     size.adapt(0.01, has_more=False)
     assert size.starts == 300

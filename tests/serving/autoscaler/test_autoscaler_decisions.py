@@ -93,7 +93,7 @@ def test_backlog_adds_an_engine_per_twenty_requests_above_five_per_engine(queue:
 
 
 @pytest.mark.shows("RLX-76", "RLX-77", "RLX-78", "RLX-79", "RLX-80")
-def test_low_load_removes_one_engine_once_every_condition_has_held_long_enough() -> None:
+def test_low_load_removes_one_engine_after_every_condition_has_held_long_enough() -> None:
     watch = Watch().take_sample(**QUIET, times=12)
     assert watch.decide().action is ScalingAction.NONE
     decision = watch.take_sample(**QUIET).decide()

@@ -61,7 +61,7 @@ def test_heading_of_a_form_that_adds_an_object_names_the_object(admin_client: Cl
     assert "Quotas and shares chevron_right Quotas chevron_right Add quota" in title
 
 
-def test_audit_list_describes_changes_as_the_activity_page_does(admin_client: Client, cast: Cast) -> None:
+def test_audit_list_describes_changes_like_the_activity_page(admin_client: Client, cast: Cast) -> None:
     quota = make.quota(cast.vision, cast.pool, 4)
     Audit.objects.create(
         actor="alice", action="set_quota", object_type="quota", object_id=str(quota.pk),

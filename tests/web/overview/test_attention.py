@@ -262,7 +262,7 @@ def test_workload_larger_than_the_rest_of_the_fair_share_needs_attention(cast: C
     assert item.label == "Below fair share"
 
 
-def test_array_whose_tasks_exceed_the_fair_share_is_linked(cast: Cast, sign_in: SignIn) -> None:
+def test_array_with_tasks_larger_than_the_fair_share_is_linked(cast: Cast, sign_in: SignIn) -> None:
     make.queue_status(cast.vision, cast.pool, share=1, allocated=0.5, requested=3.5)
     array = submit_array(cast, "grid", 3)
     columns = {"pools": [cast.pool.name], "since": make.ago(minutes=6)}
@@ -316,7 +316,7 @@ def test_starting_engine_needs_attention_only_after_fifteen_minutes(
     assert [attention(client) for client in people] == [[("Partly serving", "vision/chat")]] * 2
 
 
-def test_service_whose_engines_cannot_serve_needs_attention(cast: Cast, sign_in: SignIn) -> None:
+def test_partly_serving_service_needs_attention(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(
         cast.vision, "chat", kind="service", phase="running", by=cast.dave.user, pool=cast.pool
     )

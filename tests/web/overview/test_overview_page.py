@@ -322,7 +322,7 @@ def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
     assert [mark for _, mark in chart.columns.marks] == ["1", "0"]
 
 
-def test_overview_names_the_pool_in_which_a_project_is_over_quota(
+def test_overview_names_the_pool_where_a_project_is_over_quota(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     # The quota of another pool is unused, so the amount over quota does not follow from the total quota.

@@ -26,7 +26,7 @@ def test_navigation_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> No
     assert "Member" in text and "vision" in text and 'href="/account/password"' in text
 
 
-def test_role_is_shown_with_the_date_on_which_it_was_granted(cast: Cast, sign_in: SignIn) -> None:
+def test_role_is_shown_with_its_grant_date(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("dave").get("/account").content.decode()
     assert re.search(r'since <time datetime="[^"]+" data-style="moment"', text)
 

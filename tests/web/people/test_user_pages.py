@@ -55,7 +55,7 @@ def test_one_table_lists_all_users_with_their_roles(cast: Cast, sign_in: SignIn)
     assert 'value="frank"' in admin.get("/access/grant?user=frank").content.decode()
 
 
-def test_role_is_changed_in_a_form_with_the_user_the_scope_and_the_role(cast: Cast, sign_in: SignIn) -> None:
+def test_change_role_form_contains_the_current_user_scope_and_role(cast: Cast, sign_in: SignIn) -> None:
     admin = sign_in("alice")
     page = admin.get("/access").content.decode()
     link = re.search(r'href="(/access/grant\?user=dave&[^"]+)"', page)

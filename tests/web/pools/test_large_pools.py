@@ -48,7 +48,7 @@ def next_page(text: str) -> str:
     return "/node-pools/fleet" + link.split('"', 1)[0].replace("&amp;", "&")
 
 
-def test_node_row_shows_the_allocation_the_utilization_and_the_problem(cast: Cast, alice: Client) -> None:
+def test_node_row_shows_allocation_utilization_and_problem(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 60)
     lines = [re.sub(r"<[^>]*>|\s+", " ", line) for line in page(alice).split("<tr>")]
     cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if "fleet-" in line}

@@ -52,7 +52,7 @@ def test_quota_group_is_one_column_in_the_grid(cast: Cast, h100: QuotaGroup, sig
 
 
 @pytest.mark.heavy
-def test_pool_in_a_group_has_a_column_while_it_has_quotas(
+def test_pool_in_a_quota_group_has_a_column_while_it_has_quotas(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
     set_quota(actor=cast.alice, owner=cast.ads, pool=metal, values={"gpu": 2})
@@ -136,7 +136,9 @@ def test_group_quota_change_is_listed_in_the_quota_history(
 
 
 @pytest.mark.heavy
-def test_activity_page_names_the_group_and_links_to_it(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_activity_page_names_the_quota_group_and_links_to_it(
+    cast: Cast, h100: QuotaGroup, sign_in: Any
+) -> None:
     page = sign_in("alice").get("/activity")
     text = " ".join(page.content.decode().split())
     assert 'created quota group <a href="/quotas?pool=h100">h100</a>' in text
@@ -146,7 +148,7 @@ def test_unknown_pool_returns_404(cast: Cast, sign_in: Any) -> None:
     assert sign_in("alice").get("/quotas/projects/vision/none").status_code == 404
 
 
-def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, sign_in: Any) -> None:
+def test_admin_creates_edits_and_deletes_a_quota_group(cast: Cast, metal: NodePool, sign_in: Any) -> None:
     alice = sign_in("alice")
     form = {"name": "h100", "pools": ["cloud", "metal"]}
     assert "metal (H100)" in alice.get("/quota-groups/new").content.decode()
@@ -178,7 +180,7 @@ def test_changed_pools_of_a_quota_group_are_previewed_in_the_form(
     assert sign_in("bob").post("/quota-groups/h100/preview", {"pools": ["metal"]}).status_code == 403
 
 
-def test_only_platform_admins_change_groups(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_only_platform_admins_change_quota_groups(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     for path in ("/quota-groups/new", "/quota-groups/h100/edit", "/quota-groups/h100/delete"):
         assert sign_in("bob").post(path, {"name": "x", "pools": ["metal"]}).status_code == 403, path
     assert "Create quota group" not in sign_in("bob").get("/quotas").content.decode()

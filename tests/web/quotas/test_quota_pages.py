@@ -46,9 +46,7 @@ def test_projects_are_listed_below_their_department_even_if_it_has_no_quota(
 
 
 @pytest.mark.heavy
-def test_fair_share_page_omits_columns_in_which_all_queues_have_the_default(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_fair_share_page_omits_columns_with_only_default_values(cast: Cast, sign_in: SignIn) -> None:
     quotas = [make.quota(owner, cast.pool, 2) for owner in (cast.product, cast.ads, cast.vision)]
     client = sign_in("alice")
     text = client.get("/fair-share?pool=local").content.decode()

@@ -42,7 +42,7 @@ def text_of(client: Client, workload: Workload) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", unescape(page)).split())
 
 
-def test_new_workload_shows_its_prediction_until_a_cycle_has_evaluated_it(cast: Cast, dave: Client) -> None:
+def test_new_workload_shows_its_prediction_until_the_first_cycle(cast: Cast, dave: Client) -> None:
     workload = submit(dave, signed_prediction(dave, "/submit", TEXT))
     shown = text_of(dave, workload)
     assert TITLE in shown and STARTS in shown
@@ -66,7 +66,7 @@ def test_prediction_for_another_document_is_not_shown(dave: Client) -> None:
 
 
 @pytest.mark.parametrize("predicted", ["", "forged:message:x"])
-def test_prediction_that_the_server_did_not_sign_is_not_shown(dave: Client, predicted: str) -> None:
+def test_unsigned_prediction_is_not_shown(dave: Client, predicted: str) -> None:
     assert TITLE not in text_of(dave, submit(dave, predicted))
 
 

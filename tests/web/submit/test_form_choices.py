@@ -76,12 +76,12 @@ def test_git_secret_is_offered_and_can_be_personal(cast: Cast, dave: Client) -> 
     assert 'value="personal/mine"' in html
 
 
-def test_form_without_secrets_links_to_the_page_that_adds_one(cast: Cast, dave: Client) -> None:
+def test_form_without_secrets_links_to_the_form_for_a_new_secret(cast: Cast, dave: Client) -> None:
     html = field_html(dave, TEXT, "secrets")
     assert "No secrets available yet." in html and 'href="/secrets/new/value"' in html
 
 
-def test_gpu_models_and_topology_levels_are_those_of_the_allowed_pools(cast: Cast, dave: Client) -> None:
+def test_form_lists_the_gpu_models_and_topology_levels_of_the_allowed_pools(cast: Cast, dave: Client) -> None:
     for name, model, levels in (("h", "H100", ["zone", "rack"]), ("l", "L4", ["row"])):
         pool = make.pool(name)
         pool.gpu_model, pool.topology = model, levels
@@ -97,6 +97,6 @@ def test_gpu_models_and_topology_levels_are_those_of_the_allowed_pools(cast: Cas
     ]  # fmt: skip
 
 
-def test_form_says_that_the_allowed_pools_have_no_topology_levels(cast: Cast, dave: Client) -> None:
+def test_form_states_that_the_allowed_pools_have_no_topology_levels(cast: Cast, dave: Client) -> None:
     html = field_html(dave, TEXT, "topology.required")
     assert "No topology levels in the allowed pools." in html and 'href="/node-pools"' in html

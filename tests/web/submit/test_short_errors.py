@@ -16,14 +16,14 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
 
 
 @pytest.mark.parametrize("memory", ["lots", "4 apples", "-1", "99999999999"])
-def test_error_of_an_amount_of_memory_uses_the_units_of_the_hint(dave: Client, memory: str) -> None:
+def test_memory_error_uses_the_units_of_the_hint(dave: Client, memory: str) -> None:
     answer = refresh_form(dave, TEXT.replace("4096", memory))
     assert field_error(answer, "roles[0].memory_mib") == (
         "Not a valid amount of memory. Enter an amount with a unit, for example 4 GiB or 512 MiB."
     )
 
 
-def test_error_of_an_unknown_key_lists_few_keys_and_links_to_the_reference(dave: Client) -> None:
+def test_unknown_key_error_lists_few_keys_and_links_to_the_reference(dave: Client) -> None:
     page = refresh_form(dave, TEXT + "runtimes: 2h\n").content.decode()
     error = page.partition('<code class="wrap">runtimes</code>: ')[2].partition("</li>")[0]
     assert "Unknown key. " in error
@@ -34,6 +34,6 @@ def test_error_of_an_unknown_key_lists_few_keys_and_links_to_the_reference(dave:
     assert '<a href="/docs/documents/#workload" target="_blank">All keys' in error
 
 
-def test_error_of_an_unknown_key_with_few_valid_keys_lists_all(dave: Client) -> None:
+def test_unknown_key_error_lists_all_valid_keys_if_there_are_few(dave: Client) -> None:
     page = refresh_form(dave, TEXT + "topology: {zzz: rack}\n").content.decode()
     assert "Unknown key. Allowed: preferred, required." in page

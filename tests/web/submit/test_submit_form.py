@@ -106,7 +106,7 @@ def test_only_elastic_training_has_a_max_replicas_field() -> None:
     assert post(training, **{"roles[0].at_most": ""}).text == TEXT
 
 
-def test_events_that_apply_by_default_are_selected() -> None:
+def test_default_events_are_selected() -> None:
     draft = open_draft(TEXT)
     apply_step(draft, "add:notifications", mail="me@example.org")
     (events,) = (

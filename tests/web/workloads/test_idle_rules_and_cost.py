@@ -18,7 +18,7 @@ from tests.web.conftest import SignIn
 HTMX = {"HX-Request": "true"}
 
 
-def test_owner_sees_the_rule_the_warning_and_the_cost(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_page_shows_idle_rule_and_cost(cast: Cast, sign_in: SignIn) -> None:
     now = timezone.now()
     rule = asdict(IdleRule(action="suspend"))
     NodePool.objects.filter(pk=cast.pool.pk).update(idle_rule=rule, price_per_gpu_hour=Decimal("1.5"))

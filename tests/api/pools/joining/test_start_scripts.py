@@ -131,7 +131,7 @@ def test_agent_reports_the_start_scripts_exit_code_and_output(
         running.wait()
 
 
-def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) -> None:
+def test_restarted_agent_stops_a_node_with_a_failed_start_script(tmp_path: Path) -> None:
     # The script may have left processes, which nothing else would stop after `uninstall`.
     stopped = tmp_path / "stopped"
     answer = {

@@ -85,7 +85,7 @@ def test_lost_connections_do_not_revert_reports_to_an_earlier_state(stage: FakeK
     assert min(stage.cluster.watched_from["pods"]) >= last_change
 
 
-def test_pod_whose_creation_was_not_confirmed_is_created_once(stage: FakeKubernetesStage) -> None:
+def test_pod_with_an_unconfirmed_creation_is_created_only_once(stage: FakeKubernetesStage) -> None:
     stage.cluster.lost_responses.add(("create", "pods"))
     with pytest.raises(RuntimeFailure, match="cannot be reached"):
         stage.runtime.start(stage.long("p-1"))
@@ -207,7 +207,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_other_pods(stage:
     assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
 
 
-def test_pod_that_starts_after_its_start_timeout_and_is_then_deleted_by_another_client_is_evicted(
+def test_pod_deleted_by_another_client_counts_as_evicted_even_if_it_started_after_its_timeout(
     stage: FakeKubernetesStage,
 ) -> None:
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)

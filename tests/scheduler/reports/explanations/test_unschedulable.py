@@ -106,7 +106,7 @@ def test_pausing_a_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     assert present(workload.explanation)["queue_position"] == 1
 
 
-def test_owner_of_an_unschedulable_workload_is_notified_only_once_by_several_schedulers(
+def test_several_schedulers_notify_the_owner_of_an_unschedulable_workload_only_once(
     stage: Stage, unschedulable_workload: Workload
 ) -> None:
     user = stage.cast.alice.user

@@ -82,7 +82,7 @@ def test_preview_writes_nothing(stage: Stage, h100: QuotaGroup, cloud: NodePool)
 
 
 @pytest.mark.heavy
-def test_joining_pool_gets_the_group_quota(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_pool_that_joins_a_group_gets_its_quota(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     groups.edit_group(actor=stage.cast.alice, group=h100, pools=[cloud])
     cloud.refresh_from_db()
     impact = preview(stage, h100, cloud, stage.cast.pool)
@@ -93,7 +93,7 @@ def test_joining_pool_gets_the_group_quota(stage: Stage, h100: QuotaGroup, cloud
 
 
 @pytest.mark.heavy
-def test_preview_of_a_group_with_unchanged_pools_is_empty(
+def test_preview_of_a_quota_group_with_unchanged_pools_is_empty(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     impact = preview(stage, h100, stage.cast.pool, cloud)

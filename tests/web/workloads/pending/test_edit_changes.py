@@ -71,9 +71,7 @@ def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
     assert "GPUs 2 → 4" in words_of(prediction)
 
 
-def test_button_says_that_a_change_with_which_the_workload_never_starts_is_saved_anyway(
-    dave: Client, train: Workload
-) -> None:
+def test_button_of_an_unschedulable_edit_reads_save_anyway(dave: Client, train: Workload) -> None:
     never = edited(dave, train, "gpu: 1", "gpu: 9", page="/prediction")
     assert 'class="warns" hx-swap-oob="true">Save anyway</span>' in never
     assert "save-label" not in edited(dave, train, "priority: 50", "priority: 60", page="/prediction")

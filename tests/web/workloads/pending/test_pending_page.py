@@ -96,7 +96,7 @@ def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
     assert "deciding" not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_reason_links_the_workload_for_which_resources_are_held(cast: Cast, sign_in: SignIn) -> None:
+def test_reason_links_to_the_workload_that_resources_are_held_for(cast: Cast, sign_in: SignIn) -> None:
     first = make.workload(cast.vision, "first")
     blockers = [document(Reason.BEHIND_RESERVATION, {"behind": first.handle})]
     workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
@@ -155,7 +155,7 @@ def test_page_states_when_the_last_run_started_and_ended(cast: Cast, sign_in: Si
     assert "<dt>Started</dt>" not in page
 
 
-def test_header_and_facts_link_the_queue_the_pool_and_the_project(cast: Cast, sign_in: SignIn) -> None:
+def test_header_and_facts_link_to_queue_pool_and_project(cast: Cast, sign_in: SignIn) -> None:
     explanation = {"queue_position": 4, "pool": cast.pool.name}
     workload = make.workload(cast.vision, "sweep", explanation=explanation, pools=[cast.pool.name])
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
@@ -164,7 +164,7 @@ def test_header_and_facts_link_the_queue_the_pool_and_the_project(cast: Cast, si
     assert '<dt>Project</dt><dd><a href="/workloads?project=vision">vision</a>' in page
 
 
-def test_smallest_change_links_the_workloads_that_it_would_evict(
+def test_smallest_change_links_to_the_workloads_that_it_would_evict(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence = "The workload would start now. This would evict ads/ctr, vision/own and vision/own-2."

@@ -103,7 +103,7 @@ def test_search_of_all_pods_continues_until_every_line_is_listed(
     assert client.get(path(pod, "/search", text="nan", all_pods="on", cursor="x.1-1,y")).status_code == 200
 
 
-def test_search_that_takes_several_requests_states_how_many_matches_it_has_counted(
+def test_search_over_several_requests_states_the_match_count_so_far(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, client = write_lines(cast, runtime, 50, 30, 5), sign_in("dave")

@@ -30,7 +30,7 @@ def elastic(cast: Cast) -> Workload:
     return workload
 
 
-def test_every_tab_shows_the_state_the_actions_and_links_to_all_tabs(
+def test_every_tab_shows_state_actions_and_links_to_all_tabs(
     cast: Cast, sign_in: SignIn, elastic: Workload
 ) -> None:
     Workload.objects.filter(pk=elastic.pk).update(message="2 of 3 pods running.")
