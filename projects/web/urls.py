@@ -9,7 +9,6 @@ from projects.web.arrays import pages as arrays
 from projects.web.people import access, account, all_tokens, tokens
 from projects.web.quotas import budgets, tenants
 from projects.web.quotas import groups as quota_groups
-from projects.web.quotas import pages as quotas
 from projects.web.schedules import forms as schedule_forms
 from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
@@ -44,8 +43,6 @@ urlpatterns = [
     ),
     path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit_page, name="workload-resubmit"),
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
-    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
-    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/delete$", quotas.delete, name="quota-delete"),
     path("quota-groups/new", quota_groups.add, name="quota-group-new"),
     path("quota-groups/<slug:name>/edit", quota_groups.edit, name="quota-group-edit"),
     path("quota-groups/<slug:name>/delete", quota_groups.delete, name="quota-group-delete"),

@@ -81,6 +81,8 @@ urlpatterns = [
     path("quotas/changes", history.index, name="quota-changes"),
     path("quotas/changes/<int:change_id>/revert", history.revert_change, name="quota-revert"),
     path("quota-groups/<slug:name>/preview", group_preview.preview_pools, name="quota-group-preview"),
+    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", preview.edit_quota, name="quota"),
+    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/delete$", preview.delete_quota, name="quota-delete"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", preview.preview_quota, name="quota-preview"),
     re_path(
         rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", fair_share.explanation, name="fair-share-trace"

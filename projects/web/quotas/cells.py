@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.values.amounts import MILLI
+from projects.services.quotas.values import MAX_AMOUNT, MAX_RANK, MAX_WEIGHT
 
 UNLIMITED, INHERITED, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
@@ -86,6 +87,19 @@ def parse_cell(field: CellField, text: str) -> Any:
     if number is None:
         return text
     return int(number) if field.kind in ("rank", "whole") and number.is_integer() else number
+
+
+def allowed_text(field: CellField) -> str:
+    """Return the values that a cell allows, worded as the end of "Enter ...": "0 to 1,000, or ∞"."""
+    if field.kind == "flag":
+        return "yes or no"
+    if field.kind == "rank":
+        return f"-{MAX_RANK} to {MAX_RANK}, whole, or {INHERITED}"
+    if field.kind == "weight":
+        return f"0 to {MAX_WEIGHT:,.0f}"
+    if field.kind == "whole":
+        return f"0 to {MAX_AMOUNT:,}, whole, or {UNLIMITED}"
+    return f"0 to {MAX_AMOUNT // MILLI:,} in steps of 0.001, or {UNLIMITED}"
 
 
 def removes_quota(text: str) -> bool:

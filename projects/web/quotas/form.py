@@ -2,15 +2,24 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import tzinfo
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
+from berth.core.values.amounts import MILLI
 from berth.server.web.forms import Form
 from projects.models import Quota
-from projects.services.quotas import quota_values
+from projects.models.tenants import PoolOrGroup, Tenant
+from projects.services.quotas import parse_columns, quota_values
+from projects.services.quotas.drafts import Draft, QuotaChangeDraft
+from projects.services.quotas.values import MAX_AMOUNT, MAX_RANK, MAX_WEIGHT, SCALE
+from projects.web.quotas.expiry import parse_expiry
 
 LIMITED = (("gpu", "GPUs"), ("cpu", "CPU cores"), ("memory_mib", "MiB"))  # with their units
+LINES = (("GPU", "gpu"), ("CPU", "cpu"), ("Memory", "memory_mib"))  # titles of the lines of amount and limit
+EDIT_PATH = "changes[0]"  # path of the form's quota in its draft
 FIELDS = (
     "gpu",
     "limit_gpu",
@@ -33,6 +42,11 @@ FIELDS_BY_PATH = {
     "weight.gpu": "weight",
     "rank": "rank",
     "over_quota": "over_quota",
+}
+DRAFT_FIELDS_BY_PATH = {
+    **FIELDS_BY_PATH,
+    **{f"{EDIT_PATH}.set.{path}": name for path, name in FIELDS_BY_PATH.items()},
+    "expires_at": "until",
 }
 
 
@@ -59,10 +73,20 @@ class QuotaForm(Form):
     memory_mib = _amount_field("Memory (MiB)", "1")
     limit_memory_mib = _amount_field("Memory limit (MiB)", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
+    comment = forms.CharField(label="Comment", required=False, max_length=500)
+    until = forms.CharField(
+        label="Expires",
+        required=False,
+        widget=forms.TextInput(attrs={"type": "datetime-local"}),
+        help_text="The previous values are then restored. Leave empty to make the change permanent.",
+    )
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened
 
     def clean(self) -> dict[str, Any]:
+        for name in FIELDS:
+            if sentence := _range_error(name, self.cleaned_data.get(name)):
+                self.add_error(name, sentence)
         for name, unit in LIMITED:
             amount, limit = (self.cleaned_data.get(field) for field in (name, f"limit_{name}"))
             if amount is not None and limit is not None and amount > limit:
@@ -90,6 +114,39 @@ class QuotaForm(Form):
             "rank": data["rank"],
             "over_quota": data["over_quota"],
         }
+
+    def lines(self) -> Iterator[tuple[str, list[forms.BoundField]]]:
+        """Yield the title, amount and limit of each resource."""
+        for title, name in LINES:
+            yield title, [self[name], self[f"limit_{name}"]]
+
+    def others(self) -> list[forms.BoundField]:
+        """Return the other visible fields."""
+        amounts = {field for _, name in LINES for field in (name, f"limit_{name}")}
+        return [field for field in self.visible_fields() if field.name not in amounts]
+
+    def build_draft(self, owner: Tenant, pool: PoolOrGroup, zone: tzinfo) -> Draft:
+        """Return the draft with this quota. Raises Invalid if a value is not valid."""
+        expiry = parse_expiry(self.cleaned_data["until"], zone, timezone.now())
+        change = QuotaChangeDraft(owner, pool, parse_columns(self.values()), EDIT_PATH)
+        return Draft((change,), self.cleaned_data["comment"].strip(), expiry)
+
+
+def _range_error(name: str, value: float | None) -> str:
+    """Return a sentence if the value is outside its range or has too many decimals, or "" if it is valid."""
+    if value is None or isinstance(value, bool):
+        return ""
+    if name == "rank":
+        is_valid = -MAX_RANK <= value <= MAX_RANK
+        allowed = f"-{MAX_RANK} to {MAX_RANK}, or leave the field empty to inherit the rank"
+    elif name == "weight":
+        is_valid, allowed = 0 <= value <= MAX_WEIGHT, f"0 to {MAX_WEIGHT:,.0f}"
+    else:
+        scale = SCALE[name.removeprefix("limit_")]
+        is_valid = 0 <= value * scale <= MAX_AMOUNT and abs(round(value * scale) - value * scale) <= 1e-6
+        step = "steps of 0.001" if scale == MILLI else "whole MiB"
+        allowed = f"0 to {MAX_AMOUNT // scale:,} in {step}, or leave the field empty for unlimited"
+    return "" if is_valid else f"{value:,.10g} is not valid. Enter {allowed}."
 
 
 def initial_values(quota: Quota | None) -> dict[str, Any]:
@@ -120,7 +177,13 @@ def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
         for name in FIELDS
     }
     merged_form = QuotaForm(
-        {**merged_values, "version": stored_values["version"], "seen": json.dumps(stored_values["seen"])},
+        {
+            **merged_values,
+            "version": stored_values["version"],
+            "seen": json.dumps(stored_values["seen"]),
+            "comment": inputs.get("comment", ""),
+            "until": inputs.get("until", ""),
+        },
         initial=stored_values,
         auto_id=form.auto_id,
     )

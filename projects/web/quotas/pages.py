@@ -1,26 +1,28 @@
-"""Pages that set and delete a quota."""
+"""Form that sets a quota, and its deletion."""
 
 from django.http import Http404, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
+from berth.server.web.pages import Request, page, success_response
+from berth.server.web.zones import user_time_zone
 from projects.models import Audit, Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
-from projects.selectors import find_owner
-from projects.services.quotas import remove_quota, require_quota_permission, set_quota
+from projects.services.quotas import remove_quota
+from projects.services.quotas.drafts import NO_VERSION, apply_draft
 from projects.services.quotas.places import find_pool_or_group
-from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, list_differences, merge_stored
+from projects.web.quotas.form import (
+    DRAFT_FIELDS_BY_PATH,
+    QuotaForm,
+    initial_values,
+    list_differences,
+    merge_stored,
+)
 
 
-@signed_in
-@require_http_methods(["GET", "POST"])
-def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
-    require_quota_permission(request.actor, owner)
-    quota = find_quota(owner, node_pool)
+def edit(request: Request, owner: Tenant, node_pool: PoolOrGroup, quota: Quota | None) -> HttpResponse:
+    """Show the form for a quota, or save it."""
     if request.method == "GET":
         form = QuotaForm(initial=initial_values(quota), auto_id="quota_%s")
         if (field := request.GET.get("field", "")) in form.fields:
@@ -29,15 +31,10 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     form = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s")
     if form.is_valid():
         try:
-            set_quota(
-                actor=request.actor,
-                owner=owner,
-                pool=node_pool,
-                values=form.values(),
-                expected_version=form.cleaned_data["version"],
-            )
+            draft = form.build_draft(owner, node_pool, user_time_zone(request))
+            apply_draft(actor=request.actor, draft=draft, expected=_expected_tag(quota, form))
         except Invalid as error:
-            add_form_errors(form, error, FIELDS_BY_PATH)
+            add_form_errors(form, error, DRAFT_FIELDS_BY_PATH)
         except PreconditionFailed:
             return _render_conflict(request, owner, node_pool, form)
         else:
@@ -47,27 +44,13 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     return render_quota_form(request, owner, node_pool, quota, form, status=422)
 
 
-@signed_in
-@require_http_methods(["GET", "POST"])
-def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
-    require_quota_permission(request.actor, owner)
-    quota = find_quota(owner, node_pool)
-    if quota is None:
-        raise Http404
-    if request.method == "POST":
-        remove_quota(actor=request.actor, quota=quota)
-        return success_response(
-            request, f"Quota of {owner} in {node_pool.kind_and_name} deleted.", to=_quotas_url(node_pool)
-        )
-    return confirm_page(
-        request,
-        title=f"Delete the quota of {owner} in {node_pool.kind_and_name}?",
-        warning="The owner's workloads will then all be over quota, so other queues can reclaim them.",
-        label="Delete quota",
-        back=_quotas_url(node_pool),
-        danger=True,
-    )
+def delete(request: Request, owner: Tenant, pool: PoolOrGroup, quota: Quota) -> HttpResponse:
+    """Delete the quota, unless it was changed after the user was asked."""
+    version = request.POST.get("version", "")
+    expected = int(version) if version.isdecimal() and len(version) < 18 else None
+    remove_quota(actor=request.actor, quota=quota, expected_version=expected)
+    message = f"Quota of {owner} in {pool.kind_and_name} deleted."
+    return success_response(request, message, to=_quotas_url(pool))
 
 
 def render_quota_form(
@@ -80,6 +63,7 @@ def render_quota_form(
     status: int = 200,
     **more: object,
 ) -> HttpResponse:
+    form.fields["until"].label = f"Expires ({user_time_zone(request).key})"
     context = {
         "owner": owner,
         "kind": owner._meta.model_name,
@@ -108,6 +92,12 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
         "overtaken": True,
     }
     return render_quota_form(request, owner, pool, quota, merged_form, status=412, **more)
+
+
+def _expected_tag(quota: Quota | None, form: QuotaForm) -> str:
+    """Return the tag of the quota version that the form was opened with."""
+    version = form.cleaned_data["version"]
+    return f"{quota.pk}.{version}" if quota is not None and version else NO_VERSION
 
 
 def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:

@@ -1,17 +1,17 @@
 """Preview and apply edits to the quota grid, and report conflicts cell by cell."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Max
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Invalid, PreconditionFailed
-from berth.core.problems import Problem
 from berth.core.wording.words import format_count
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.zones import user_time_zone
@@ -21,12 +21,13 @@ from projects.models import QuotaChange
 from projects.models.tenants import PoolOrGroup
 from projects.selectors import VisibleScope, departments, projects, quota_changes
 from projects.services.quotas.drafts import NO_VERSION, Draft, apply_draft
-from projects.services.quotas.expiry import expiry_problems
 from projects.web.quotas.cells import FIELDS
+from projects.web.quotas.expiry import parse_expiry
 from scheduler.reports.what_if.quota_preview import preview_draft
+from scheduler.web.quotas.confirmation import find_consequences
 from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_by_cell, parse_edits
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
-from scheduler.web.quotas.preview_by_pool import group_by_pool
+from scheduler.web.quotas.preview_by_pool import group_by_pool, visible_shares
 
 MAX_CHANGES = 100  # if there are more changes, the page reloads completely
 QuotaPlace = tuple[str, str]  # (owner key, pool name)
@@ -37,18 +38,24 @@ QuotaPlace = tuple[str, str]  # (owner key, pool name)
 def preview_or_apply(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
-    Return the preview as HTML, or JSON that lists the applied, conflicting or invalid changes.
+    Return the preview as HTML, or JSON that lists the applied, conflicting or invalid changes. Edits that
+    evict workloads or delete quotas are applied only if `confirmed` is the tag of the quota versions that the
+    user confirmed. Otherwise, the JSON contains the question and the tag.
     """
     typed: Sequence[EditedQuota] = ()
     try:
         typed = parse_edits(request.actor, request.POST.get("draft", ""))
         comment = request.POST.get("comment", "").replace("\x00", "")[:500].strip()
-        draft = Draft(build_changes(typed), comment, _requested_expiry(request))
+        expiry = parse_expiry(request.POST.get("until", ""), user_time_zone(request), timezone.now())
+        draft = Draft(build_changes(typed), comment, expiry)
         if stale := _conflicting_quotas(request.actor, typed):
             return JsonResponse({"theirs": stale, "latest": latest_change_id()}, status=412)
         if request.POST.get("do") != "apply":
             return _render_preview(request, draft)
-        apply_draft(actor=request.actor, draft=draft, expected="-".join(edited.version for edited in typed))
+        tag = "-".join(edited.version for edited in typed)
+        if request.POST.get("confirmed") != tag and (question := _question_before_applying(request, draft)):
+            return JsonResponse({"question": question, "tag": tag})
+        apply_draft(actor=request.actor, draft=draft, expected=tag)
     except Invalid as error:
         return JsonResponse({"faults": list(errors_by_cell(typed, error))}, status=422)
     except PreconditionFailed:
@@ -116,22 +123,13 @@ def latest_change_id() -> int:
     return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
 
 
-def _requested_expiry(request: Request) -> datetime | None:
-    """Return when the change expires, or None if it does not expire.
-
-    A time without an offset is in the user's time zone. Raises Invalid if the time is not valid.
-    """
-    text = request.POST.get("until", "").strip()
-    if not text:
-        return None
-    try:
-        typed = datetime.fromisoformat(text)
-        expiry = (typed if typed.tzinfo else typed.replace(tzinfo=user_time_zone(request))).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Invalid([Problem("expires_at", "is not a valid time", text[:40], "a date and time")]) from None
-    if problems := expiry_problems(expiry, timezone.now()):
-        raise Invalid(problems)
-    return expiry
+def _question_before_applying(request: Request, draft: Draft) -> str:
+    """Return the question about evictions and deletions as HTML, or "" if the draft has none."""
+    consequences = find_consequences(preview_draft(actor=request.actor, draft=draft))
+    if consequences is None:
+        return ""
+    context = {"ask": consequences, "label": "Apply changes", "back": reverse("quotas")}
+    return render_to_string("scheduler/quotas/confirm_form.html", context, request)
 
 
 def _describe_applied_edits(typed: Sequence[EditedQuota]) -> str:
@@ -146,6 +144,7 @@ def _describe_applied_edits(typed: Sequence[EditedQuota]) -> str:
 
 def _render_preview(request: Request, draft: Draft) -> HttpResponse:
     impact = preview_draft(actor=request.actor, draft=draft)
+    impact.shares = visible_shares(impact)
     context = {"impact": impact, "pools": group_by_pool(impact), "count": len(draft.changes)}
     return render(request, "scheduler/quotas/grid_preview.html", context)
 

@@ -13,9 +13,17 @@ from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import departments, projects
 from projects.services.quotas import Columns, parse_columns, require_quota_permission
 from projects.services.quotas.drafts import QuotaChangeDraft, quota_key, stored_quotas
-from projects.web.quotas.cells import FIELDS, NO_QUOTA, build_document, field_for_path, removes_quota
+from projects.web.quotas.cells import (
+    FIELDS,
+    NO_QUOTA,
+    allowed_text,
+    build_document,
+    field_for_path,
+    removes_quota,
+)
 from scheduler.web.quotas.grid_table import parse_owner_keys
 
+NOT_VALID = ("is not a valid ", "has too many decimals", "is not a boolean")
 MAX_QUOTAS = 1000
 MAX_CELL_LENGTH = 60  # maximum number of characters per cell
 
@@ -118,8 +126,17 @@ def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dic
             "pool": edited.pool.name,
             "field": name,
             "cell": f"{FIELDS[name].head} of {edited.owner.name} in {edited.pool.kind_and_name}",
-            "message": message[:1].upper() + message[1:],
+            "message": _cell_sentence(problem, name, edited.cells.get(name, "")),
         }
+
+
+def _cell_sentence(problem: Problem, name: str, text: str) -> str:
+    """Describe a problem with a cell in the words of the grid."""
+    if problem.message.startswith(NOT_VALID):
+        received = f"“{text[:40]}” is not valid" if text else "A value is required"
+        return f"{received}. Enter {allowed_text(FIELDS[name])}."
+    message = f"{problem.message[:1].upper()}{problem.message[1:]}."
+    return f"{message} Allowed: {problem.allowed}." if problem.allowed else message
 
 
 def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from berth.core.wording.words import format_number
+from scheduler.reports.what_if.plan_comparison import Document, PlanChanges
 from scheduler.reports.what_if.quota_preview import QuotaImpact
 
 Entry = Mapping[str, Any]
@@ -27,19 +29,36 @@ class PoolImpact:
     def summary(self) -> str:
         """Effects on the pool as one line of text."""
         counts = (
+            (len(self.evictions), "would be evicted"),
             (len(self.starts), "would start"),
             (len(self.no_longer_starting), "would no longer start"),
-            (len(self.evictions), "would be evicted"),
             (len(self.shares), "fair shares change" if len(self.shares) != 1 else "fair share changes"),
         )
         return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
 def group_by_pool(impact: QuotaImpact) -> list[PoolImpact]:
-    """Return the effects by pool, sorted by name. Effects without a pool come last."""
+    """Return the effects by pool: pools with evictions first, then pools with edited quotas, each by name.
+
+    Effects without a pool come last.
+    """
     pools: dict[str, PoolImpact] = {}
+    edited = {quota["pool"] for quota in impact.quotas}
     for part in PARTS:
         for entry in getattr(impact, part):
             name = entry.get("pool") or ""
             getattr(pools.setdefault(name, PoolImpact(name)), part).append(entry)
-    return [pools[name] for name in sorted(pools, key=lambda name: (not name, name))]
+    return sorted(
+        pools.values(),
+        key=lambda pool: (not pool.name, not pool.evictions, pool.name not in edited, pool.name),
+    )
+
+
+def visible_shares(impact: PlanChanges) -> list[Document]:
+    """Return the fair shares whose number of GPUs, as it is shown, changes."""
+    return [entry for entry in impact.shares if _shown_gpus(entry["before"]) != _shown_gpus(entry["after"])]
+
+
+def _shown_gpus(amounts: Mapping[str, Any]) -> str:
+    gpus = amounts["gpu"]
+    return "" if gpus is None else format_number(float(gpus))

@@ -31,6 +31,16 @@ def draft_cells(page: Page) -> dict[tuple[str, str], str]:
     return {(owner, field): text for owner, _, field, text in draft["cells"]}
 
 
+def apply(page: Page, message: str) -> None:
+    """Apply the draft, and confirm the question about evictions and deletions if there is one."""
+    page.get_by_role("button", name="Apply changes").click()
+    done, confirm = page.get_by_text(message), page.locator("#dialog").get_by_role("button", name="Apply")
+    expect(done.or_(confirm).first).to_be_visible()
+    if confirm.is_visible():
+        confirm.click()
+    expect(done).to_be_visible()
+
+
 def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")
@@ -70,8 +80,7 @@ def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open,
         expect(page.locator("#impact-title")).to_be_focused()
         expect(page.get_by_role("region", name="In pool train")).to_contain_text("vision")
         page.evaluate("window.stillTheSame = true")
-        page.get_by_role("button", name="Apply").click()
-        expect(page.get_by_text("1 quota saved.")).to_be_visible()
+        apply(page, "1 quota saved.")
         expect(vision).to_have_text("12")
         expect(vision).to_have_attribute("data-allocated", "12 allocated")
         assert vision.get_attribute("data-over") is None, "the allocation no longer exceeds the quota"
@@ -121,8 +130,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         expect(page.get_by_role("region", name="In pool train")).to_contain_text(
             "Quota to be deleted, including limit, weight and rank: vision"
         )
-        page.get_by_role("button", name="Apply").click()
-        expect(page.get_by_text("1 quota deleted.")).to_be_visible()
+        apply(page, "1 quota deleted.")
         expect(vision).to_have_text(NO_QUOTA)
         expect(vision).to_have_attribute("title", "Allocated and reserved GPUs exceed the quota")
         assert not Quota.objects.filter(**where).exists()
@@ -151,8 +159,7 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
         cell(ada, "vision", field="rank").focus()
         ada.keyboard.type("4")
         ada.keyboard.press("Enter")
-        ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota saved.")).to_be_visible()
+        apply(ada, "1 quota saved.")
         alert = bert.get_by_role("alert")
         expect(alert).to_contain_text("ada changed the quota, and you deleted it")
         bert.get_by_role("button", name="Use theirs").click()
@@ -164,13 +171,11 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
         bert.keyboard.press("Enter")
         cell(ada, "vision").focus()
         ada.keyboard.press("Delete")
-        ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota deleted.")).to_be_visible()
+        apply(ada, "1 quota deleted.")
         expect(alert).to_contain_text("ada deleted the quota; yours is 5")
         expect(cell(bert, "vision")).to_have_text("0")  # value if the user creates the quota again
         bert.get_by_role("button", name="Keep mine").click()
-        bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_text("1 quota saved.")).to_be_visible()
+        apply(bert, "1 quota saved.")
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
     assert (quota.gpu_milli, quota.weight_gpu, quota.rank) == (0, 5.0, None)
@@ -237,8 +242,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
             cell(ada, "vision", field=field).focus()
             ada.keyboard.type(text)
             ada.keyboard.press("Enter")
-        ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota saved.")).to_be_visible()
+        apply(ada, "1 quota saved.")
 
         alert = bert.get_by_role("alert")
         expect(alert).to_contain_text("Quota (GPUs) of vision in pool train: ada set 6; yours is 7")
@@ -251,8 +255,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
         bert.get_by_role("button", name="Use theirs: Limit (GPUs) of vision in pool train").click()
         expect(alert).to_have_count(0)
         expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
-        bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_text("1 quota saved.")).to_be_visible()
+        apply(bert, "1 quota saved.")
         expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # the first admin gets the live update too
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
@@ -270,16 +273,14 @@ def test_server_rejects_a_conflicting_draft_if_live_updates_are_unavailable(
             cell(page, "vision").focus()
             page.keyboard.type(text)
             page.keyboard.press("Enter")
-        ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota saved.")).to_be_visible()
+        apply(ada, "1 quota saved.")
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_role("alert")).to_contain_text("ada set 6; yours is 7")
         assert (
             Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"]).gpu_milli == 6000
         )
         bert.get_by_role("button", name="Keep mine").click()
-        bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_text("1 quota saved.")).to_be_visible()
+        apply(bert, "1 quota saved.")
 
 
 @pytest.mark.heavy
@@ -362,7 +363,6 @@ def test_grid_scrolls_inside_its_card_and_is_edited_by_touch_on_a_phone(opened: 
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         open_settled(page, "/quotas")
         vision = cell(page, "vision")
-        vision.tap()
         vision.tap()
         page.locator(".cell-editor").fill("12")
         page.keyboard.press("Enter")

@@ -196,7 +196,11 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
     preview = bob.post(GRID_URL, {**draft_form(cells), "do": "preview"}).content.decode()
     assert "Quota to be deleted, including limit, weight and rank:</span> vision" in preview
     assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
-    applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply"}).json()
+    question = bob.post(GRID_URL, {**draft_form(cells), "do": "apply"}).json()
+    assert "Delete 1 quota?" in question["question"] and "vision in pool local" in question["question"]
+    assert gpu_quotas()["vision", "local"] == 2000, "nothing is deleted before the user confirms"
+    confirmed = {**draft_form(cells), "do": "apply", "confirmed": question["tag"]}
+    applied = bob.post(GRID_URL, confirmed).json()
     assert applied["applied"] == "1 quota saved, 1 quota deleted."
     assert gpu_quotas() == {("research", "local"): 4000, ("vision", "spot"): 3000}
     updated = {(row["owner"], row["pool"]): row for row in applied["theirs"]}[row_key(cast.vision), "local"]
@@ -235,7 +239,9 @@ def test_draft_expiry_is_interpreted_in_the_users_time_zone(
     bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})
     assert past.status_code == 422
-    assert "is not a future time within 366 days" in past.json()["faults"][0]["until"]
+    assert past.json()["faults"] == [{"until": "This time is in the past. Enter a later time."}]
+    late = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": "2999-01-01T09:00"})
+    assert late.json()["faults"] == [{"until": "Enter a time within the next 366 days."}]
     tomorrow = (timezone.now() + timedelta(days=1)).replace(second=0, microsecond=0)
     typed = tomorrow.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%dT%H:%M")
     assert "applied" in bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": typed}).json()
@@ -247,17 +253,17 @@ def test_draft_expiry_is_interpreted_in_the_users_time_zone(
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
-        ("gpu", "lots", "0 to 1000000000 in steps of 0.001"),
-        ("gpu", "-1", "0 to"),
-        ("gpu", "", "0 to 1000000000"),
-        ("gpu", "none", "0 to 1000000000"),
-        ("gpu", "0.0001", "Has too many decimals"),
+        ("gpu", "lots", "“lots” is not valid. Enter 0 to 1,000,000,000 in steps of 0.001, or ∞."),
+        ("gpu", "-1", "“-1” is not valid. Enter 0 to"),
+        ("gpu", "", "A value is required. Enter 0 to 1,000,000,000"),
+        ("gpu", "none", "Enter 0 to 1,000,000,000"),
+        ("gpu", "0.0001", "in steps of 0.001"),
         ("limit_gpu", "1", "at most 1"),
-        ("weight", "", "0 to 1000000"),
-        ("rank", "5000", "-1000 to 1000"),
-        ("rank", "1.5", "Is not a valid rank"),
-        ("over_quota", "maybe", "true, false"),
-        ("memory_mib", "1.5", "Has too many decimals"),
+        ("weight", "", "A value is required. Enter 0 to 1,000,000."),
+        ("rank", "5000", "“5000” is not valid. Enter -1000 to 1000, whole, or inherited."),
+        ("rank", "1.5", "“1.5” is not valid."),
+        ("over_quota", "maybe", "Enter yes or no."),
+        ("memory_mib", "1.5", "Enter 0 to 1,000,000,000,000, whole, or ∞."),
     ],
 )
 def test_error_names_the_invalid_cell_and_the_allowed_values(

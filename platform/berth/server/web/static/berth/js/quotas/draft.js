@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const form = document.getElementById("quota-changes-form");
-  const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
+  const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas, answers = window.berthQuotaAnswers;
   const NO_QUOTA = "No quota";
   const draft = new Map(); // maps "owner/pool" to {top, name, cells: Map(field -> {seen, typed, theirs})}
   // A quota to be deleted has a single cell with the value NONE, which also determines its other cells.
@@ -230,9 +230,10 @@
     return JSON.stringify({ cells, versions: sentVersions });
   }
 
-  async function send(what) {
+  async function send(what, confirmed = "") {
     const place = document.getElementById("grid-answer"), body = new FormData(form);
     body.set("do", what);
+    body.set("confirmed", confirmed);
     body.set("draft", payload());
     applying = true;
     summary();
@@ -245,10 +246,12 @@
     }
     applying = false;
     if (answer?.status === 401) document.dispatchEvent(new CustomEvent("berth:ended", { detail: { leave: true } }));
+    answers.acceptExpiry(form.elements.until);
     if (result.applied) applied(result);
+    else if (result.question) answers.ask(result.question, () => send("apply", result.tag));
     else if (result.theirs) { latest = result.latest; learn(result.theirs); say("Someone else changed these quotas. Resolve the conflicts."); }
     else if (result.faults) faults(result.faults);
-    else if (answer?.ok) { place.innerHTML = result; htmx.trigger(place, "htmx:load"); place.querySelector("#impact-title").focus(); }
+    else if (answer?.ok) answers.showPreview(form, place, result);
     else { place.replaceChildren(make("p", result, "notice bad")); place.firstChild.setAttribute("role", "alert"); }
     summary();
   }
@@ -270,7 +273,9 @@
   }
 
   function faults(list) {
-    part("faults").replaceChildren(faultBox(list, (fault) => cellNamed(`${fault.owner}/${fault.pool}`, fault.field), (td) => grid.go(td)));
+    const cells = list.filter((fault) => !fault.until), expiry = list.find((fault) => fault.until);
+    if (expiry) answers.rejectExpiry(form.elements.until, expiry.until);
+    if (cells.length) part("faults").replaceChildren(faultBox(cells, (fault) => cellNamed(`${fault.owner}/${fault.pool}`, fault.field), (td) => grid.go(td)));
   }
 
   // -- rows loaded later
@@ -376,6 +381,7 @@
   document.querySelector("#rows").addEventListener("click", (event) => {
     if (event.target.closest("[data-more]")) { event.preventDefault(); more(); }
   });
+  answers.onUndoKey(form, undo, redo);
   form.addEventListener("submit", (event) => { event.preventDefault(); send("preview"); });
   form.addEventListener("click", (event) => {
     const what = event.target.closest("[data-do]")?.dataset.do;

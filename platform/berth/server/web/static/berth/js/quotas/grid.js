@@ -7,7 +7,7 @@
 
   window.berthGrid = (table, hooks) => {
     const body = table.tBodies[0];
-    let active = null, anchor = null, editor = null;
+    let active = null, anchor = null, editor = null, touches = false;
 
     const place = (td) => [td.parentElement.sectionRowIndex, td.cellIndex];
     const cellAt = (row, col) => body.rows[row]?.cells[col] ?? null;
@@ -179,9 +179,11 @@
       if (editor && editor.td !== td && !keep()) return;
       if (td === active && !event.shiftKey && document.activeElement === td) return edit(td);
       go(td, event.shiftKey);
+      if (touches) edit(td);
     }
 
     table.addEventListener("keydown", onKey);
+    table.addEventListener("pointerdown", (event) => { touches = event.pointerType === "touch"; });
     table.addEventListener("mousedown", onPress);
     table.addEventListener("focusout", (event) => {
       if (editor && event.target === editor.input && event.relatedTarget !== null && !table.contains(event.relatedTarget)) {

@@ -74,7 +74,7 @@
   function faultBox(faults, cellOf, go) {
     const list = make("ul", "", "problems");
     for (const fault of faults) {
-      const line = make("li", fault.until ? `Expires: ${fault.until}` : fault.cell ? `${fault.cell}: ${fault.message}` : fault.message);
+      const line = make("li", fault.cell ? `${fault.cell}: ${fault.message}` : fault.message);
       const td = fault.cell ? cellOf(fault) : null;
       if (td) {
         td.setAttribute("aria-invalid", "true");

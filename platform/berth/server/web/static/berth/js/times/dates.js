@@ -35,7 +35,9 @@
     calendar.addEventListener("input", (event) => event.stopPropagation());
   }
 
-  document.querySelectorAll("input[type=date], input[type=datetime-local]").forEach(convert);
+  const NATIVE = "input:is([type=date], [type=datetime-local]):not(.calendar)";
+  document.querySelectorAll(NATIVE).forEach(convert);
+  document.addEventListener("htmx:load", (event) => event.target.querySelectorAll(NATIVE).forEach(convert));
 
   document.addEventListener("htmx:afterSwap", () => { // the new list names the date filters that are not valid
     const invalid = document.querySelector("[data-invalid]")?.dataset.invalid.split(" ") ?? [];
