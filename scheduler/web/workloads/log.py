@@ -61,9 +61,10 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         chunk = log.tail(min(_int_parameter(request, "tail", MAX_LINES), MAX_LINES))
     response = HttpResponse(chunk.data, content_type=TEXT)
     response.headers["X-Offset"] = str(chunk.offset)
-    if line := line_number(log, chunk.offset):
+    if chunk.data and (line := line_number(log, chunk.offset)):
         response.headers["X-Line"] = str(line)
     response.headers["X-Next-Offset"] = str(chunk.next_offset)
+    response.headers["X-Size"] = str(chunk.size)
     response.headers["X-Complete"] = "true" if chunk.complete else "false"
     return response
 

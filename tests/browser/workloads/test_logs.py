@@ -12,6 +12,8 @@ from tests import factories as make
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.chromium import NARROW
+from tests.support.present import present
 
 # The number that the style sheet shows beside the match: the first line's number plus the lines above it.
 NUMBER_OF_HIT = """() => {
@@ -81,8 +83,10 @@ def test_new_log_lines_appear_as_they_are_written(opened: Open, pods: list[Pod],
         assert page.locator("#log img, #log b").count() == 0
         assert not {"\x1b", "\x08"} & set(log_text(page))
         page.get_by_label("Follow").uncheck()
+        newer = page.get_by_role("button", name="Load newer output")
+        expect(newer).to_be_hidden()
         write(home, pods[0], "unseen\n")
-        page.get_by_role("button", name="Load newer output").click()
+        newer.click()
         expect(log).to_contain_text("unseen")
         assert faults == []
 
@@ -233,6 +237,40 @@ def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[P
         expect(close).to_be_visible()
         page.keyboard.press("Escape")
         expect(close).to_be_hidden()
+        assert faults == []
+
+
+def test_tools_of_the_log_take_one_row_in_full_screen_on_a_phone(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "step\nRuntimeError: no CUDA device\n")
+    with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        view = page.locator("#log-view > summary")
+        view.tap()
+        page.locator("#log-menu-full").tap()
+        close = page.get_by_role("button", name="Exit full screen")
+        assert present(close.bounding_box())["y"] == present(page.locator("#log-pod").bounding_box())["y"]
+        error, log = page.locator("#log .error").bounding_box(), page.locator("#log pre").bounding_box()
+        assert error and log and error["width"] > 0.8 * log["width"], "errors are marked over the whole line"
+        close.tap()
+        expect(close).to_be_hidden()
+        assert faults == []
+
+
+def test_tools_of_the_log_keep_their_places_during_a_search(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "loss 1\nloss 2\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log pre")).to_contain_text("loss 2")
+        tools = [page.locator(each) for each in ("#log-text", "#log-scope", "#log-errors", "#log-view")]
+        before = [tool.bounding_box() for tool in tools]
+        for text, answer in (("loss", "1 of 2"), ("nothing", "No matches")):
+            page.get_by_label("Search the log").fill(text)
+            expect(page.locator("#log-card .log-nav")).to_contain_text(answer)
+            assert [tool.bounding_box() for tool in tools] == before
         assert faults == []
 
 

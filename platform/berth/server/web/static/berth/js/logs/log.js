@@ -7,20 +7,17 @@
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
-  const earlier = document.getElementById("log-earlier"), later = document.getElementById("log-later");
-  const download = document.getElementById("log-download");
+  const earlier = document.getElementById("log-earlier"), later = document.getElementById("log-later"), download = document.getElementById("log-download");
   const pods = () => document.getElementById("log-pod");
   const matches = document.getElementById("log-matches"), scope = document.getElementById("log-scope");
   const CONTEXT = 4096; // bytes to show before a match
-  let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
-  let reader = new LogReader();
+  let pod = "", next = 0, complete = false, isAtEnd = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000, reader = new LogReader();
   const errorLine = new RegExp(box.dataset.errors), showCount = errorCounter(document.getElementById("log-errors"));
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
   const lines = new WeakMap(); // maps elements to lines, and lines to elements
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
   let errors = null; // number of errors at the end of the log that the page has shown
   let pattern = null, chosen = -1, isAdvancing = false; // searched text, and index of the match that is shown
-
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
 
   /** Show a line, in red if it names an error. */
@@ -79,7 +76,7 @@
 
   function settle() {
     earlier.hidden = !body.firstElementChild || first() <= 0;
-    later.hidden = complete || (follow.checked && !!pod) || !pod;
+    later.hidden = complete || isAtEnd || (follow.checked && !!pod) || !pod;
     box.classList.toggle("streaming", Boolean(pod) && !complete);
     box.classList.toggle("complete", complete);
     box.classList.toggle("no-output", !body.firstElementChild);
@@ -129,7 +126,7 @@
     if (!answer.ok) throw new Error(decode(data).slice(0, 300));
     const header = (name) => Number(answer.headers.get(name)), isComplete = answer.headers.get("X-Complete") === "true";
     const cut = isComplete ? 0 : cutCharacter(data);
-    return { data: data.subarray(0, data.length - cut), begin: header("X-Offset"), next: header("X-Next-Offset") - cut, line: header("X-Line"), complete: isComplete };
+    return { data: data.subarray(0, data.length - cut), begin: header("X-Offset"), next: header("X-Next-Offset") - cut, size: header("X-Size"), line: header("X-Line"), complete: isComplete };
   }
 
   /** Return output before an offset, from the start of a line unless the line is very long. */
@@ -144,7 +141,7 @@
   }
 
   function take(got) {
-    next = got.next;
+    next = got.next; isAtEnd = next >= (got.size ?? 0);
     complete = got.complete;
     const text = got.text ?? decode(got.data);
     if (text) append(text, got.begin, got.times);
@@ -241,6 +238,8 @@
     const mine = turn, got = await fetched(`offset=${next}&limit=${PIECE}`);
     if (mine === turn) take(got);
   });
+  const checkEnd = async (mine) => { const { size } = await fetched(`offset=${next}&limit=0`).catch(() => ({})); if (mine === turn && size > next) { isAtEnd = false; settle(); } };
+  setInterval(() => isAtEnd && pod && !complete && !follow.checked && checkEnd(turn), 2 * POLL); // offers newer output once there is some
   follow.addEventListener("change", () => {
     if (!follow.checked) { hangUp(); return settle(); }
     newest();
