@@ -13,8 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core import signing
+from django.http import HttpResponse
 
-from berth.server.web.pages import Request
+from berth.server.web.pages import Request, page
+from scheduler.web.workloads.change_link import link_names, workload_urls
 
 SALT, SESSION_KEY = "berth.accepted-prediction", "accepted_predictions"
 VALID_FOR, STORED_MAX = timedelta(hours=1), 5
@@ -33,6 +35,10 @@ class AcceptedPrediction:
     is_edit: bool
 
     @property
+    def evicts(self) -> bool:
+        return " evict " in self.title
+
+    @property
     def predicted_at(self) -> datetime:
         return datetime.fromisoformat(self.at)
 
@@ -47,18 +53,42 @@ def sign_prediction(request: Request, prediction: AcceptedPrediction, document: 
     return signing.dumps(content, salt=SALT, compress=True)
 
 
-def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping[str, Any]) -> None:
-    """Store the prediction that was sent with the document. A message for another document is ignored."""
+def read_prediction(request: Request, document: Mapping[str, Any]) -> AcceptedPrediction | None:
+    """Return the prediction that was sent with the document, or None if it is for another document."""
     try:
         content = signing.loads(request.POST.get("predicted", ""), salt=SALT, max_age=VALID_FOR)
     except signing.BadSignature:
-        content = []
+        return None
+    is_valid = content[:2] == [request.user.pk, _digest(document)]
+    return AcceptedPrediction(**content[2]) if is_valid else None
+
+
+def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping[str, Any]) -> None:
+    """Store the prediction that was sent with the document in place of the workload's last one."""
+    prediction = read_prediction(request, document)
     stored = {key: value for key, value in _stored(request).items() if key != str(workload_id)}
-    if content and content[:2] == [request.user.pk, _digest(document)]:
+    if prediction is not None:
         recent = list(stored.items())[1 - STORED_MAX :]
-        request.session[SESSION_KEY] = dict(recent) | {str(workload_id): content[2]}
+        request.session[SESSION_KEY] = dict(recent) | {str(workload_id): asdict(prediction)}
     elif len(stored) < len(_stored(request)):
         request.session[SESSION_KEY] = stored
+
+
+def ask_before_evicting(
+    request: Request, document: Mapping[str, Any], *, step: str, label: str
+) -> HttpResponse | None:
+    """Return a dialog if the page predicts evictions, or None. `step` is the form step that confirms them."""
+    prediction = read_prediction(request, document) if request.htmx else None
+    if prediction is None or not prediction.evicts:
+        return None
+    urls = workload_urls(request.actor, prediction.victims)
+    context = {
+        "label": label, "step": step, "post_to": request.path,
+        "effects": link_names(prediction.reason, urls), "victims": prediction.victims,
+    }  # fmt: skip
+    response = page(request, "scheduler/submit/evict_question.html", context)
+    response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#dialog", "innerHTML"
+    return response
 
 
 def find_prediction(request: Request, workload_id: uuid.UUID) -> AcceptedPrediction | None:

@@ -29,7 +29,7 @@ from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
-from scheduler.web.accepted_prediction import store_prediction
+from scheduler.web.accepted_prediction import ask_before_evicting, store_prediction
 from scheduler.web.submit.edit_changes import describe_change, find_unchecked_changes
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
@@ -38,7 +38,7 @@ from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 from scheduler.web.submit.verdict import QUEUED, Verdict
 
-PREDICT, SAVE = "try", "save"
+PREDICT, SAVE, SAVE_EVICTING = "try", "save", "save-evicting"
 FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 
@@ -116,9 +116,10 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return _render_page(request, open_draft(dump_workload(with_units(document))), edit_page)
     draft = read_draft(request.POST, replace(choices_for(request.actor), for_edit=True))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
-    saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
+    step = request.POST.get("step", "")
+    saves, predicts = step in (SAVE, SAVE_EVICTING), step == PREDICT
     if not (saves or predicts):
-        apply_step(draft, request.POST.get("step", ""))
+        apply_step(draft, step)
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -128,6 +129,8 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except BerthError as error:
         _add_error(edit_page, error)
     else:
+        if step == SAVE and (question := _ask_before_evicting(request, edit_page, document)):
+            return question
         _apply_edit(request, edit_page, document, dry_run=not saves)
         if predicts:
             _predict(request, edit_page, document)
@@ -139,6 +142,17 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         )
         return success_response(request, message, to=reverse("workload", args=[workload.pk]), leave=True)
     return _render_page(request, draft, edit_page, status=422 if saves else 200)
+
+
+def _ask_before_evicting(
+    request: Request, edit_page: EditPage, document: dict[str, Any]
+) -> HttpResponse | None:
+    """Return a dialog if the edit is valid, changes the document and would evict workloads, else None."""
+    checked = EditPage(edit_page.workload, edit_page.version)
+    _apply_edit(request, checked, document, dry_run=True)
+    if not checked.changes or checked.rejected:
+        return None
+    return ask_before_evicting(request, document, step=SAVE_EVICTING, label="Save and evict")
 
 
 @signed_in

@@ -22,7 +22,7 @@ from projects.selectors import projects
 from projects.services import arrays
 from projects.services.workloads import free_name_to_suggest, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
-from scheduler.web.accepted_prediction import store_prediction
+from scheduler.web.accepted_prediction import ask_before_evicting, store_prediction
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
 from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
@@ -39,7 +39,7 @@ from scheduler.web.submit.missing_step import find_missing_step
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
 NEVER_STARTS = "It can never start as specified."
-CHECK, PREDICT, SUBMIT = "look", "try", "submit"
+CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING = "look", "try", "submit", "submit-evicting"
 
 
 @dataclass
@@ -71,7 +71,7 @@ def index(request: Request) -> HttpResponse:
         return _render_page(request, draft, answer)
     step = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
-    if step not in (CHECK, PREDICT, SUBMIT):
+    if step not in (CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING):
         apply_step(draft, step, mail=getattr(request.user, "email", ""))
         step = CHECK
     answer = CheckResult()
@@ -82,15 +82,17 @@ def index(request: Request) -> HttpResponse:
 
 
 def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) -> HttpResponse | None:
-    """Check the draft, predict its outcome, or submit it. Return the response to a successful submission,
-    else None.
+    """Check the draft, predict its outcome, or submit it. Return the response to a successful submission, or
+    the question whether to evict workloads, else None.
     """
     try:
         if draft.problems:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
-        if step == SUBMIT:
+        if step in (SUBMIT, SUBMIT_EVICTING):
             require_chosen_code(document, request.POST.get("code-source", ""))
+            if step == SUBMIT and (question := _ask_before_evicting(request, document)):
+                return question
             # Predict again only if the page has already shown this outcome.
             never_starts = "never-starts" in request.POST and _never_starts(request.actor, document)
             return _submit(request, document, never_starts=never_starts)
@@ -104,6 +106,15 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
     except BerthError as error:
         _add_error(answer, error)
     return None
+
+
+def _ask_before_evicting(request: Request, document: Mapping[str, Any]) -> HttpResponse | None:
+    """Return a dialog if the valid document would evict workloads, else None."""
+    if _is_array(document):
+        arrays.validate(actor=request.actor, document=document)
+    else:
+        validate(actor=request.actor, document=document)
+    return ask_before_evicting(request, document, step=SUBMIT_EVICTING, label="Submit and evict")
 
 
 @signed_in

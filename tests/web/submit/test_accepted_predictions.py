@@ -2,12 +2,16 @@
 
 import re
 from html import unescape
+from typing import cast as type_cast
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
+from berth.documents import read_document
+from berth.server.web.pages import Request
 from projects.models import Workload
+from scheduler.web.accepted_prediction import AcceptedPrediction, sign_prediction
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -88,3 +92,44 @@ def test_edited_workload_shows_the_prediction_of_the_edit(cast: Cast, dave: Clie
     assert "The next scheduling cycle evaluates the edit." in shown
     Workload.objects.update(explained_at=timezone.now())
     assert "Predicted when edited" not in text_of(dave, workload)
+
+
+def evicting_prediction(cast: Cast, text: str, *, is_edit: bool = False) -> str:
+    request = type_cast("Request", RequestFactory().get("/submit"))
+    request.user = cast.dave.user
+    title, reason = "Would start and evict 1 other workload", "Evicts vision/low (4 GPUs)."
+    now = timezone.now().isoformat()
+    prediction = AcceptedPrediction(title, reason, [], ["vision/low"], "", now, is_edit)
+    return sign_prediction(request, prediction, read_document(text))
+
+
+def test_submission_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
+    form = {"document": TEXT, "step": "submit", "predicted": evicting_prediction(cast, TEXT)}
+    question = dave.post("/submit", form, headers=HTMX)
+    assert (question.status_code, question.headers["HX-Retarget"]) == (200, "#dialog")
+    assert "Submit and evict?" in question.content.decode() and "vision/low" in question.content.decode()
+    assert not Workload.objects.exists()
+    assert dave.post("/submit", form | {"step": "submit-evicting"}, headers=HTMX).status_code == 204
+    assert Workload.objects.get().name == "fine"
+
+
+def test_invalid_submission_reports_its_errors_instead_of_asking(cast: Cast, dave: Client) -> None:
+    text = TEXT.replace("command: run\n", "")
+    form = {"document": text, "step": "submit", "predicted": evicting_prediction(cast, text)}
+    answer = dave.post("/submit", form, headers=HTMX)
+    assert answer.status_code == 422 and "HX-Retarget" not in answer.headers
+
+
+def test_edit_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
+    workload = submit(dave, "")
+    path = f"/workloads/{workload.pk}/edit"
+    text = dave.get(path).context["text"].replace("gpu: 2", "gpu: 3")
+    predicted = evicting_prediction(cast, text, is_edit=True)
+    form = {"document": text, "version": workload.version, "step": "save", "predicted": predicted}
+    question = dave.post(path, form, headers=HTMX)
+    assert question.headers["HX-Retarget"] == "#dialog" and "Save and evict?" in question.content.decode()
+    workload.refresh_from_db()
+    assert workload.edits == 0
+    assert dave.post(path, form | {"step": "save-evicting"}, headers=HTMX).status_code == 204
+    workload.refresh_from_db()
+    assert workload.edits == 1

@@ -14,7 +14,7 @@ from tests.web.conftest import SignIn
 from tests.web.submit.test_submission_page import HTMX, refresh_form
 
 TEXT = "name: wide\nproject: vision\ncommand: run\nroles: [{gpu: 9}]\n"
-LABEL = '<span id="submit-label" hx-swap-oob="true">{}</span>'
+LABEL = '<span id="submit-label" class="warns" hx-swap-oob="true">{}</span>'
 
 
 @pytest.fixture

@@ -148,6 +148,7 @@
       enableSave(isUnchanged());
       answered = event.detail.xhr?.edits ?? answered;
     }
+    if (event.detail.elt.id === "dialog") sending = false;
     if (!sending || event.detail.elt.id !== "answer") return;
     sending = false;
     const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
