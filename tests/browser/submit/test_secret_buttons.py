@@ -28,3 +28,15 @@ def test_buttons_add_secrets_to_the_field_and_to_the_document(opened: Open) -> N
         expect(document).not_to_have_value(re.compile("hf-token"))
         expect(token).to_have_attribute("aria-pressed", "false")
         assert faults == []
+
+
+def test_folded_section_with_an_error_opens(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        document, field = page.locator("#document"), page.get_by_label("Secrets", exact=True)
+        expect(page.locator("#prediction-title")).to_be_visible()
+        expect(field).to_be_hidden()
+        document.fill(f"{document.input_value()}secrets: [{{name: unknown, env: A}}]\n")
+        expect(field).to_be_visible()
+        expect(field).to_have_attribute("aria-invalid", "true")
+        assert faults == []

@@ -69,6 +69,7 @@
       && now.every((field, index) => field.id === then[index].id);
     if (!same) return false;
     now.forEach((field, index) => renew(field, then[index]));
+    for (const folded of target.querySelectorAll("details:not([open]):has([aria-invalid=true])")) folded.open = true;
     return true;
   }
 
