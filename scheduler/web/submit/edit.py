@@ -31,8 +31,15 @@ from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
 from scheduler.web.accepted_prediction import ask_before_evicting, store_prediction
 from scheduler.web.submit.edit_changes import describe_change, find_unchecked_changes
+from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
-from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.draft import (
+    Draft,
+    apply_step,
+    open_draft,
+    open_submitted_document,
+    read_draft,
+)
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
@@ -172,7 +179,19 @@ def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     else:
         _apply_edit(request, edit_page, document, dry_run=True)
         _predict(request, edit_page, document)
+        if edit_page.never_starts:
+            _mark_excessive_field(request, edit_page)
     return page(request, "scheduler/submit/edit_prediction.html", {"edit_page": edit_page})
+
+
+def _mark_excessive_field(request: Request, edit_page: EditPage) -> None:
+    if edit_page.prediction is None:
+        return
+    draft = open_submitted_document(request.POST)
+    shown = prepare_form(draft, replace(choices_for(request.actor, draft.form_data), for_edit=True))
+    for change in edit_page.changes:
+        describe_change(change, shown)
+    edit_page.excessive = mark_excessive_field(edit_page.prediction, draft.form_data or {}, shown)
 
 
 def _predict(request: Request, edit_page: EditPage, document: dict[str, Any]) -> None:

@@ -74,6 +74,9 @@ def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
 def test_button_of_an_unschedulable_edit_reads_save_anyway(dave: Client, train: Workload) -> None:
     never = edited(dave, train, "gpu: 1", "gpu: 9", page="/prediction")
     assert 'class="warns" hx-swap-oob="true">Save anyway</span>' in never
+    assert 'Change <a href="#f-roles-0-gpu">GPUs per pod</a>.' in never
+    assert 'id="f-roles-0-gpu-warning">No matching node has more than 4 GPUs.</span>' in never
+    assert 'id="f-roles-0-gpu-stored">Previous value: 1</span>' in never
     assert "save-label" not in edited(dave, train, "priority: 50", "priority: 60", page="/prediction")
     assert '<span id="save-label" hx-swap-oob="true">Save changes</span>' in edited(
         dave, train, "gpu: 1", "gpu: 9"
