@@ -2,16 +2,21 @@
 lose.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from berth.core.wording.words import format_count
 from projects.actor import Actor
-from projects.models import Project
+from projects.models import Phase, Project
+from projects.models.workloads import LIVE_PHASES
+from projects.selectors import workloads
+from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.engine.smallest_change.sentences import NAMED_MAX
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads.change_link import (
+    Change,
     LinkedText,
     Loss,
     link_names,
@@ -38,6 +43,8 @@ class ChangeFacts:
     scaled_down: LinkedText
     moved: LinkedText
     rule: str  # rule that allows the evictions, or empty
+    ended: EvictedWorkload | None  # workload that the user or its owner has to end
+    basis: str  # why the change is not smaller, or empty
 
 
 def change_facts(actor: Actor, project: Project, answer: RenderedChange, now: datetime) -> ChangeFacts | None:
@@ -59,7 +66,39 @@ def change_facts(actor: Actor, project: Project, answer: RenderedChange, now: da
         link_names(_list_names(answer.scaled_down, answer.scaled_down_workloads), urls),
         link_names(_list_names(answer.moved, answer.moved_workloads), urls),
         answer.rule,
+        _ended_workload(actor, project, answer.change, urls, now),
+        _basis_of_priority(actor, project, answer),
     )
+
+
+def _ended_workload(
+    actor: Actor, project: Project, change: Change | None, urls: Mapping[str, str], now: datetime
+) -> EvictedWorkload | None:
+    """Return the visible workload that has to end, with its loss, or None if the change is another one."""
+    if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED or change["subject"] not in urls:
+        return None
+    name = str(change["subject"])
+    return EvictedWorkload(name, urls[name], losses_by_workload(actor, project, [name], now).get(name))
+
+
+def _basis_of_priority(actor: Actor, project: Project, answer: RenderedChange) -> str:
+    """Return which workloads of the project have the priority just below the proposed one.
+
+    The result is empty if the change is another one, or if its rule already names this priority.
+    """
+    change = answer.change
+    if change is None or change["kind"] != ChangeKind.PRIORITY_RAISED:
+        return ""
+    below = int(change["after"]) - 1
+    if answer.rule.endswith(f"priority {below}"):
+        return ""
+    rows = workloads(actor).filter(project=project, priority=below, phase__in=LIVE_PHASES)
+    rows = rows.exclude(phase=Phase.SUSPENDED)
+    names = list(rows.order_by("name").values_list("name", flat=True).distinct())
+    if not names:
+        return ""
+    listed = _list_names(tuple(names[:NAMED_MAX]), len(names))
+    return f"one above {listed}, which {'has' if len(names) == 1 else 'have'} priority {below}"
 
 
 def _list_names(names: tuple[str, ...], count: int) -> str:

@@ -33,12 +33,14 @@ from projects.web.workloads.request_words import set_request_words
 from projects.web.workloads.steps import steps_for
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
+from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.log_errors import ERROR_PATTERN
 from scheduler.reports.queues.unknown_start import short_start_reason
+from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import utilization_strip_context, workload_utilization
@@ -176,6 +178,7 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         "workload": workload,
         **_pending_context(workload, tab),
         "is_operator": is_operator,
+        "evicted": _last_eviction(request.actor, workload),
         "forecast": _queue_context(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if is_operator else [],
@@ -185,6 +188,14 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         "last_pool": last_pool(workload),
         "failure_fact": failure_fact(workload),
     }
+
+
+def _last_eviction(actor: Actor, workload: Workload) -> Eviction | None:
+    """Return the eviction since which the workload is pending, or None."""
+    if workload.phase not in PENDING_PHASES or not workload.preemptions:
+        return None
+    last = evictions(actor).filter(workload_id=workload.pk).order_by("-pk").first()
+    return last if last is not None and workload.started_at and last.at >= workload.started_at else None
 
 
 def _is_resubmittable(actor: Actor, workload: Workload) -> bool:

@@ -104,6 +104,37 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     assert re.search('<dd>now, <span class="soft">instead of about <time', card)
 
 
+def test_workload_to_end_is_linked_with_what_it_would_lose(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = make.workload(
+        cast.vision, "ends", phase="running", gpu_milli_now=8000, started_at=make.ago(minutes=30)
+    )
+    change = {"kind": "workload_ended", "subject": "vision/ends", "resource": "", "pool": "local",
+              "before": None, "after": None}  # fmt: skip
+    answer = RenderedChange("found", "It would start.", change, action="End vision/ends")
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    workload = make.workload(cast.vision, "train", phase="pending")
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert re.search(r"loses 8\s*GPUs and [\d.]+\s*GPU-h of work", re.sub(r"<[^>]*>", "", card))
+    assert link_in(card) == f"/workloads/{ends.pk}" and ">Open vision/ends</a>" in card
+
+
+def test_raised_priority_names_the_workload_that_it_exceeds(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
+    action = "Set the priority to 51 instead of 40"
+    monkeypatch.setattr(
+        pages, "find_smallest_change", lambda *_: RenderedChange("found", "It would.", change, action=action)
+    )
+    make.workload(cast.vision, "ahead", priority=50)
+    make.workload(cast.ads, "hidden", priority=50)
+    workload = make.workload(cast.vision, "train", phase="pending", priority=40)
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "one above ahead, which has priority 50" in card and "hidden" not in card
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "changed"),
     [
