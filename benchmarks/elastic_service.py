@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.decide import commit, machine
 from benchmarks.setup.arguments import parser
-from tests.journeys.services.service_story import play, play_briefly, running_service
+from tests.journeys.services.service_story import run_light_load, run_load, running_service
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DATA, CHART = DOCS / "elastic-service.json", DOCS / "elastic-service.svg"
@@ -44,9 +44,9 @@ def record_run(*, tiny: bool = False) -> dict[str, Any]:
         running_service(Path(place) / "home") as story,
     ):
         if tiny:
-            play_briefly(story)
+            run_light_load(story)
         else:
-            play(story, quiet=10, busy=15)
+            run_load(story, quiet=10, busy=15)
         requests = sorted(story.load.requests, key=lambda request: request.sent_at)
         history = story.history()
         began = history[-1]["triggered_at"] if history else 0.0

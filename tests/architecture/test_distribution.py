@@ -98,7 +98,7 @@ def test_folders_with_a_shared_setup_start_first() -> None:
 
 
 @pytest.mark.heavy
-def test_tests_that_stop_the_shared_installation_come_after_all_other_journeys() -> None:
+def test_tests_that_stop_the_shared_installation_run_after_all_other_journeys() -> None:
     paths = [f"tests/journeys/{path}" for path in ("test_up.py", "test_secrets.py", "sessions", "code")]
     options = ("-q", "-p", "no:cacheprovider", "--collect-only", "-m", "heavy or not heavy")
     result = subprocess.run(

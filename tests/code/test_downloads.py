@@ -41,7 +41,7 @@ def stage(
 
 
 @pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage]:
+def plain_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage]:
     monkeypatch.setenv("BERTH_ISOLATION", "off")
     stage = LocalStage(tmp_path / "runtime")
     yield stage
@@ -68,29 +68,29 @@ def test_pod_starts_in_a_writable_copy_of_the_code_owned_by_its_user(
 
 
 def test_relative_working_directory_is_resolved_inside_the_code_directory(
-    plain: LocalStage, server: CodeServer
+    plain_stage: LocalStage, server: CodeServer
 ) -> None:
-    plain.runtime.start(code_order(server, "ls", working_dir="src"))
-    assert ended(plain.runtime, "p-1").exit_code == 0
-    assert log(plain) == "train.py\n"
+    plain_stage.runtime.start(code_order(server, "ls", working_dir="src"))
+    assert ended(plain_stage.runtime, "p-1").exit_code == 0
+    assert log(plain_stage) == "train.py\n"
 
 
 def test_download_is_retried_after_an_overloaded_server_and_a_lost_connection(
-    plain: LocalStage, server: CodeServer
+    plain_stage: LocalStage, server: CodeServer
 ) -> None:
     server.answers = [send_problem(503), send_half, send_archive()]
-    plain.runtime.start(code_order(server, "wc -l < src/train.py"))
-    assert ended(plain.runtime, "p-1").exit_code == 0
-    assert log(plain).strip() == "2000"
+    plain_stage.runtime.start(code_order(server, "wc -l < src/train.py"))
+    assert ended(plain_stage.runtime, "p-1").exit_code == 0
+    assert log(plain_stage).strip() == "2000"
     assert len(server.authorizations) == 3
 
 
 def test_reason_for_an_incomplete_download_is_requested_and_reported(
-    plain: LocalStage, server: CodeServer
+    plain_stage: LocalStage, server: CodeServer
 ) -> None:
     server.answers = [send_half, send_problem(409)]
-    plain.runtime.start(code_order(server, "true"))
-    report = ended(plain.runtime, "p-1")
+    plain_stage.runtime.start(code_order(server, "true"))
+    report = ended(plain_stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
     assert (
         report.message == "the code could not be downloaded: the server responded with 409: No code for you."
@@ -107,29 +107,33 @@ def test_reason_for_an_incomplete_download_is_requested_and_reported(
     ],
 )
 def test_pod_with_a_failed_download_does_not_start_and_reports_the_reason(
-    plain: LocalStage, server: CodeServer, answer: Answer, message: str
+    plain_stage: LocalStage, server: CodeServer, answer: Answer, message: str
 ) -> None:
     server.answers = [answer]
-    plain.runtime.start(code_order(server, "true"))
-    report = ended(plain.runtime, "p-1")
+    plain_stage.runtime.start(code_order(server, "true"))
+    report = ended(plain_stage.runtime, "p-1")
     assert (report.cause, message in report.message) == (PodCause.START_FAILED, True), report.message
     assert SECRET not in report.message
 
 
-def test_server_is_verified_with_the_certificates_in_the_pod_spec(plain: LocalStage, tmp_path: Path) -> None:
+def test_server_is_verified_with_the_certificates_in_the_pod_spec(
+    plain_stage: LocalStage, tmp_path: Path
+) -> None:
     trusted, stranger = Authority(tmp_path, "trusted"), Authority(tmp_path, "stranger")
     server = CodeServer(trusted.server("127.0.0.1"))
     try:
-        plain.runtime.start(code_order(server, "true", download_ca=trusted.file.read_text()))
-        assert ended(plain.runtime, "p-1").exit_code == 0
+        plain_stage.runtime.start(code_order(server, "true", download_ca=trusted.file.read_text()))
+        assert ended(plain_stage.runtime, "p-1").exit_code == 0
         requests = len(server.authorizations)
         other = order(
             "p-2", "true", code_url=server.url, download_secret=SECRET, download_ca=stranger.file.read_text()
         )
-        plain.runtime.start(other)
-        poll_until(lambda: "CERTIFICATE_VERIFY_FAILED" in plain.runtime.get_reports(["p-2"])["p-2"].progress)
-        plain.runtime.stop("p-2", 0)
-        assert ended(plain.runtime, "p-2").cause == PodCause.STOPPED
+        plain_stage.runtime.start(other)
+        poll_until(
+            lambda: "CERTIFICATE_VERIFY_FAILED" in plain_stage.runtime.get_reports(["p-2"])["p-2"].progress
+        )
+        plain_stage.runtime.stop("p-2", 0)
+        assert ended(plain_stage.runtime, "p-2").cause == PodCause.STOPPED
         assert len(server.authorizations) == requests, (
             "the secret is not sent to a server without a trusted certificate"
         )
@@ -137,46 +141,46 @@ def test_server_is_verified_with_the_certificates_in_the_pod_spec(plain: LocalSt
         server.close()
 
 
-def test_full_disk_on_the_node_is_reported(plain: LocalStage, server: CodeServer) -> None:
+def test_full_disk_on_the_node_is_reported(plain_stage: LocalStage, server: CodeServer) -> None:
     server.answers = [send_archive(archive(lines=20_000))]
-    pod = plain.runtime._pod_dir("p-1")
+    pod = plain_stage.runtime._pod_dir("p-1")
     pod.create()
     with small_disk(pod.work_directory):
-        plain.runtime.start(code_order(server, "true"))
-        report = ended(plain.runtime, "p-1")
+        plain_stage.runtime.start(code_order(server, "true"))
+        report = ended(plain_stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
     assert "could not be unpacked: No space left on device" in report.message
 
 
-def test_pod_can_be_stopped_while_its_code_is_downloaded(plain: LocalStage, server: CodeServer) -> None:
+def test_pod_can_be_stopped_while_its_code_is_downloaded(plain_stage: LocalStage, server: CodeServer) -> None:
     server.answers = [server.stop_in_the_middle]
-    plain.runtime.start(code_order(server, "true"))
+    plain_stage.runtime.start(code_order(server, "true"))
     poll_until(lambda: server.authorizations)
-    assert plain.runtime.get_reports(["p-1"])["p-1"].state == PodState.STARTING
-    plain.runtime.stop("p-1", 5)
-    report = ended(plain.runtime, "p-1")
+    assert plain_stage.runtime.get_reports(["p-1"])["p-1"].state == PodState.STARTING
+    plain_stage.runtime.stop("p-1", 5)
+    report = ended(plain_stage.runtime, "p-1")
     assert (report.cause, report.exit_code) == (PodCause.STOPPED, None)
 
 
 def test_code_is_downloaded_again_after_the_shim_and_the_scheduler_were_killed(
-    plain: LocalStage, server: CodeServer
+    plain_stage: LocalStage, server: CodeServer
 ) -> None:
     server.answers = [server.stop_in_the_middle, send_archive()]
     sent = code_order(server, "find . -type f | sort")
-    plain.runtime.start(sent)
-    work = plain.root / "pods" / "p-1" / "work" / "code"
+    plain_stage.runtime.start(sent)
+    work = plain_stage.root / "pods" / "p-1" / "work" / "code"
     poll_until(work.exists)
-    plain.restart()
-    os.kill(poll_until(lambda: plain.runtime._pod_dir("p-1").shim_pid() or 0), signal.SIGKILL)
-    poll_until(lambda: plain.runtime.get_reports(["p-1"])["p-1"].state == PodState.UNKNOWN)
-    plain.runtime.start(sent)
-    assert ended(plain.runtime, "p-1").exit_code == 0
-    assert log(plain).split() == ["./empty", "./src/train.py"]
+    plain_stage.restart()
+    os.kill(poll_until(lambda: plain_stage.runtime._pod_dir("p-1").shim_pid() or 0), signal.SIGKILL)
+    poll_until(lambda: plain_stage.runtime.get_reports(["p-1"])["p-1"].state == PodState.UNKNOWN)
+    plain_stage.runtime.start(sent)
+    assert ended(plain_stage.runtime, "p-1").exit_code == 0
+    assert log(plain_stage).split() == ["./empty", "./src/train.py"]
 
 
 def test_secret_is_neither_in_records_nor_in_the_pods_environment(
-    plain: LocalStage, server: CodeServer
+    plain_stage: LocalStage, server: CodeServer
 ) -> None:
-    plain.runtime.start(code_order(server, "env; ls -R /dev/shm"))
-    assert ended(plain.runtime, "p-1").exit_code == 0
-    assert files_containing(plain.root, SECRET) == []
+    plain_stage.runtime.start(code_order(server, "env; ls -R /dev/shm"))
+    assert ended(plain_stage.runtime, "p-1").exit_code == 0
+    assert files_containing(plain_stage.root, SECRET) == []

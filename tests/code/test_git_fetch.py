@@ -79,7 +79,7 @@ def over_ssh(tmp_path: Path) -> Iterator[Fetcher]:
 
 
 @pytest.fixture(autouse=True)
-def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_temporary_directory_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory").mkdir()
     monkeypatch.setattr(scratch, "MEMORY", tmp_path / "memory")
 
@@ -289,7 +289,7 @@ def test_repository_is_fetched_over_ssh_with_a_deploy_key(
 
 
 @needs_sshd
-def test_host_key_comes_from_the_document_or_the_admin_and_is_never_learned(
+def test_host_key_comes_from_the_document_or_an_admin_and_is_never_trusted_on_first_use(
     tmp_path: Path, ssh: SshServer, repository: Repository
 ) -> None:
     stored = tmp_path / "known_hosts"

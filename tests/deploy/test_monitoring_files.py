@@ -26,7 +26,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not in
 
 
 @pytest.fixture
-def exported(db: None) -> dict[str, set[str]]:
+def exported_metrics(db: None) -> dict[str, set[str]]:
     types = {line.split()[2] for line in scraped().splitlines() if line.startswith("# TYPE ")}
     families = {
         family.name + ("_total" if family.type == "counter" else ""): set(family._labelnames)  # type: ignore[attr-defined]
@@ -56,13 +56,13 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
-def assert_is_exported(expression: str, exported: dict[str, set[str]]) -> None:
+def assert_is_exported(expression: str, exported_metrics: dict[str, set[str]]) -> None:
     used = names_in(expression)
     assert used.metrics, expression
     for metric in used.metrics:
-        assert metric in exported, f"{metric} in {expression}"
-        assert used.labels.get(metric, set()) <= exported[metric] | PROMETHEUS_OWN, expression
-    labels = set.union(*(exported[metric] for metric in used.metrics)) | PROMETHEUS_OWN
+        assert metric in exported_metrics, f"{metric} in {expression}"
+        assert used.labels.get(metric, set()) <= exported_metrics[metric] | PROMETHEUS_OWN, expression
+    labels = set.union(*(exported_metrics[metric] for metric in used.metrics)) | PROMETHEUS_OWN
     assert used.grouping <= labels, expression
 
 
@@ -75,33 +75,35 @@ def test_metric_and_label_names_are_extracted_from_queries() -> None:
     assert used.grouping == {"pool"}
 
 
-def test_every_alert_uses_only_exported_metrics_and_has_a_description(exported: dict[str, set[str]]) -> None:
+def test_every_alert_uses_only_exported_metrics_and_has_a_description(
+    exported_metrics: dict[str, set[str]],
+) -> None:
     assert len({rule["alert"] for rule in rules()}) == len(rules())
     for rule in rules():
-        assert_is_exported(rule["expr"], exported)
+        assert_is_exported(rule["expr"], exported_metrics)
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}
         used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
         names = names_in(rule["expr"])
-        assert all(used <= exported[metric] for metric in names.metrics), rule["alert"]
+        assert all(used <= exported_metrics[metric] for metric in names.metrics), rule["alert"]
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_every_panel_uses_only_exported_metrics(path: Path, exported: dict[str, set[str]]) -> None:
+def test_every_panel_uses_only_exported_metrics(path: Path, exported_metrics: dict[str, set[str]]) -> None:
     board = read_board(path)
     assert board_expressions(board)
     for expression in board_expressions(board):
-        assert_is_exported(expression, exported)
+        assert_is_exported(expression, exported_metrics)
     for panel in board_panels(board):
         for target in panel.get("targets", ()):
             shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             names = names_in(target["expr"])
-            assert all(shown <= exported[metric] for metric in names.metrics), target
+            assert all(shown <= exported_metrics[metric] for metric in names.metrics), target
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
             asks = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", variable["definition"])
             assert asks
-            assert asks[2] in exported[asks[1]]
+            assert asks[2] in exported_metrics[asks[1]]
             assert variable["query"]["query"] == variable["definition"]
 
 
@@ -134,7 +136,7 @@ def test_dashboards_cover_cluster_pools_services_queue_and_fairness() -> None:
     assert names == {"berth-cluster", "berth-queue", "berth-fairness", "berth-pools", "berth-services"}
 
 
-def test_documentation_lists_exactly_the_exported_metrics(exported: dict[str, set[str]]) -> None:
+def test_documentation_lists_exactly_the_exported_metrics(exported_metrics: dict[str, set[str]]) -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
     chapter = text.split("### Metrics")[1].split("\n## ")[0]
     listed: dict[str, set[str]] = {}
@@ -146,7 +148,7 @@ def test_documentation_lists_exactly_the_exported_metrics(exported: dict[str, se
         sets = [{label.strip() for label in part.split(",") if label.strip()} for part in labels.split(";")]
         sets = sets if len(sets) == len(metrics) else sets * len(metrics)
         listed |= dict(zip(metrics, sets, strict=True))
-    assert listed == exported
+    assert listed == exported_metrics
 
 
 @needs_promtool

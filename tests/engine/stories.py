@@ -24,7 +24,7 @@ def assert_expectations(expect: Story, scenario: Story, play: Story | None = Non
     answer = simulate({"format": "berth.scenario/1", **scenario}, **(play or {}))
     for number, expected in enumerate(expect.get("decisions", ())):
         assert decision_lines(answer["cycles"][number]) == sorted(expected), f"cycle {number + 1}"
-    wanted = _wanted(expect)
+    wanted = _expected_workloads(expect)
     assert {name: _outcome(answer["workloads"][name], wanted[name]) for name in wanted} == wanted
     queues = {name: queue for pool in answer["queues"].values() for name, queue in pool.items()}
     for resource, shares in {"gpu": expect.get("shares", {}), **expect.get("shares_of", {})}.items():
@@ -40,7 +40,7 @@ def decision_lines(cycle: Story) -> list[str]:
     )
 
 
-def _wanted(expect: Story) -> dict[str, Story]:
+def _expected_workloads(expect: Story) -> dict[str, Story]:
     workloads = expect.get("workloads", {})
     return {name: {"phase": wish} if isinstance(wish, str) else wish for name, wish in workloads.items()}
 

@@ -102,12 +102,12 @@ class FakeRuntime:
         if lifetime is not None:
             pod.ends_at = now + timedelta(seconds=lifetime.seconds)
             pod.ends_with = lifetime.exit_code
-        self._poke()
+        self._wake_waiters()
 
     def report_progress(self, pod_id: str, progress: str, *, pulls_image: bool = False) -> None:
         pod = self._pods[pod_id]
         pod.report = replace(pod.report, progress=progress, pulls_image=pulls_image)
-        self._poke()
+        self._wake_waiters()
 
     def end(
         self,
@@ -124,12 +124,12 @@ class FakeRuntime:
             pod.report, state=PodState.EXITED, exit_code=exit_code, signal=signal, cause=cause,
             message=message, ended_at=self.clock.now(), memory_peak_mib=memory_peak_mib,
         )  # fmt: skip
-        self._poke()
+        self._wake_waiters()
 
     def warn(self, pod_id: str, text: str) -> None:
         pod = self._pods[pod_id]
         pod.report = replace(pod.report, warnings=pod.report.warnings + 1, warning=text)
-        self._poke()
+        self._wake_waiters()
 
     def write(self, pod_id: str, data: bytes) -> None:
         self._pods[pod_id].log += data
@@ -155,7 +155,7 @@ class FakeRuntime:
     # --- the port
 
     def start(self, order: PodSpec) -> None:
-        self._called("start", order.pod_id)
+        self._record_call("start", order.pod_id)
         if order.pod_id in self._pods or order.pod_id in self._logs:
             return
         self._pods[order.pod_id] = _Pod(order, PodReport(PodState.STARTING))
@@ -170,7 +170,7 @@ class FakeRuntime:
         pass
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        self._called("stop", pod_id)
+        self._record_call("stop", pod_id)
         if pod_id in self._logs:
             return
         pod = self._pods.setdefault(pod_id, _Pod(None, PodReport(PodState.STARTING)))
@@ -200,10 +200,10 @@ class FakeRuntime:
             self.end(pod_id, signal=SIGTERM, cause=PodCause.STOPPED)
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        self._called("look", tuple(pod_ids))
+        self._record_call("look", tuple(pod_ids))
         for pod_id in pod_ids:
             if pod_id in self._pods:
-                self._let_time_pass(pod_id, self._pods[pod_id])
+                self._apply_elapsed_time(pod_id, self._pods[pod_id])
         unknown = PodReport(PodState.UNKNOWN)
         return {i: self._pods[i].report if i in self._pods else unknown for i in pod_ids}
 
@@ -225,7 +225,7 @@ class FakeRuntime:
         self._log_times.pop(pod_id, None)
 
     def drop_workspace(self, workspace: str) -> None:
-        self._called("drop_workspace", workspace)
+        self._record_call("drop_workspace", workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
         data, ended = self._log(pod_id)
@@ -246,13 +246,13 @@ class FakeRuntime:
         return LogChunk(data[begin:], begin, len(data), len(data), ended)
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        self._called("list_files", pod_id)
+        self._record_call("list_files", pod_id)
         stored = self._files_of(pod_id)
         chosen = [each for each in sorted(stored) if any(f"{each}/".startswith(f"{path}/") for path in paths)]
         return PodFiles(tuple(PodFile(each, len(stored[each]), False) for each in chosen), {})
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        self._called("read_file", pod_id)
+        self._record_call("read_file", pod_id)
         return self._files_of(pod_id)[path][offset : offset + limit]
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
@@ -262,7 +262,7 @@ class FakeRuntime:
         return self.read_file(pod_id, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        self._called("list_volume_changes", pod_id)
+        self._record_call("list_volume_changes", pod_id)
         self._files_of(pod_id)
         return self.volume_changes.get((pod_id, volume), VolumeChanges())
 
@@ -279,13 +279,13 @@ class FakeRuntime:
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Return the usage that the test has set. Other running pods have zero usage."""
-        self._called("measure", tuple(pod_ids))
+        self._record_call("measure", tuple(pod_ids))
         running = set(self.running())
         pods = {i: self.uses.get(i, PodUsage(0.0, 0)) for i in pod_ids if i in running}
         return Measurements(pods, {i: self.devices[i] for i in instance_ids if i in self.devices})
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        self._called("get_isolation", tuple(instance_ids))
+        self._record_call("get_isolation", tuple(instance_ids))
         return dict.fromkeys(instance_ids, self.isolation)
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
@@ -308,7 +308,7 @@ class FakeRuntime:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 
-    def _let_time_pass(self, pod_id: str, pod: _Pod) -> None:
+    def _apply_elapsed_time(self, pod_id: str, pod: _Pod) -> None:
         now = self.clock.now()
         if pod.report.state != PodState.RUNNING:
             return
@@ -325,13 +325,13 @@ class FakeRuntime:
             return self._logs.get(pod_id, b""), True
         return bytes(pod.log), pod.report.state == PodState.EXITED
 
-    def _called(self, call: str, what: object) -> None:
+    def _record_call(self, call: str, what: object) -> None:
         self.calls.append((call, what))
         waiting = self.errors_by_call.get(call)
         if waiting:
             raise waiting.popleft()
 
-    def _poke(self) -> None:
+    def _wake_waiters(self) -> None:
         os.eventfd_write(self._wake, 1)
 
 

@@ -148,7 +148,7 @@ def test_amd_gpus_are_selected_by_render_node(tmp_path: Path) -> None:
 # --- inside
 
 
-def test_user_id_of_pods_depends_only_on_the_project() -> None:
+def test_pod_user_id_depends_only_on_the_project() -> None:
     assert pod_uid(7) == 1_900_000_007
     for number in (0, -1, LAST_UID):
         with pytest.raises(ValueError, match="outside the range of user IDs"):
@@ -319,39 +319,41 @@ def test_pods_share_directories_declared_by_the_operator(
 
 
 @pytest.fixture
-def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage]:
+def stage_without_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage]:
     monkeypatch.setenv("PATH", "/nonexistent")
     stage = LocalStage(tmp_path / "run")
     yield stage
     stage.sweep()
 
 
-def test_node_without_isolation_serves_one_project_at_a_time(weak: LocalStage) -> None:
-    assert weak.runtime.isolation.level is IsolationLevel.NONE
-    assert "apt-get install bubblewrap" in weak.runtime.isolation.obstacle
+def test_node_without_isolation_serves_one_project_at_a_time(stage_without_isolation: LocalStage) -> None:
+    assert stage_without_isolation.runtime.isolation.level is IsolationLevel.NONE
+    assert "apt-get install bubblewrap" in stage_without_isolation.runtime.isolation.obstacle
     for pod_id in ("p-1", "p-2"):
-        weak.runtime.start(order(pod_id, "/bin/true", project="vision"))
-        assert ended(weak.runtime, pod_id).exit_code == 0
-    weak.runtime.start(order("p-3", "/bin/true", project="speech", workspace="w-3"))
-    report = ended(weak.runtime, "p-3")
+        stage_without_isolation.runtime.start(order(pod_id, "/bin/true", project="vision"))
+        assert ended(stage_without_isolation.runtime, pod_id).exit_code == 0
+    stage_without_isolation.runtime.start(order("p-3", "/bin/true", project="speech", workspace="w-3"))
+    report = ended(stage_without_isolation.runtime, "p-3")
     assert report.cause is PodCause.START_FAILED
     assert "already serves the project vision: bubblewrap is not installed" in report.message
 
 
-def test_node_without_isolation_serves_another_project_once_it_is_empty(weak: LocalStage) -> None:
-    weak.runtime.start(order("p-1", "/bin/true", project="vision"))
-    ended(weak.runtime, "p-1")
-    weak.runtime.drop_workspace("train-1")
-    weak.runtime.start(order("p-2", "/bin/true", project="speech"))
-    assert ended(weak.runtime, "p-2").exit_code == 0
+def test_node_without_isolation_serves_another_project_once_it_is_empty(
+    stage_without_isolation: LocalStage,
+) -> None:
+    stage_without_isolation.runtime.start(order("p-1", "/bin/true", project="vision"))
+    ended(stage_without_isolation.runtime, "p-1")
+    stage_without_isolation.runtime.drop_workspace("train-1")
+    stage_without_isolation.runtime.start(order("p-2", "/bin/true", project="speech"))
+    assert ended(stage_without_isolation.runtime, "p-2").exit_code == 0
 
 
 def test_node_that_cannot_provide_required_isolation_rejects_every_pod(
-    weak: LocalStage, monkeypatch: pytest.MonkeyPatch
+    stage_without_isolation: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
-    weak.runtime.start(order("p-1", "/bin/true"))
-    report = ended(weak.runtime, "p-1")
+    stage_without_isolation.runtime.start(order("p-1", "/bin/true"))
+    report = ended(stage_without_isolation.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert (
         "BERTH_ISOLATION is require, but this node cannot isolate pods: bubblewrap is not" in report.message
@@ -371,10 +373,12 @@ def test_isolation_is_off_only_if_disabled_explicitly(
 
 
 def test_node_with_isolation_off_reports_what_to_install(
-    weak: LocalStage, monkeypatch: pytest.MonkeyPatch
+    stage_without_isolation: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "off")
-    assert weak.runtime.isolation.obstacle.startswith("BERTH_ISOLATION is off. bubblewrap is not installed.")
+    assert stage_without_isolation.runtime.isolation.obstacle.startswith(
+        "BERTH_ISOLATION is off. bubblewrap is not installed."
+    )
 
 
 def test_pod_spec_without_a_user_is_rejected(stage: LocalStage) -> None:

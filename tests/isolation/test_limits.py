@@ -184,12 +184,12 @@ def test_control_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
 
 
 @pytest.fixture
-def without_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def without_control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Simulate a machine without writable control groups."""
     monkeypatch.setattr(cgroups, "_ROOT", "/proc/no-such-directory")
 
 
-@pytest.mark.usefixtures("without_groups")
+@pytest.mark.usefixtures("without_control_groups")
 def test_pod_with_an_unenforceable_limit_fails_with_the_reason(tmp_path: Path) -> None:
     stage = LocalStage(tmp_path / "run")
     assert stage.runtime.isolation.limits == ()
@@ -202,7 +202,7 @@ def test_pod_with_an_unenforceable_limit_fails_with_the_reason(tmp_path: Path) -
     assert ended(stage.runtime, "p-2").exit_code == 0
 
 
-@pytest.mark.usefixtures("without_groups")
+@pytest.mark.usefixtures("without_control_groups")
 def test_unenforceable_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path: Path) -> None:
     stage = LocalStage(tmp_path / "run")
     limits = {"memory_limit_mib": 64, "cpu_limit_milli": 500}
@@ -212,7 +212,7 @@ def test_unenforceable_default_limit_of_a_pool_does_not_prevent_a_start(tmp_path
     assert "cannot enforce the cpu limit" in ended(stage.runtime, "p-2").message
 
 
-@pytest.mark.usefixtures("without_groups")
+@pytest.mark.usefixtures("without_control_groups")
 def test_limits_are_ignored_if_berth_limits_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_LIMITS", "off")
     stage = LocalStage(tmp_path / "run")

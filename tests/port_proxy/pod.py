@@ -32,7 +32,7 @@ class Pod:
     left: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.heard.append(_described(scope))
+        self.heard.append(_request_facts(scope))
         if scope["type"] == "websocket":
             await _echo(scope, receive, send)
             return
@@ -43,7 +43,7 @@ class Pod:
         if scope["path"] == "/endless":
             await self._endless(receive, send)
         else:
-            await answers.get(scope["path"], _tell)(scope, receive, send)
+            await answers.get(scope["path"], _return_request)(scope, receive, send)
 
     async def _endless(self, receive: Any, send: Any) -> None:
         await _begin(send, [(b"content-type", b"text/event-stream")])
@@ -150,11 +150,11 @@ async def _broken(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
 
 
-async def _tell(scope: Any, receive: Any, send: Any) -> None:
-    await _answer(send, json.dumps(_described(scope)).encode(), (b"content-type", b"application/json"))
+async def _return_request(scope: Any, receive: Any, send: Any) -> None:
+    await _answer(send, json.dumps(_request_facts(scope)).encode(), (b"content-type", b"application/json"))
 
 
-def _described(scope: Any) -> dict[str, Any]:
+def _request_facts(scope: Any) -> dict[str, Any]:
     headers = [(name.decode(), value.decode()) for name, value in scope["headers"]]
     request = {"method": scope.get("method"), "path": scope["path"], "query": scope["query_string"].decode()}
     return {**request, "headers": headers}

@@ -35,12 +35,12 @@ def failing_pool(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     stage.node(0, pool=pool)
     Quota.objects.create(project=stage.cast.vision, pool=pool, gpu_milli=2000)
 
-    def stumbling(snapshot: Snapshot, *more: Any) -> Plan:
+    def fail_for_cursed_pools(snapshot: Snapshot, *more: Any) -> Plan:
         if any(pool.name == "cursed" for pool in snapshot.pools):
             raise ZeroDivisionError("no share")
         return decide(snapshot, *more)
 
-    decide_by(monkeypatch, stumbling)
+    decide_by(monkeypatch, fail_for_cursed_pools)
     return pool
 
 
@@ -84,13 +84,13 @@ def test_failure_of_a_joint_decision_is_recorded_once_if_each_pool_succeeds_alon
     workload = stage.submit()
     calls: list[int] = []
 
-    def only_together(snapshot: Snapshot) -> Plan:
+    def fail_every_second_call(snapshot: Snapshot) -> Plan:
         calls.append(1)
         if len(calls) % 2:
             raise RuntimeError("no idea")
         return decide(snapshot)
 
-    decide_by(monkeypatch, only_together)
+    decide_by(monkeypatch, fail_every_second_call)
     stage.tick(3)
     assert stage.phase(workload) == Phase.PENDING
     rows = Cycle.objects.filter(notes__contains=["decide failed: RuntimeError('no idea')"])

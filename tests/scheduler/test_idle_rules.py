@@ -25,13 +25,13 @@ def set_rule(stage: Stage, text: str) -> None:
     NodePool.objects.filter(pk=stage.cast.pool.pk).update(idle_rule=normalize_rule(parse_text(text)))
 
 
-def stay(measured: MeasuredWorkload, minutes: float, *busy: int | None) -> None:
+def run_at_utilization(measured_workload: MeasuredWorkload, minutes: float, *busy: int | None) -> None:
     """Give the node's GPUs this utilization for some minutes, with a tick after each measurement."""
     for _ in range(round(minutes * 60 / SAMPLE_SECONDS)):
-        measured.gpus(*busy)
-        measured.pass_time()
-        measured.stage.loop.idle_rules_at = None
-        measured.stage.loop.tick()
+        measured_workload.gpus(*busy)
+        measured_workload.pass_time()
+        measured_workload.stage.loop.idle_rules_at = None
+        measured_workload.stage.loop.tick()
 
 
 def kinds(workload: Workload) -> list[str]:
@@ -44,34 +44,34 @@ def events(workload: Workload) -> list[str]:
 
 
 @pytest.fixture
-def measured(stage: Stage) -> MeasuredWorkload:
+def measured_workload(stage: Stage) -> MeasuredWorkload:
     return MeasuredWorkload(stage, [GPU, CPU_ONLY])
 
 
 def test_idle_workload_is_warned_then_suspended_once_despite_restarts(
-    stage: Stage, measured: MeasuredWorkload
+    stage: Stage, measured_workload: MeasuredWorkload
 ) -> None:
-    cast, workload = stage.cast, measured.workload
+    cast, workload = stage.cast, measured_workload.workload
     subscribe(actor=cast.carol, scope=cast.vision, to="v@example.org", events=["idle"])
     set_rule(stage, RULE)
     assert "rule of pool local" in explain(cast.dave, workload).idle
-    stay(measured, 1.75, 9, 0)
+    run_at_utilization(measured_workload, 1.75, 9, 0)
     assert kinds(workload) == []
-    stay(measured, 0.5, 9, 0)
+    run_at_utilization(measured_workload, 0.5, 9, 0)
     warning = IdleWarning.objects.get()
     assert "will be suspended at" in warning.message
     assert idle_status(Workload.objects.get(pk=workload.pk)).sentence == warning.message
 
     stage.loop = stage.new_loop()
-    stay(measured, 1, 0, 0)
+    run_at_utilization(measured_workload, 1, 0, 0)
     assert kinds(workload) == ["idle_warning"], "a new scheduler repeated the warning"
-    stay(measured, 0.25, 0, 60)
+    run_at_utilization(measured_workload, 0.25, 0, 60)
     assert kinds(workload) == ["idle_warning", "idle_warning_withdrawn"]
-    stay(measured, 2.25, 0, 0)
+    run_at_utilization(measured_workload, 2.25, 0, 0)
     assert IdleWarning.objects.get().since > warning.since
 
     stage.loop = stage.new_loop()
-    stay(measured, 2.5, 0, 0)
+    run_at_utilization(measured_workload, 2.5, 0, 0)
     assert stage.phase(workload) == "suspended"
     assert (workload.reason, workload.next_phase) == ("IdleGpus", "")
     assert kinds(workload) == ["idle_warning", "idle_warning_withdrawn", "idle_warning"]
@@ -88,25 +88,25 @@ def test_idle_workload_is_warned_then_suspended_once_despite_restarts(
 
 
 def test_workloads_that_are_unmeasured_busy_warming_up_or_exempt_are_not_idle(
-    stage: Stage, measured: MeasuredWorkload
+    stage: Stage, measured_workload: MeasuredWorkload
 ) -> None:
-    workload, vision = measured.workload, stage.cast.vision
+    workload, vision = measured_workload.workload, stage.cast.vision
     set_rule(stage, RULE)
-    stay(measured, 3, None, 0)
-    stay(measured, 3, None, None)
-    stay(measured, 3, 0, 90)
+    run_at_utilization(measured_workload, 3, None, 0)
+    run_at_utilization(measured_workload, 3, None, None)
+    run_at_utilization(measured_workload, 3, 0, 90)
     assert kinds(workload) == [], "one GPU was busy or not measured"
     Project.objects.filter(pk=vision.pk).update(idle_rule=normalize_rule({"action": "none"}))
-    stay(measured, 3, 0, 0)
+    run_at_utilization(measured_workload, 3, 0, 0)
     fresh = Workload.objects.get(pk=workload.pk)
     assert (kinds(workload), explain(stage.cast.dave, fresh).idle) == ([], "")
     Project.objects.filter(pk=vision.pk).update(idle_rule=normalize_rule(parse_text(f"{RULE},warmup=1h")))
-    stay(measured, 1, 0, 0)
+    run_at_utilization(measured_workload, 1, 0, 0)
     assert kinds(workload) == [], "the pods are warming up"
     Project.objects.filter(pk=vision.pk).update(
         idle_rule=normalize_rule({"below": "10%", "after": "2m", "warmup": 0})
     )
-    stay(measured, 0.5, 0, 0)
+    run_at_utilization(measured_workload, 0.5, 0, 0)
     assert kinds(workload) == ["idle_warning"], "the project's rule replaces the pool's"
     assert IdleWarning.objects.get().suspend_at is None
     stage.clock.advance(200)

@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def two_per_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_schedules_per_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.SCHEDULES_PER_PASS", 2)
 
 
@@ -33,7 +33,7 @@ def test_replace_policy_waits_for_a_run_that_is_stopping(cast: Cast) -> None:
     assert submit_due_runs(NOON + 2 * HOUR + MINUTE) == 1
 
 
-def test_failing_schedules_do_not_delay_other_projects(cast: Cast, two_per_pass: None) -> None:
+def test_failing_schedules_do_not_delay_other_projects(cast: Cast, two_schedules_per_pass: None) -> None:
     for name in ("a", "b", "c"):
         make_schedule(cast, name)
     Schedule.objects.update(time_zone="Nowhere/Else", next_at=NOON)
@@ -44,7 +44,7 @@ def test_failing_schedules_do_not_delay_other_projects(cast: Cast, two_per_pass:
 
 @pytest.mark.heavy
 def test_failing_schedules_do_not_block_healthy_schedules_of_their_project(
-    cast: Cast, two_per_pass: None
+    cast: Cast, two_schedules_per_pass: None
 ) -> None:
     for name in ("a", "b"):
         make_schedule(cast, name)
@@ -77,7 +77,7 @@ def test_recovered_schedule_is_no_longer_delayed(cast: Cast) -> None:
     assert schedule.retry_at is None
 
 
-def test_schedules_of_different_projects_take_turns(cast: Cast, two_per_pass: None) -> None:
+def test_schedules_of_different_projects_take_turns(cast: Cast, two_schedules_per_pass: None) -> None:
     for name in ("a", "b", "c"):
         make_schedule(cast, name)
     other = make_schedule(cast, project=cast.ads)

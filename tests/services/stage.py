@@ -205,7 +205,7 @@ class ServiceStage:
         rows = Workload.objects.filter(service__isnull=True)
         return list(rows.order_by("submitted_at", "name"))
 
-    def routed(self) -> list[str]:
+    def routed_urls(self) -> list[str]:
         return sorted(address for address, worker in self.router.registered.items() if worker.healthy)
 
     def assert_no_orphans(self) -> None:

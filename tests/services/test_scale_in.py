@@ -28,7 +28,7 @@ def test_scale_in_removes_newest_engines_and_their_workloads(stage: ServiceStage
     assert (request.status, stage.statuses(request)) == ("COMPLETED", STATUSES)
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "ACTIVE", "REMOVED"]
     assert [child.phase for child in stage.children()] == ["running", "cancelled"]
-    assert len(stage.routed()) == 3
+    assert len(stage.routed_urls()) == 3
     stage.tick(5, seconds=10)
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "ACTIVE", "REMOVED"], (
         "the removed engine is not registered again"
@@ -45,7 +45,7 @@ def test_engine_drains_before_removal_unless_the_removal_is_forced_or_times_out(
     request = stage.scale_in(service, num_replicas=4)
     stage.tick(8)
     assert stage.reload(request).status == "DRAINING"
-    assert drained not in stage.routed(), "the engine gets no new requests"
+    assert drained not in stage.routed_urls(), "the engine gets no new requests"
     stage.engines.run(drained, 0)
     assert stage.finish(request).status == "COMPLETED"
     assert stage.engines.count("abort") == 0

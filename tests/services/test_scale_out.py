@@ -16,7 +16,7 @@ def test_scale_out_passes_through_every_status_until_its_engines_serve(stage: Se
     request = stage.finish(request)
     assert (request.status, stage.statuses(request)) == ("ACTIVE", ALL_STATUSES)
     assert stage.states(service) == ["ACTIVE"] * 4
-    assert stage.routed() == sorted(engine.url for engine in stage.live(service))
+    assert stage.routed_urls() == sorted(engine.url for engine in stage.live(service))
     assert [child.phase for child in stage.children()] == ["running", "running"]
     stage.assert_no_orphans()
 
@@ -95,7 +95,7 @@ def test_scale_out_can_be_cancelled_in_every_status_before_active(stage: Service
     assert request.status == "CANCELLED"
     assert "Cancelled by dave" in request.error_message
     assert [state for state in stage.states(service) if state != "REMOVED"] == ["ACTIVE"]
-    assert len(stage.routed()) == 1
+    assert len(stage.routed_urls()) == 1
     assert not [child for child in stage.children() if child.phase != "cancelled"]
     stage.tick(5)
     assert stage.reload(request).status == "CANCELLED"
@@ -114,7 +114,7 @@ def test_engine_that_loses_its_node_restarts_and_receives_requests_again(
     stage.until(lambda: stage.states(service) == ["ACTIVE", "ACTIVE"], max_ticks=200)
     after = InferenceEngine.objects.get(service=service, number=1).url
     assert before != after
-    assert stage.routed() == sorted(engine.url for engine in stage.live(service))
+    assert stage.routed_urls() == sorted(engine.url for engine in stage.live(service))
     stage.assert_no_orphans()
 
 
@@ -125,11 +125,11 @@ def test_restarted_router_gets_all_engines_again_and_no_request_reaches_an_unhea
     for engine in stage.live(service):
         stage.router.forget(engine.url)
     stage.tick(4, seconds=3)
-    assert stage.routed() == sorted(engine.url for engine in stage.live(service))
+    assert stage.routed_urls() == sorted(engine.url for engine in stage.live(service))
     unhealthy = stage.live(service)[0].url
     stage.engines.make_unhealthy(unhealthy)
     stage.tick(5, seconds=6)
-    assert unhealthy not in stage.routed()
+    assert unhealthy not in stage.routed_urls()
     stage.engines.appear(unhealthy)
     stage.tick(3, seconds=6)
-    assert unhealthy in stage.routed()
+    assert unhealthy in stage.routed_urls()

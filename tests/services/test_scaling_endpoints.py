@@ -80,7 +80,7 @@ def test_external_engine_cannot_be_connected_twice(stage: ServiceStage, dave: Ca
     request = stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
     assert stage.statuses(request)[:2] == ["PENDING", "CONNECTING"]
     assert stage.statuses(request)[2:] == ["HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"]
-    assert EXTERNAL_ENGINES[0] in stage.routed()
+    assert EXTERNAL_ENGINES[0] in stage.routed_urls()
     answer = dave.post("services/chat/scale_out", {"engine_urls": list(EXTERNAL_ENGINES)}).json()
     request = stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
     assert request.engine_urls == [EXTERNAL_ENGINES[1]]

@@ -48,7 +48,7 @@ def test_eventual_consistency_routes_to_engines_with_old_weights(stage: ServiceS
     assert request.status == "ACTIVE"
     added = InferenceEngine.objects.get(service=service, number=1)
     assert (added.sync, added.sync_message != "") == ("failed", True)
-    assert len(stage.routed()) == 2
+    assert len(stage.routed_urls()) == 2
 
 
 @pytest.mark.shows("RLX-30", "RLX-32", "RLX-35")
@@ -83,10 +83,10 @@ def test_strict_consistency_stops_routing_to_engines_with_old_weights(stage: Ser
     stage.engines.always("copy_weights", Fail(message="not yet"))
     stage.engines.hold(initial, "2")
     stage.tick(4, seconds=6)
-    assert stage.routed() == [initial]
+    assert stage.routed_urls() == [initial]
     stage.engines.always("copy_weights", None)
     stage.tick(8, seconds=6)
-    assert stage.routed() == sorted([initial, added])
+    assert stage.routed_urls() == sorted([initial, added])
     assert versions(stage, service) == ["2", "2"]
 
 

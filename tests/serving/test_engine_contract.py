@@ -128,12 +128,12 @@ def stage(request: pytest.FixtureRequest, start: Starts) -> Stage:
 
 
 @pytest.fixture(params=list(SYNCING))
-def syncing(request: pytest.FixtureRequest, start: Starts) -> Stage:
+def stage_with_weight_sync(request: pytest.FixtureRequest, start: Starts) -> Stage:
     return SYNCING[request.param](start)
 
 
 @pytest.fixture(params=list(PLAIN))
-def plain(request: pytest.FixtureRequest, start: Starts) -> Stage:
+def stage_without_weight_sync(request: pytest.FixtureRequest, start: Starts) -> Stage:
     return PLAIN[request.param](start)
 
 
@@ -187,9 +187,9 @@ def test_running_requests_are_aborted_where_supported(stage: Stage) -> None:
     assert answered() == [False] * 3
 
 
-def test_engine_kind_without_weight_sync_raises_an_error(plain: Stage) -> None:
-    one, other = plain.begin(), plain.begin()
-    adapter = plain.adapter
+def test_engine_kind_without_weight_sync_raises_an_error(stage_without_weight_sync: Stage) -> None:
+    one, other = stage_without_weight_sync.begin(), stage_without_weight_sync.begin()
+    adapter = stage_without_weight_sync.adapter
     calls: list[Callable[[], object]] = [
         lambda: adapter.copy_weights(one, other, group="g", seconds=60.0),
         lambda: adapter.set_weight_version(one, "2"),
@@ -206,48 +206,52 @@ def test_error_names_the_unsupported_operation() -> None:
 
 
 @pytest.mark.shows("RLX-29")
-def test_weights_are_copied_between_inference_engines(syncing: Stage) -> None:
-    seed, added = syncing.begin(weights="7"), syncing.begin(weights="1")
-    syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=60.0)
-    assert (syncing.held(seed), syncing.held(added)) == ("7", "7")
-    assert syncing.adapter.weight_version(added) == "1"
-    syncing.adapter.set_weight_version(added, "7")
-    assert syncing.adapter.weight_version(added) == syncing.adapter.identity(added).weight_version == "7"
+def test_weights_are_copied_between_inference_engines(stage_with_weight_sync: Stage) -> None:
+    seed, added = stage_with_weight_sync.begin(weights="7"), stage_with_weight_sync.begin(weights="1")
+    stage_with_weight_sync.adapter.copy_weights(seed, added, group="copy-1", seconds=60.0)
+    assert (stage_with_weight_sync.held(seed), stage_with_weight_sync.held(added)) == ("7", "7")
+    assert stage_with_weight_sync.adapter.weight_version(added) == "1"
+    stage_with_weight_sync.adapter.set_weight_version(added, "7")
+    assert (
+        stage_with_weight_sync.adapter.weight_version(added)
+        == stage_with_weight_sync.adapter.identity(added).weight_version
+        == "7"
+    )
 
 
-def test_weight_copy_to_a_stopped_engine_fails_without_side_effects(syncing: Stage) -> None:
-    seed, added = syncing.begin(weights="7"), syncing.begin()
-    syncing.end(added)
-    call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=60.0)  # noqa: E731
+def test_weight_copy_to_a_stopped_engine_fails_without_side_effects(stage_with_weight_sync: Stage) -> None:
+    seed, added = stage_with_weight_sync.begin(weights="7"), stage_with_weight_sync.begin()
+    stage_with_weight_sync.end(added)
+    call = lambda: stage_with_weight_sync.adapter.copy_weights(seed, added, group="copy-1", seconds=60.0)  # noqa: E731
     assert error_kind(call) is ErrorKind.UNREACHABLE
-    assert syncing.held(seed) == "7"
+    assert stage_with_weight_sync.held(seed) == "7"
 
 
-def test_setting_a_weight_version_does_not_interrupt_requests(syncing: Stage) -> None:
-    engine = syncing.begin()
-    answered = syncing.work(engine, 2)
-    syncing.adapter.set_weight_version(engine, "2")
+def test_setting_a_weight_version_does_not_interrupt_requests(stage_with_weight_sync: Stage) -> None:
+    engine = stage_with_weight_sync.begin()
+    answered = stage_with_weight_sync.work(engine, 2)
+    stage_with_weight_sync.adapter.set_weight_version(engine, "2")
     assert answered() == [True, True]
 
 
-def test_paused_engine_resumes_its_requests(syncing: Stage) -> None:
-    engine = syncing.begin()
-    answered = syncing.work(engine, 3)
-    syncing.adapter.pause(engine)
-    syncing.adapter.pause(engine)
-    assert syncing.adapter.unfinished_requests(engine) == 3
-    syncing.adapter.flush(engine)
-    syncing.adapter.resume(engine)
-    syncing.adapter.resume(engine)
+def test_paused_engine_resumes_its_requests(stage_with_weight_sync: Stage) -> None:
+    engine = stage_with_weight_sync.begin()
+    answered = stage_with_weight_sync.work(engine, 3)
+    stage_with_weight_sync.adapter.pause(engine)
+    stage_with_weight_sync.adapter.pause(engine)
+    assert stage_with_weight_sync.adapter.unfinished_requests(engine) == 3
+    stage_with_weight_sync.adapter.flush(engine)
+    stage_with_weight_sync.adapter.resume(engine)
+    stage_with_weight_sync.adapter.resume(engine)
     assert answered() == [True] * 3
 
 
-def test_cache_of_a_busy_engine_is_not_flushed(syncing: Stage) -> None:
-    engine = syncing.begin()
-    answered = syncing.work(engine, 2)
-    assert error_kind(lambda: syncing.adapter.flush(engine)) is ErrorKind.REJECTED
+def test_cache_of_a_busy_engine_is_not_flushed(stage_with_weight_sync: Stage) -> None:
+    engine = stage_with_weight_sync.begin()
+    answered = stage_with_weight_sync.work(engine, 2)
+    assert error_kind(lambda: stage_with_weight_sync.adapter.flush(engine)) is ErrorKind.REJECTED
     answered()
-    syncing.adapter.flush(engine)
+    stage_with_weight_sync.adapter.flush(engine)
 
 
 # --- SGLang's own protocol only

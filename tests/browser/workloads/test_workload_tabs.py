@@ -177,7 +177,7 @@ MISPLACED_LABELS = """(axis) => {
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_timeline_labels_its_start_and_a_line_joins_the_expected_start_to_the_bar(
+def test_timeline_has_a_start_label_and_a_line_from_the_expected_start_to_the_bar(
     opened: Open, scene: Scene, width: int
 ) -> None:
     begin = timezone.now() - timedelta(minutes=30)

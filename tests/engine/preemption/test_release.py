@@ -134,7 +134,7 @@ def test_node_is_not_released_when_its_workloads_do_not_fit_elsewhere() -> None:
     assert release_from(made) is None
 
 
-def test_only_node_that_matches_a_node_selector_is_not_released() -> None:
+def test_last_node_that_matches_a_node_selector_is_not_released() -> None:
     made = world().node("n4", 8, ordinal=4, labels={"disk": "fast"})
     made.running("a", "p", "n4", 2, since=900, on_role={"node_selector": {"disk": "fast"}})
     assert release_from(made, ("n4",)) is None

@@ -28,7 +28,7 @@ class Victims:
 def sufficient_victims(cluster: Cluster, pending_gang: PendingGang) -> Iterator[Victims]:
     """Yield every allowed set of victims that is sufficient together with moves, including the empty set."""
     project = pending_gang.path[-1]
-    if cluster.held(project) + pending_gang.all_gpus > cluster.queue_shares[project].entitled:
+    if cluster.held(project) + pending_gang.all_gpus > cluster.queue_shares[project].deserved:
         return
     alike: dict[tuple[object, ...], list[RunningGang]] = {}
     for gang in cluster.gangs:

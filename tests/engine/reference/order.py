@@ -70,13 +70,13 @@ class OneNodeScheduler:
         return heads[min(names, key=lambda name: self._key(self.queues[name], heads[name]))]
 
     def _key(self, queue: QueueState, head: Pending) -> tuple[object, ...]:
-        held, due = self.held.get(queue.name, 0), max(queue.quota, queue.share)
+        held, deserved = self.held.get(queue.name, 0), max(queue.quota, queue.share)
         return (
             held + head.gpus > queue.quota,
             -queue.rank,
             held + head.gpus > queue.share,
-            _part(held + head.gpus, due),
-            _part(held, due),
+            _saturation(held + head.gpus, deserved),
+            _saturation(held, deserved),
             head.submitted,
             queue.created,
             queue.name,
@@ -89,7 +89,7 @@ class OneNodeScheduler:
         return head.preemptible or self.firm.get(name, 0) + head.gpus <= queue.quota
 
 
-def _part(held: int, due: int) -> Fraction | float:
-    if due == 0:
+def _saturation(held: int, deserved: int) -> Fraction | float:
+    if deserved == 0:
         return float("inf") if held else Fraction(0)
-    return Fraction(held, due)
+    return Fraction(held, deserved)

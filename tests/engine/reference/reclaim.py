@@ -19,7 +19,7 @@ class QueueShare:
     share: int
 
     @property
-    def entitled(self) -> float:
+    def deserved(self) -> float:
         return float("inf") if self.quota is None else max(self.quota, self.share)
 
     @property
@@ -73,7 +73,7 @@ class Cluster:
 def allowed_victim_sets(cluster: Cluster, pending_gang: PendingGang) -> Iterator[tuple[RunningGang, ...]]:
     """Yield every set of victims that is allowed and sufficient, smallest first."""
     project = pending_gang.path[-1]
-    if cluster.held(project) + pending_gang.all_gpus > cluster.queue_shares[project].entitled:
+    if cluster.held(project) + pending_gang.all_gpus > cluster.queue_shares[project].deserved:
         return
     may_go = [gang for gang in cluster.gangs if gang.may_go and gang.path != pending_gang.path]
     for many in range(1, len(may_go) + 1):
@@ -87,7 +87,7 @@ def is_allowed(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[Run
     for gang in chosen:
         sides.setdefault(_diverging_queues(pending_gang.path, gang.path), []).append(gang)
     for (mine, theirs), victims in sides.items():
-        threshold = cluster.queue_shares[theirs].entitled
+        threshold = cluster.queue_shares[theirs].deserved
         if cluster.held(mine) + pending_gang.all_gpus <= cluster.queue_shares[mine].in_quota:
             threshold = cluster.queue_shares[theirs].in_quota
         last = max(gang.all_gpus for gang in victims)
@@ -99,10 +99,10 @@ def is_allowed(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[Run
     return True
 
 
-def _saturation(held: int, due: QueueShare) -> float:
-    if due.entitled == 0:
+def _saturation(held: int, queue: QueueShare) -> float:
+    if queue.deserved == 0:
         return float("inf") if held else 0.0
-    return held / due.entitled
+    return held / queue.deserved
 
 
 def _diverging_queues(mine: Path, theirs: Path) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def test_researcher_submits_a_directory_and_downloads_the_best_model(
         watch_metric(page)
         urgent = submit_urgent(page, train)
         raise_priority(page)
-        read_how_train_survived(page, train)
+        check_that_train_was_preempted_and_resumed(page, train)
         array = run_array(page, checkout)
         download_best_model(page, tmp_path)
         clean_up(page, train, urgent, array)
@@ -111,7 +111,7 @@ def raise_priority(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("Completed", timeout=2 * SLOW)
 
 
-def read_how_train_survived(page: Page, train: str) -> None:
+def check_that_train_was_preempted_and_resumed(page: Page, train: str) -> None:
     """Check that the timeline shows the signal and the preemption, and that the logs show the saved step."""
     page.goto(train)
     wait_until_running(page)

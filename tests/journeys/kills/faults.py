@@ -18,10 +18,10 @@ HANGS_FOR = 3  # a process that hangs continues after at most this many further 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `strike` returns what it did, or an empty string if there was no target."""
+    """One kind of fault. `inject` returns what it did, or an empty string if there was no target."""
 
     name: str
-    strike: Callable[[Random], str]
+    inject: Callable[[Random], str]
     weight: int = 1
 
 
@@ -32,7 +32,7 @@ class Hanging:
     pids: list[int] = field(default_factory=list)
 
     def hang(self, name: str, find: Pids, weight: int = 1) -> Fault:
-        def strike(random: Random) -> str:
+        def inject(random: Random) -> str:
             pids = sorted(set(find()) - set(self.pids))
             if not pids:
                 return ""
@@ -41,7 +41,7 @@ class Hanging:
             self.pids.append(pid)
             return _describe(pid)
 
-        return Fault(f"{name} hangs", strike, weight)
+        return Fault(f"{name} hangs", inject, weight)
 
     def resume(self, keep: int = 0) -> None:
         """Resume all stopped processes except the latest."""
@@ -52,7 +52,7 @@ class Hanging:
 def kill(name: str, find: Pids, weight: int = 1, then: Callable[[], object] = lambda: None) -> Fault:
     """Return a fault that kills one of the processes and then calls `then`."""
 
-    def strike(random: Random) -> str:
+    def inject(random: Random) -> str:
         pids = sorted(find())
         if not pids:
             return ""
@@ -62,7 +62,7 @@ def kill(name: str, find: Pids, weight: int = 1, then: Callable[[], object] = la
         then()
         return text
 
-    return Fault(f"{name} is killed", strike, weight)
+    return Fault(f"{name} is killed", inject, weight)
 
 
 def kill_berth(berth: Installation, start: Callable[[], object]) -> list[Fault]:
@@ -81,7 +81,7 @@ def kill_berth(berth: Installation, start: Callable[[], object]) -> list[Fault]:
     return [*faults, Fault("all of Berth is killed", kill_all)]
 
 
-def strike_at_random(
+def inject_random_faults(
     faults: Sequence[Fault], hanging: Hanging, random: Random, count: int, between: Callable[[], None]
 ) -> list[str]:
     """Cause `count` faults with random pauses, and describe each. `between` keeps the system busy."""
@@ -90,7 +90,7 @@ def strike_at_random(
         between()
         time.sleep(random.uniform(0, PAUSE_MAX))
         [fault] = random.choices(faults, [fault.weight for fault in faults])
-        if text := fault.strike(random):
+        if text := fault.inject(random):
             done.append(f"{fault.name}: {text}")
             print(f"{time.strftime('%H:%M:%S')} {len(done):3} {done[-1]}", flush=True)
         hanging.resume(keep=random.randrange(HANGS_FOR))

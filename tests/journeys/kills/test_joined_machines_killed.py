@@ -13,7 +13,7 @@ import pytest
 from pools.joining.package import agent_package
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import InstallContext, until
-from tests.journeys.kills.faults import Fault, Hanging, kill_berth, strike_at_random
+from tests.journeys.kills.faults import Fault, Hanging, inject_random_faults, kill_berth
 from tests.journeys.kills.hosts import (
     agent_and_node_faults,
     check_only_foreign_is_left,
@@ -134,7 +134,7 @@ def create_pool(admin: Terminal) -> None:
 def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
     hosts = story.running.hosts
     theirs = [start_foreign_process(host) for host in hosts]
-    strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
+    inject_random_faults(story.faults(), story.hanging, story.random, KILLS, story.between)
 
     until(lambda: all(story.join(host) for host in hosts), PATIENCE, story.describe)
     story.traffic.finish(story.admin.client(), story.describe)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, InstallContext, until
-from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
+from tests.journeys.kills.faults import Fault, Hanging, find_processes, inject_random_faults, kill, kill_berth
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(5400)]
@@ -104,7 +104,7 @@ def create_pool(admin: Terminal, runtime: str) -> None:
 
 
 def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
-    strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.traffic.step)
+    inject_random_faults(story.faults(), story.hanging, story.random, KILLS, story.traffic.step)
     story.traffic.finish(story.admin.client(), story.describe)
     story.traffic.check()
     until(lambda: not story.leftovers(), PATIENCE, story.describe)

@@ -20,7 +20,7 @@ from tests.contracts.slurm.cluster import (
 from tests.contracts.slurm.rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, InstallContext, command_line, until
-from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
+from tests.journeys.kills.faults import Fault, Hanging, find_processes, inject_random_faults, kill, kill_berth
 from tests.journeys.kills.slurm_access import Access, ProgramAccess, RestAccess, faulty_proxy
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 from tests.journeys.on_slurm.slurm_pool import ROLE, create_pool, provider_settings
@@ -188,7 +188,7 @@ def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
 
 
 def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story, kills: int) -> None:
-    strike_at_random(story.faults(), story.hanging, story.random, kills, story.between)
+    inject_random_faults(story.faults(), story.hanging, story.random, kills, story.between)
     story.finish_traffic()
     # The next job deletes the remainders of killed jobs after ten minutes, and of submissions after an hour.
     for file in (*story.pilot_files(), *(story.slurm.root / "tmp").glob("*berth-*")):

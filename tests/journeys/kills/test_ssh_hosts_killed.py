@@ -14,7 +14,7 @@ from berth.client.errors import ClientError
 from pools.providers.ssh.endpoint import normalize_host_key
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import InstallContext, until
-from tests.journeys.kills.faults import Fault, Hanging, kill, kill_berth, strike_at_random
+from tests.journeys.kills.faults import Fault, Hanging, inject_random_faults, kill, kill_berth
 from tests.journeys.kills.hosts import (
     agent_and_node_faults,
     check_only_foreign_is_left,
@@ -113,7 +113,7 @@ def create_pool(running: SshInstallation, admin: Terminal) -> None:
 
 def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
     theirs = [start_foreign_process(host) for host in story.running.hosts]
-    strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
+    inject_random_faults(story.faults(), story.hanging, story.random, KILLS, story.between)
 
     until(lambda: try_to_edit(story, story.running.hosts), PATIENCE, story.describe)
     story.traffic.finish(story.admin.client(), story.describe)

@@ -156,8 +156,8 @@ def test_workloads_use_owned_capacity_and_burst_to_the_cloud_after_the_burst_del
     assert story.until_runs("second") == {"hpc"}
     assert len(story.slurm.queue()) == 1
 
-    check_that_the_third_gang_waits_for_its_time(story)
-    spill_over(story)
+    check_that_the_third_gang_waits_for_its_burst_delay(story)
+    burst_to_the_cloud(story)
 
     for name in ("first", "second", "third"):
         story.finish(name)
@@ -165,7 +165,7 @@ def test_workloads_use_owned_capacity_and_burst_to_the_cloud_after_the_burst_del
     until(lambda: story.cloud.ec2.proxy.living() == set(), LONG, story.describe)
 
 
-def check_that_the_third_gang_waits_for_its_time(story: Story) -> None:
+def check_that_the_third_gang_waits_for_its_burst_delay(story: Story) -> None:
     """Check that the third gang is pending because all machines are full, and that its price is shown."""
     submitted = story.submit("third", "--burst-after", "1d")
     price = "the workload may also start in the pool cloud, where 2 GPUs cost 2.30 per hour."
@@ -178,7 +178,7 @@ def check_that_the_third_gang_waits_for_its_time(story: Story) -> None:
     assert story.cloud.ec2.proxy.count("CreateFleet") == 0
 
 
-def spill_over(story: Story) -> None:
+def burst_to_the_cloud(story: Story) -> None:
     """Shorten the time after which a gang may use the cloud.
 
     EC2 then launches a machine, which runs the gang.

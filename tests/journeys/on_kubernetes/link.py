@@ -36,7 +36,7 @@ class Link:
         self._is_rejecting = True
         self.cut()
 
-    def fall_silent(self) -> None:
+    def stop_responding(self) -> None:
         """Accept connections but forward no data until `restore`."""
         self._passes.clear()
 

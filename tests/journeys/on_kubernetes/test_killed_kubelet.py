@@ -42,7 +42,7 @@ def test_gang_moves_to_another_node_after_the_kubelet_is_killed_and_never_runs_t
     def is_running() -> bool:
         return client.workloads.find("train").phase == "running"
 
-    def beats(pods: set[str]) -> int:
+    def count_heartbeats(pods: set[str]) -> int:
         files = [path for path in prod.workspaces.glob("*/beats-*") if path.is_file()]
         return sum(line in pods for path in files for line in path.read_text().splitlines())
 
@@ -68,10 +68,10 @@ def test_gang_moves_to_another_node_after_the_kubelet_is_killed_and_never_runs_t
         # The kubelet ends the lost pods when it returns, and the others continue.
         kubelet.restart()
         until(lambda: names(prod.objects("pods")) == second, details=lambda: prod.objects("pods"))
-        ended = beats(left)
-        now = beats(second)
-        until(lambda: beats(second) > now + 4)
-        assert beats(left) == ended
+        ended = count_heartbeats(left)
+        now = count_heartbeats(second)
+        until(lambda: count_heartbeats(second) > now + 4)
+        assert count_heartbeats(left) == ended
 
     # The node serves the pool again, and nothing was started a second time.
     until(lambda: [node.state for node in admin.nodes.list(pool="prod")].count("ready") == 2, LOST_SECONDS)

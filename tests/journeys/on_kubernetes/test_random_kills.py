@@ -120,10 +120,10 @@ class Stage:
 
     # --- bad luck
 
-    def strike(self) -> None:
+    def inject_fault(self) -> None:
         events: dict[Callable[[], None], int] = {
             self.kill_program: 8, self.kill_everything: 1, self.delete_pod: 4, self.link.cut: 3,
-            self.reject_for_a_while: 2, self.be_silent_for_a_while: 2, self.cancel_workload: 1,
+            self.reject_for_a_while: 2, self.stop_responding_for_a_while: 2, self.cancel_workload: 1,
         }  # fmt: skip
         (event,) = self.random.choices(list(events), list(events.values()))
         self.happened[event.__name__] += 1
@@ -154,8 +154,8 @@ class Stage:
         self.pause(3)
         self.link.restore()
 
-    def be_silent_for_a_while(self) -> None:
-        self.link.fall_silent()
+    def stop_responding_for_a_while(self) -> None:
+        self.link.stop_responding()
         self.pause(6)
         self.link.restore()
 
@@ -229,7 +229,7 @@ def test_random_kills_do_not_lose_duplicate_or_leak_pods(stage: Stage) -> None:
 
     for _ in range(KILLS):
         stage.pause(3)
-        stage.strike()
+        stage.inject_fault()
         stage.keep_busy()
     stage.link.restore()
     until(lambda: not stage.unfinished(), 900, details=lambda: (SEED, stage.unfinished()))

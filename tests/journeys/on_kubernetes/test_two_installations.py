@@ -24,7 +24,9 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def two(installing: InstallContext, cluster: FakeCluster, tmp_path: Path) -> Iterator[list[Installation]]:
+def installations(
+    installing: InstallContext, cluster: FakeCluster, tmp_path: Path
+) -> Iterator[list[Installation]]:
     with (
         serve(cluster) as url,
         installing(BERTH_INSTALLATION="first") as first,
@@ -49,10 +51,12 @@ def foreign_gpus(admin: Terminal) -> float:
 
 
 def test_two_installations_on_one_cluster_do_not_change_each_others_pods(
-    two: list[Installation], cluster: FakeCluster, tmp_path: Path
+    installations: list[Installation], cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    _, second = two
-    daves = [sign_in(berth, "dave", tmp_path / f"dave-{number}") for number, berth in enumerate(two)]
+    _, second = installations
+    daves = [
+        sign_in(berth, "dave", tmp_path / f"dave-{number}") for number, berth in enumerate(installations)
+    ]
     admins = [Terminal(dave.address, tmp_path / f"admin-{number}") for number, dave in enumerate(daves)]
 
     def reach(number: int, phase: str) -> None:

@@ -131,7 +131,7 @@ def running_service(home: Path) -> Iterator[Story]:
             berth.clear()
 
 
-def play(story: Story, *, quiet: float, busy: float) -> None:
+def run_load(story: Story, *, quiet: float, busy: float) -> None:
     """Run one client, then twelve, then one, until the service has scaled in to one engine."""
     story.load.set(1)
     story.watch_for(quiet)
@@ -144,7 +144,7 @@ def play(story: Story, *, quiet: float, busy: float) -> None:
     story.load.end()
 
 
-def play_briefly(story: Story) -> None:
+def run_light_load(story: Story) -> None:
     """Run one client, whose requests the first engine can serve alone."""
     story.load.set(1)
     story.watch_for(2)

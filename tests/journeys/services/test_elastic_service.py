@@ -11,7 +11,7 @@ import pytest
 
 from projects.engine.replicas.config import IN_CONDITIONS, OUT_CONDITIONS
 from projects.serving.routers import SGLangRouter
-from tests.journeys.services.service_story import AUTOSCALER, SERVICE, Story, play, running_service
+from tests.journeys.services.service_story import AUTOSCALER, SERVICE, Story, run_load, running_service
 from tests.serving.routers import WIRE
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
@@ -28,7 +28,7 @@ def story() -> Iterator[Story]:
         tempfile.TemporaryDirectory(prefix="berth-service-") as place,
         running_service(Path(place) / "home") as story,
     ):
-        play(story, quiet=5, busy=8)
+        run_load(story, quiet=5, busy=8)
         yield story
 
 

@@ -37,7 +37,7 @@ class Account:
     random: Random
     happened: Counter[str] = field(default_factory=Counter)
 
-    def strike(self) -> None:
+    def inject_fault(self) -> None:
         events: dict[Callable[[], None], int] = {
             self.resize: 6, self.fail_call: 4, self.limit_capacity: 1, self.stop_machine: 2,
             self.interrupt_machine: 1, self.keep_machine: 1, self.wait: 3,
@@ -108,7 +108,7 @@ def test_random_kills_leave_no_machine_without_a_node(account: Account) -> None:
     theirs = start_foreign_machine(place)
     kills = 0
     while kills < KILLS:
-        account.strike()
+        account.inject_fault()
         kills += account.reconcile()
     print(f"BERTH_KILLS_SEED={SEED}", dict(account.happened))
 

@@ -32,7 +32,7 @@ class RecordingRuntime(FakeRuntime):
 
 
 @pytest.fixture
-def recording(stage: Stage) -> RecordingRuntime:
+def recording_runtime(stage: Stage) -> RecordingRuntime:
     runtime = RecordingRuntime()
     stage.loop.context.runtimes = lambda pool: runtime
     return runtime
@@ -42,43 +42,45 @@ def submit(stage: Stage, replicas: int) -> Any:
     return stage.submit(roles=[{"name": "worker", "replicas": replicas, "gpu": 0, "cpu": 0.1}])
 
 
-def test_number_of_concurrent_starts_is_bounded(stage: Stage, recording: RecordingRuntime) -> None:
+def test_number_of_concurrent_starts_is_bounded(stage: Stage, recording_runtime: RecordingRuntime) -> None:
     workload = submit(stage, STARTS_AHEAD * 2)
     stage.tick(2)
-    assert len(recording.running()) == STARTS_AHEAD * 2, workload.message
-    assert recording.most_unfinished == STARTS_AHEAD
-    assert not recording.unfinished
+    assert len(recording_runtime.running()) == STARTS_AHEAD * 2, workload.message
+    assert recording_runtime.most_unfinished == STARTS_AHEAD
+    assert not recording_runtime.unfinished
 
 
 def test_further_pod_starts_begin_between_ticks(
-    stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, recording_runtime: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix_tick_size(stage, monkeypatch, 5)
     monkeypatch.setattr(pods, "STARTS_BETWEEN", 3)
     workload = submit(stage, 10)
     stage.tick()
     first, second = stage.pods(workload)[:5], stage.pods(workload)[5:]
-    assert set(recording.running()) == {str(pod.pk) for pod in first}
-    assert recording.unfinished == {str(pod.pk) for pod in second[:3]}
+    assert set(recording_runtime.running()) == {str(pod.pk) for pod in first}
+    assert recording_runtime.unfinished == {str(pod.pk) for pod in second[:3]}
     stage.tick()
-    assert len(recording.running()) == 10
-    assert not recording.unfinished
+    assert len(recording_runtime.running()) == 10
+    assert not recording_runtime.unfinished
 
 
-def test_failed_start_does_not_prevent_later_starts(stage: Stage, recording: RecordingRuntime) -> None:
-    recording.next("start", RuntimeFailure("the API server rejected a request"))
+def test_failed_start_does_not_prevent_later_starts(
+    stage: Stage, recording_runtime: RecordingRuntime
+) -> None:
+    recording_runtime.next("start", RuntimeFailure("the API server rejected a request"))
     workload = submit(stage, 5)
     stage.tick()
-    assert len(recording.running()) == 4
+    assert len(recording_runtime.running()) == 4
     workload.refresh_from_db()
     assert workload.message == "Pod worker-0 could not be started yet: the API server rejected a request."
 
 
 def test_pods_with_the_same_error_share_one_warning(
-    stage: Stage, recording: RecordingRuntime, caplog: pytest.LogCaptureFixture
+    stage: Stage, recording_runtime: RecordingRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     silent, full = RuntimeFailure("the API server is silent"), RuntimeFailure("the disk is full")
-    recording.next("start", silent, full, silent, silent)
+    recording_runtime.next("start", silent, full, silent, silent)
     submit(stage, 5)
     stage.tick()
     warnings = [record.getMessage() for record in caplog.records if "could not be started" in record.message]
@@ -87,19 +89,19 @@ def test_pods_with_the_same_error_share_one_warning(
     assert warnings[1].endswith(" could not be started: the disk is full")
 
 
-def test_former_leader_starts_no_further_pods(stage: Stage, recording: RecordingRuntime) -> None:
+def test_former_leader_starts_no_further_pods(stage: Stage, recording_runtime: RecordingRuntime) -> None:
     submit(stage, 5)
     stage.loop.context.leads = lambda: False
     stage.tick()
-    assert recording.most_unfinished == 0
+    assert recording_runtime.most_unfinished == 0
 
 
 def test_pods_start_only_in_ticks_if_the_runtime_cannot_start_pods_in_the_background(
-    stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, recording_runtime: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix_tick_size(stage, monkeypatch, 5)
-    monkeypatch.setattr(recording, "starts_in_background", False)
+    monkeypatch.setattr(recording_runtime, "starts_in_background", False)
     submit(stage, 10)
     stage.tick()
-    assert len(recording.running()) == 5
-    assert not recording.unfinished
+    assert len(recording_runtime.running()) == 5
+    assert not recording_runtime.unfinished

@@ -33,7 +33,7 @@ class RecordingRuntime(FakeRuntime):
 
 
 @pytest.fixture
-def recording(stage: Stage) -> RecordingRuntime:
+def recording_runtime(stage: Stage) -> RecordingRuntime:
     """Return a runtime whose pods all ended long ago."""
     runtime = RecordingRuntime()
     stage.loop.context.runtimes = lambda pool: runtime
@@ -48,25 +48,25 @@ def recording(stage: Stage) -> RecordingRuntime:
 
 
 def test_pod_records_are_deleted_in_batches_of_bounded_size(
-    stage: Stage, recording: RecordingRuntime
+    stage: Stage, recording_runtime: RecordingRuntime
 ) -> None:
     assert set(sweep(stage.clock.now(), stage.loop.context)) == {""}
-    assert recording.list_pods() == ()
-    assert recording.most_unfinished == FORGETS_AHEAD
+    assert recording_runtime.list_pods() == ()
+    assert recording_runtime.most_unfinished == FORGETS_AHEAD
 
 
 def test_sweep_stops_contacting_a_cluster_after_a_failure(
-    stage: Stage, recording: RecordingRuntime, caplog: pytest.LogCaptureFixture
+    stage: Stage, recording_runtime: RecordingRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recording.is_silent = True
+    recording_runtime.is_silent = True
     list(sweep(stage.clock.now(), stage.loop.context))
-    assert len(recording.list_pods()) == COUNT
-    assert recording.most_unfinished == FORGETS_AHEAD
+    assert len(recording_runtime.list_pods()) == COUNT
+    assert recording_runtime.most_unfinished == FORGETS_AHEAD
     assert len([record for record in caplog.records if "cannot be swept" in record.message]) == 1
 
 
-def test_former_leader_deletes_no_pod_records(stage: Stage, recording: RecordingRuntime) -> None:
+def test_former_leader_deletes_no_pod_records(stage: Stage, recording_runtime: RecordingRuntime) -> None:
     stage.loop.context.leads = lambda: False
     list(sweep(stage.clock.now(), stage.loop.context))
-    assert recording.most_unfinished == 0
-    assert len(recording.list_pods()) == COUNT
+    assert recording_runtime.most_unfinished == 0
+    assert len(recording_runtime.list_pods()) == COUNT

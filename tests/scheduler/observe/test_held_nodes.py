@@ -17,7 +17,7 @@ BOTH = [{"name": "worker", "replicas": 1, "gpu": 2}]
 
 
 @pytest.fixture
-def small(stage: Stage) -> Stage:
+def small_stage(stage: Stage) -> Stage:
     """Return a stage with one node of two GPUs that cannot add another node."""
     NodePool.objects.filter(pk=stage.cast.pool.pk).update(nodes_min=1, nodes_max=1)
     stage.cast.pool.nodes.filter(ordinal=1).delete()
@@ -84,45 +84,47 @@ def test_expected_runtimes_are_refreshed_after_a_few_minutes(stage: Stage) -> No
     assert expected(stage, cache)["vision"] == 100
 
 
-def test_nodes_are_held_for_a_large_workload_after_ten_minutes(small: Stage) -> None:
-    small.submit("first", roles=ONE)
-    small.tick(2, seconds=10)
-    large = small.submit("large", roles=BOTH)
-    small.tick()
-    small.clock.advance(600)
-    late = small.submit("late", roles=ONE)
-    small.tick()
-    assert (small.phase(large), small.phase(late)) == ("pending", "pending")
+def test_nodes_are_held_for_a_large_workload_after_ten_minutes(small_stage: Stage) -> None:
+    small_stage.submit("first", roles=ONE)
+    small_stage.tick(2, seconds=10)
+    large = small_stage.submit("large", roles=BOTH)
+    small_stage.tick()
+    small_stage.clock.advance(600)
+    late = small_stage.submit("late", roles=ONE)
+    small_stage.tick()
+    assert (small_stage.phase(large), small_stage.phase(late)) == ("pending", "pending")
     assert late.reason == "BehindReservation"
     assert late.message == "The free nodes are held for vision/large, which has waited longer."
-    small.clock.advance(1800)
-    small.tick(2)
-    assert small.phase(late) in ("starting", "running"), "the nodes are free for others after half an hour"
+    small_stage.clock.advance(1800)
+    small_stage.tick(2)
+    assert small_stage.phase(late) in ("starting", "running"), (
+        "the nodes are free for others after half an hour"
+    )
 
 
 @pytest.mark.heavy
-def test_holding_nodes_can_be_disabled_per_pool(small: Stage) -> None:
+def test_holding_nodes_can_be_disabled_per_pool(small_stage: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
-    small.submit("first", roles=ONE)
-    small.tick(2, seconds=10)
-    small.submit("large", roles=BOTH)
-    small.clock.advance(600)
-    late = small.submit("late", roles=ONE)
-    small.tick(2)
-    assert small.phase(late) in ("starting", "running")
+    small_stage.submit("first", roles=ONE)
+    small_stage.tick(2, seconds=10)
+    small_stage.submit("large", roles=BOTH)
+    small_stage.clock.advance(600)
+    late = small_stage.submit("late", roles=ONE)
+    small_stage.tick(2)
+    assert small_stage.phase(late) in ("starting", "running")
 
 
-def test_workload_with_a_short_expected_runtime_uses_held_nodes(small: Stage) -> None:
+def test_workload_with_a_short_expected_runtime_uses_held_nodes(small_stage: Stage) -> None:
     # The node is held until the first workload has run for its declared runtime.
-    complete(small, 60, 60, 60, 60, 60)
-    small.submit("first", roles=ONE, max_runtime=7200)
-    small.tick(2, seconds=10)
-    large = small.submit("large", roles=BOTH)
-    small.clock.advance(600)
-    late = small.submit("late", roles=ONE)
-    small.tick(2)
-    assert small.phase(large) == "pending"
-    assert small.phase(late) in ("starting", "running")
+    complete(small_stage, 60, 60, 60, 60, 60)
+    small_stage.submit("first", roles=ONE, max_runtime=7200)
+    small_stage.tick(2, seconds=10)
+    large = small_stage.submit("large", roles=BOTH)
+    small_stage.clock.advance(600)
+    late = small_stage.submit("late", roles=ONE)
+    small_stage.tick(2)
+    assert small_stage.phase(large) == "pending"
+    assert small_stage.phase(late) in ("starting", "running")
 
 
 def test_quota_is_held_for_a_workload_of_higher_priority(stage: Stage) -> None:

@@ -103,7 +103,7 @@ def test_empty_list_of_background_tasks_explains_what_appears_there(admin_client
     assert "No failed tasks yet A task that fails appears here with its error" in page
 
 
-def test_quota_form_shows_the_owners_rank_and_leads_to_the_quotas_of_the_pool(
+def test_quota_form_shows_the_owners_rank_and_links_to_the_pools_quotas(
     admin_client: Client, cast: Cast
 ) -> None:
     cast.vision.rank = 7

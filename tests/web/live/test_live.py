@@ -221,7 +221,7 @@ def test_burst_of_changes_is_gathered_into_one_notification(monkeypatch: pytest.
 
 
 @pytest.fixture
-def announced(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def announcements(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Record the announcements of threads, each with the process of its database connection.
 
     Each announcement seems to follow the previous one immediately.
@@ -260,21 +260,21 @@ def is_connected(process: int) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def test_consecutive_announcements_share_a_connection(announced: list[tuple[str, int]]) -> None:
+def test_consecutive_announcements_share_a_connection(announcements: list[tuple[str, int]]) -> None:
     announcer = Announcer()
-    processes = {announce_and_wait(announcer, name, announced) for name in ("a", "b", "c")}
+    processes = {announce_and_wait(announcer, name, announcements) for name in ("a", "b", "c")}
     assert len(processes) == 1
     announcer.shut_down()
     await_true(lambda: not is_connected(*processes))
 
 
 def test_connection_for_announcements_closes_when_idle(
-    announced: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+    announcements: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("berth.server.web.live.announcer.IDLE_SECONDS", 0.01)
     announcer = Announcer()
     for name in ("a", "b"):
-        process = announce_and_wait(announcer, name, announced)
+        process = announce_and_wait(announcer, name, announcements)
         await_true(lambda process=process: not is_connected(process))  # type: ignore[misc]
     announcer.shut_down()
 

@@ -22,7 +22,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 @pytest.fixture
-def empty(cast: Cast) -> Cast:
+def empty_cast(cast: Cast) -> Cast:
     """Return the cast without pools, tenants and quotas. Only alice, a platform admin, has a role."""
     Membership.objects.exclude(user=cast.alice.user).delete()
     Quota.objects.all().delete()
@@ -36,38 +36,38 @@ def open_steps(cast: Cast) -> list[str]:
     return [step.title for step in first_steps(cast.alice, can_submit=True).steps if not step.done]
 
 
-def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(
-    empty: Cast, sign_in: SignIn
+def test_first_steps_guide_the_admin_of_an_empty_installation_to_the_first_workload(
+    empty_cast: Cast, sign_in: SignIn
 ) -> None:
     text = sign_in("alice").get("/").content.decode()
-    for title in open_steps(empty):
+    for title in open_steps(empty_cast):
         assert title in text
-    assert len(open_steps(empty)) == 5
+    assert len(open_steps(empty_cast)) == 5
     pool = make.pool("train")
     department = Department.objects.create(name="research")
     project = Project.objects.create(name="vision", department=department)
-    assert "Set a quota" in open_steps(empty) and "Create a node pool" not in open_steps(empty)
+    assert "Set a quota" in open_steps(empty_cast) and "Create a node pool" not in open_steps(empty_cast)
     make.quota(project, pool, 2)
     bob = User.objects.get(username="bob")
     Membership.objects.create(user=bob, role="member", project=project)
-    assert open_steps(empty) == ["Submit the first workload"]
-    workload = make.workload(project, "first", by=empty.alice.user)
-    assert open_steps(empty) == []
+    assert open_steps(empty_cast) == ["Submit the first workload"]
+    workload = make.workload(project, "first", by=empty_cast.alice.user)
+    assert open_steps(empty_cast) == []
     Quota.objects.all().delete()
-    assert open_steps(empty) == ["Set a quota"]
+    assert open_steps(empty_cast) == ["Set a quota"]
     Workload.objects.filter(pk=workload.pk).update(first_started_at=make.ago(minutes=1))
     text = sign_in("alice").get("/").content.decode()
     assert '<details class="card first-steps' in text and "Set a quota" in text and "4 of 5" in text
     assert "GPUs by project" in text, "an installation that runs workloads shows the entire overview"
     Workload.objects.filter(pk=workload.pk).update(first_started_at=make.ago(hours=8 * 24))
-    assert open_steps(empty) == []
+    assert open_steps(empty_cast) == []
 
 
-def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> None:
+def test_first_steps_link_directly_to_the_next_form(empty_cast: Cast, sign_in: SignIn) -> None:
     def paths() -> list[str]:
-        return [step.path for step in first_steps(empty.alice, can_submit=True).steps if not step.done]
+        return [step.path for step in first_steps(empty_cast.alice, can_submit=True).steps if not step.done]
 
-    User.objects.exclude(pk=empty.alice.user.pk).delete()
+    User.objects.exclude(pk=empty_cast.alice.user.pk).delete()
     assert paths() == [
         "/node-pools/new", "/departments/new", "/quotas", "/access/users/new", "/submit",
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> N
 
 
 def test_form_on_its_own_page_redirects_when_completed_but_a_dialog_does_not(
-    empty: Cast, sign_in: SignIn
+    empty_cast: Cast, sign_in: SignIn
 ) -> None:
     alice, form = sign_in("alice"), {"username": "new", "email": "", "password": "a correct horse"}
     htmx = {"HX-Request": "true"}
@@ -95,7 +95,7 @@ def test_form_on_its_own_page_redirects_when_completed_but_a_dialog_does_not(
 
 
 def test_pool_and_submission_forms_request_no_gpus_on_a_machine_without_gpus(
-    empty: Cast, sign_in: SignIn, settings: Any, monkeypatch: pytest.MonkeyPatch
+    empty_cast: Cast, sign_in: SignIn, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = sign_in("alice")
 
@@ -115,7 +115,9 @@ def test_pool_and_submission_forms_request_no_gpus_on_a_machine_without_gpus(
 
 
 @pytest.mark.heavy
-def test_submit_page_of_an_empty_installation_links_to_the_missing_step(empty: Cast, sign_in: SignIn) -> None:
+def test_submit_page_of_an_empty_installation_links_to_the_missing_step(
+    empty_cast: Cast, sign_in: SignIn
+) -> None:
     def shown() -> str:
         answer = sign_in("alice").get("/submit")
         assert answer.status_code == 200
@@ -152,7 +154,9 @@ def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in:
 
 
 @pytest.mark.parametrize("name", ["erin", "frank"])
-def test_users_without_permission_to_submit_see_no_steps(name: str, cast: Cast, sign_in: SignIn) -> None:
+def test_users_without_permission_to_submit_see_no_first_steps(
+    name: str, cast: Cast, sign_in: SignIn
+) -> None:
     assert "First steps" not in sign_in(name).get("/").content.decode()
 
 
@@ -207,7 +211,7 @@ def test_overview_of_a_researcher_begins_with_their_own_workloads_and_queue_posi
     assert "My workloads" not in sign_in("alice").get("/").content.decode()
 
 
-def test_empty_installation_shows_only_the_first_steps(empty: Cast, sign_in: SignIn) -> None:
+def test_empty_installation_shows_only_the_first_steps(empty_cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("alice").get("/").content.decode()
     assert "First steps" in text
     for title in ("GPUs allocated", "GPUs by project", "Pending reasons", "Devices", "Recent evictions"):

@@ -14,52 +14,52 @@ HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
-def ci(cast: Cast) -> ApiToken:
+def ci_token(cast: Cast) -> ApiToken:
     expiry = timezone.now() + timedelta(days=7)
     tokens.issue(actor=cast.grace, name="notebook", scopes=["read"], expires_at=None)
     return tokens.issue(actor=cast.dave, name="ci", scopes=["read", "write"], expires_at=expiry)[0]
 
 
 def test_platform_admin_lists_and_revokes_the_tokens_of_all_users(
-    cast: Cast, sign_in: SignIn, ci: ApiToken
+    cast: Cast, sign_in: SignIn, ci_token: ApiToken
 ) -> None:
     admin = sign_in("alice")
     assert 'href="/access/tokens"' in admin.get("/access").content.decode()
     text = admin.get("/access/tokens").content.decode()
-    for part in ("dave", "grace", "notebook", f"{ci.prefix}…", ">write<", ">never<"):
+    for part in ("dave", "grace", "notebook", f"{ci_token.prefix}…", ">write<", ">never<"):
         assert part in text, part
     assert "grace" not in admin.get("/access/tokens?search=dave+ci", headers=HTMX).content.decode()
-    assert ci.prefix not in admin.get("/access/tokens?search=notebook", headers=HTMX).content.decode()
+    assert ci_token.prefix not in admin.get("/access/tokens?search=notebook", headers=HTMX).content.decode()
     file = streamed(admin.get("/access/tokens?format=csv")).decode()
-    assert file.splitlines()[0].startswith("User,Name,Prefix,Scopes") and ci.digest not in file
+    assert file.splitlines()[0].startswith("User,Name,Prefix,Scopes") and ci_token.digest not in file
 
-    question = admin.get(f"/access/tokens/{ci.pk}/revoke").content.decode()
+    question = admin.get(f"/access/tokens/{ci_token.pk}/revoke").content.decode()
     assert "Revoke token ci of dave?" in question
-    answer = admin.post(f"/access/tokens/{ci.pk}/revoke", follow=True)
+    answer = admin.post(f"/access/tokens/{ci_token.pk}/revoke", follow=True)
     assert answer.redirect_chain == [("/access/tokens", 302)]
     assert "Token ci of dave revoked." in answer.content.decode()
-    ci.refresh_from_db()
-    assert ci.revoked_at is not None
+    ci_token.refresh_from_db()
+    assert ci_token.revoked_at is not None
     entry = Audit.objects.get(action="revoke")
     assert (entry.actor, entry.before) == ("alice", {"name": "ci", "for": "dave"})
 
 
-def test_tokens_tab_has_no_button_to_add_a_user(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
+def test_tokens_tab_has_no_button_to_add_a_user(cast: Cast, sign_in: SignIn, ci_token: ApiToken) -> None:
     alice = sign_in("alice")
     assert "Add user" in alice.get("/access").content.decode()
     assert "Add user" not in alice.get("/access/tokens").content.decode()
 
 
-def test_expired_and_revoked_tokens_are_not_listed(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
-    ApiToken.objects.filter(pk=ci.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
+def test_expired_and_revoked_tokens_are_not_listed(cast: Cast, sign_in: SignIn, ci_token: ApiToken) -> None:
+    ApiToken.objects.filter(pk=ci_token.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
     ApiToken.objects.filter(name="notebook").update(revoked_at=timezone.now())
     text = sign_in("alice").get("/access/tokens").content.decode()
-    assert ci.prefix not in text and "notebook" not in text
+    assert ci_token.prefix not in text and "notebook" not in text
 
 
 @pytest.mark.parametrize("name", ["bob", "carol", "dave", "erin", "frank"])
 def test_only_platform_admins_see_users_and_other_users_tokens(
-    cast: Cast, sign_in: SignIn, ci: ApiToken, name: str
+    cast: Cast, sign_in: SignIn, ci_token: ApiToken, name: str
 ) -> None:
     client = sign_in(name)
     user = f"/access/users/{cast.grace.user.pk}"
@@ -74,7 +74,9 @@ def test_only_platform_admins_see_users_and_other_users_tokens(
     assert of_grace.revoked_at is None
 
 
-def test_user_page_shows_roles_tokens_and_the_last_sign_in(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
+def test_user_page_shows_roles_tokens_and_the_last_sign_in(
+    cast: Cast, sign_in: SignIn, ci_token: ApiToken
+) -> None:
     admin, at = sign_in("alice"), f"/access/users/{cast.dave.user.pk}"
     assert f'href="{at}"' in admin.get("/access").content.decode()
     assert "never signed in" in admin.get(f"/access/users/{cast.grace.user.pk}").content.decode()
@@ -84,7 +86,7 @@ def test_user_page_shows_roles_tokens_and_the_last_sign_in(cast: Cast, sign_in: 
     for part in (
         "last sign-in <time",
         "Member</span> vision",
-        ci.prefix,
+        ci_token.prefix,
         "Revoke ci of dave",
         "Deactivate user",
     ):

@@ -109,7 +109,7 @@ def test_saved_token_is_not_shown_again(cast: Cast, alice: Client) -> None:
 
 
 @pytest.fixture
-def booting(cast: Cast) -> Node:
+def booting_node(cast: Cast) -> Node:
     edit_pool(actor=cast.alice, pool=cast.pool, changes={"environment": {"pip": ["numpy"]}})
     environment = Environment.objects.get()
     phases = [
@@ -119,8 +119,10 @@ def booting(cast: Cast) -> Node:
     return make.node(cast.pool, state="booting", environment=environment, phases=phases)
 
 
-def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in: SignIn, booting: Node) -> None:
-    page = alice.get(f"/nodes/{booting.name}").content.decode()
+def test_node_page_shows_bootstrap_phases(
+    cast: Cast, alice: Client, sign_in: SignIn, booting_node: Node
+) -> None:
+    page = alice.get(f"/nodes/{booting_node.name}").content.decode()
     states = re.findall(r'<li( class="[a-z ]*")?><span>([^<]*)</span>', page)
     assert states[1:5] == [
         (' class="entered"', "Debian packages"), (' class="entered bad"', "Python"), ("", "Python packages"),
@@ -130,11 +132,11 @@ def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in: Si
     assert output == [("Python", "No space left &lt;on&gt; device")]
     assert "numpy" in page
     assert "#!/bin/sh" in page
-    theirs = sign_in("dave").get(f"/nodes/{booting.name}").content.decode()
+    theirs = sign_in("dave").get(f"/nodes/{booting_node.name}").content.decode()
     assert "No space left" not in theirs
-    assert booting.instance_id not in theirs
+    assert booting_node.instance_id not in theirs
     assert alice.get("/nodes/nosuch").status_code == 404
-    assert f'href="/nodes/{booting.name}"' in alice.get(f"/node-pools/{cast.pool.name}").content.decode()
+    assert f'href="/nodes/{booting_node.name}"' in alice.get(f"/node-pools/{cast.pool.name}").content.decode()
 
 
 @pytest.mark.heavy

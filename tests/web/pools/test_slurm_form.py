@@ -27,7 +27,7 @@ def alice(cast: Cast, sign_in: SignIn) -> Client:
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> dict[str, str]:
+def form_values(tmp_path: Path) -> dict[str, str]:
     private, public = generate_key(tmp_path / "login")[0], generate_key(tmp_path / "host")[1]
     common = {name: value for name, value in EC2_POOL.items() if not name.startswith("aws_")}
     return {
@@ -37,8 +37,10 @@ def filled(tmp_path: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_form_stores_the_login_node_key_and_never_shows_it(alice: Client, filled: dict[str, str]) -> None:
-    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
+def test_form_stores_the_login_node_key_and_never_shows_it(
+    alice: Client, form_values: dict[str, str]
+) -> None:
+    assert alice.post("/node-pools/new", form_values, headers=HTMX).status_code == 204
     pool = NodePool.objects.get(name="hpc")
     assert [(secret.name, secret.kind) for secret in PoolSecret.objects.filter(pool=pool)] == [
         ("ssh-key", "ssh_key")
@@ -46,17 +48,19 @@ def test_form_stores_the_login_node_key_and_never_shows_it(alice: Client, filled
     page = alice.get("/node-pools/hpc/settings").content.decode()
     assert "login.example.org" in page
     assert 'name="login_key"' in page
-    assert filled["login_key"].splitlines()[1] not in page
+    assert form_values["login_key"].splitlines()[1] not in page
 
 
 @pytest.mark.heavy
-def test_form_stores_the_key_under_its_configured_secret_name(alice: Client, filled: dict[str, str]) -> None:
-    named = {**filled, "slurm_login": f"{filled['slurm_login']}key: secret:hpc-key\n"}
+def test_form_stores_the_key_under_its_configured_secret_name(
+    alice: Client, form_values: dict[str, str]
+) -> None:
+    named = {**form_values, "slurm_login": f"{form_values['slurm_login']}key: secret:hpc-key\n"}
     assert alice.post("/node-pools/new", named, headers=HTMX).status_code == 204
     assert PoolSecret.objects.get().name == "hpc-key"
 
 
-def test_private_key_without_a_login_node_is_rejected(alice: Client, filled: dict[str, str]) -> None:
-    shown = errors(alice.post("/node-pools/new", {**filled, "slurm_login": ""}, headers=HTMX))
+def test_private_key_without_a_login_node_is_rejected(alice: Client, form_values: dict[str, str]) -> None:
+    shown = errors(alice.post("/node-pools/new", {**form_values, "slurm_login": ""}, headers=HTMX))
     assert "Only a login node needs a key. Set the login node, or clear the key." in shown["login_key"]
     assert not NodePool.objects.filter(name="hpc").exists()

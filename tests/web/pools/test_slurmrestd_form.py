@@ -30,7 +30,7 @@ def rest(tmp_path: Path) -> Iterator[FakeSlurmRest]:
 
 
 @pytest.fixture
-def filled(rest: FakeSlurmRest) -> dict[str, str]:
+def form_values(rest: FakeSlurmRest) -> dict[str, str]:
     common = {name: value for name, value in EC2_POOL.items() if not name.startswith("aws_")}
     return {
         **common, "name": "hpc", "provider": "slurm", "runtime": "", "slurm_rest_url": rest.url,
@@ -40,15 +40,15 @@ def filled(rest: FakeSlurmRest) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_form_stores_the_token_and_never_shows_it(alice: Client, filled: dict[str, str]) -> None:
-    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
+def test_form_stores_the_token_and_never_shows_it(alice: Client, form_values: dict[str, str]) -> None:
+    assert alice.post("/node-pools/new", form_values, headers=HTMX).status_code == 204
     pool = NodePool.objects.get(name="hpc")
     assert unseal(pool.slurm_token_sealed) == TOKEN
     page = alice.get("/node-pools/hpc/settings").content.decode()
-    assert filled["slurm_rest_url"] in page
+    assert form_values["slurm_rest_url"] in page
     assert 'name="slurm_token"' in page
     assert TOKEN not in page
-    edited = {**filled, "slurm_token": "", "slurm_time_limit": "12h", "version": str(pool.version)}
+    edited = {**form_values, "slurm_token": "", "slurm_time_limit": "12h", "version": str(pool.version)}
     assert alice.post("/node-pools/hpc/settings", edited, headers=HTMX).status_code == 204
     pool.refresh_from_db()
     assert pool.provider_settings["time_limit"] == "12h"
@@ -59,10 +59,10 @@ def test_form_stores_the_token_and_never_shows_it(alice: Client, filled: dict[st
     "change", [{"slurm_rest_url": "https://other.example.org"}, {"slurm_rest_user": "eve"}]
 )
 def test_token_is_not_sent_to_another_address_or_as_another_user(
-    alice: Client, filled: dict[str, str], change: dict[str, str]
+    alice: Client, form_values: dict[str, str], change: dict[str, str]
 ) -> None:
-    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
-    edited = {**filled, "slurm_token": "", "version": "1", **change}
+    assert alice.post("/node-pools/new", form_values, headers=HTMX).status_code == 204
+    edited = {**form_values, "slurm_token": "", "version": "1", **change}
     response = alice.post("/node-pools/hpc/settings", edited, headers=HTMX)
     assert "again when the address or user changes" in " ".join(errors(response)["slurm_token"])
     assert (
@@ -71,9 +71,9 @@ def test_token_is_not_sent_to_another_address_or_as_another_user(
     )
 
 
-def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, filled: dict[str, str]) -> None:
-    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
-    edited = {**filled, "slurm_token": "", "slurm_rest_url": "", "slurm_rest_user": "", "version": "1"}
+def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, form_values: dict[str, str]) -> None:
+    assert alice.post("/node-pools/new", form_values, headers=HTMX).status_code == 204
+    edited = {**form_values, "slurm_token": "", "slurm_rest_url": "", "slurm_rest_user": "", "version": "1"}
     assert alice.post("/node-pools/hpc/settings", edited, headers=HTMX).status_code == 204
     assert NodePool.objects.get(name="hpc").slurm_token_sealed == ""
 
@@ -91,9 +91,9 @@ def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, filled:
     ],
 )
 def test_error_for_an_unusable_value_is_shown_next_to_its_field(
-    alice: Client, filled: dict[str, str], changes: dict[str, str], field: str, message: str
+    alice: Client, form_values: dict[str, str], changes: dict[str, str], field: str, message: str
 ) -> None:
-    response = alice.post("/node-pools/new", {**filled, **changes}, headers=HTMX)
+    response = alice.post("/node-pools/new", {**form_values, **changes}, headers=HTMX)
     shown = " ".join(errors(response)[field])
     assert message in shown.lower()
     assert "secret" not in shown

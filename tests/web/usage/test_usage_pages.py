@@ -22,7 +22,7 @@ HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
-def used(cast: Cast) -> None:
+def usage_hours(cast: Cast) -> None:
     """Create eight GPU-hours for vision and two for ads, all used an hour ago."""
     cast.pool.price_per_gpu_hour = Decimal("2.50")
     cast.pool.save()
@@ -35,7 +35,7 @@ def used(cast: Cast) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_usage_totals_cover_only_visible_projects(sign_in: SignIn) -> None:
     everything = sign_in("alice").get("/usage?span=24h").content.decode()
     assert "10.0" in everything and "25.00" in everything and "vision" in everything and "ads" in everything
@@ -44,7 +44,7 @@ def test_usage_totals_cover_only_visible_projects(sign_in: SignIn) -> None:
     assert "No usage" in sign_in("frank").get("/usage?span=24h").content.decode()
 
 
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_usage_is_compared_with_the_previous_period(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("alice")
     assert "the previous period" not in client.get("/usage?span=24h").content.decode()
@@ -59,7 +59,7 @@ def test_usage_is_compared_with_the_previous_period(cast: Cast, sign_in: SignIn)
     assert page.count("100% more than in the previous period") == 2  # once for GPU-hours and once for cost
 
 
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_measured_usage_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in: SignIn) -> None:
     for project, busy in ((cast.vision, 25), (cast.ads, 50)):
         work = make.workload(project, f"run-{project.name}", phase="running", run=1)
@@ -80,7 +80,7 @@ def test_measured_usage_and_idle_hours_cover_only_visible_projects(cast: Cast, s
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_chart_has_a_readout_and_marks_partial_periods(sign_in: SignIn) -> None:
     page = sign_in("alice").get("/usage?span=7d")
     chart = page.context["chart"]
@@ -91,7 +91,7 @@ def test_chart_has_a_readout_and_marks_partial_periods(sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_any_time_range_and_step_is_accepted(sign_in: SignIn) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = (
@@ -104,7 +104,7 @@ def test_any_time_range_and_step_is_accepted(sign_in: SignIn) -> None:
         assert answer.status_code == 200, (span, step)
 
 
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_search_applies_to_totals_chart_and_export(sign_in: SignIn) -> None:
     client = sign_in("alice")
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
@@ -119,7 +119,7 @@ def test_search_applies_to_totals_chart_and_export(sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_values_in_the_usage_chart_add_up_to_the_total(sign_in: SignIn) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
     assert sum(piece.used.gpu_hours for piece in context["pieces"]) == context["total"].gpu_hours == 10
@@ -127,14 +127,14 @@ def test_values_in_the_usage_chart_add_up_to_the_total(sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_unknown_time_zone_falls_back_to_utc(sign_in: SignIn) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "../../etc/passwd"
     assert "UTC time" in client.get("/usage?span=24h").content.decode()
 
 
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_usage_is_exported_as_csv(sign_in: SignIn) -> None:
     shown = sign_in("alice").get("/usage?span=24h&by=user").content.decode()
     assert shown.index("format=csv") < shown.index("<table"), "the download is above the table"
@@ -214,7 +214,7 @@ def test_chart_columns_are_stacked_and_scaled_to_the_highest_column() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_largest_projects_are_listed_and_the_export_has_all_projects(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,7 +241,7 @@ def test_budget_list_is_paginated(cast: Cast, sign_in: SignIn, monkeypatch: pyte
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("used")
+@pytest.mark.usefixtures("usage_hours")
 def test_each_project_has_the_same_colour_on_all_pages(cast: Cast, sign_in: SignIn) -> None:
     client, node = sign_in("alice"), make.node(cast.pool)
     make.place(make.workload(cast.ads, "here", phase="running", run=1), node, [0])

@@ -13,7 +13,7 @@ from tests.cast import Cast
 from tests.web.conftest import SignIn
 
 
-def _about(page: str) -> str:
+def _facts_text(page: str) -> str:
     card = page.partition('aria-labelledby="facts-title"')[2].partition("</section>")[0]
     return " ".join(re.sub(r"<[^>]+>", " ", card).split())
 
@@ -33,7 +33,7 @@ def test_page_of_a_running_workload_shows_how_much_work_an_eviction_would_lose(
             preemptible=preemptible,
         )  # fmt: skip
         make.place(row, node, [len(facts)])
-        facts[name] = _about(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
+        facts[name] = _facts_text(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
     assert "If evicted now 30 GPU-min of work lost" in facts["saved"]
     assert "If evicted now 3.0 GPU-h of work lost (no checkpoint in this run)" in facts["unsaved"]
     assert "If evicted now 3.0 GPU-h of work lost (no checkpoint in this run)" in facts["earlier"]
@@ -49,7 +49,7 @@ def test_replicas_added_during_a_run_lose_only_their_own_work(cast: Cast, sign_i
     added = make.place(row, node, [1], index=1)
     added.started_at = make.ago(minutes=30)
     added.save(update_fields=["started_at"])
-    facts = _about(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
+    facts = _facts_text(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
     assert "If evicted now 3.5 GPU-h of work lost" in facts
 
 

@@ -23,7 +23,7 @@ OLD = "0.0.9+00000000"
 
 
 @pytest.fixture
-def serving(host: Host, metal_pool: NodePool) -> Host:
+def host_with_node(host: Host, metal_pool: NodePool) -> Host:
     write_agent(host.place, report_seconds=0.2, version=OLD)
     NodePool.objects.update(nodes_desired=0)
     join_as_node(host, metal_pool)
@@ -46,15 +46,15 @@ def version_of_node() -> str:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_node_agent_upgrades_on_request_without_stopping_pods(serving: Host, alice: Caller) -> None:
-    agent, pod = serving.pid("service"), serving.pid("pod")
+def test_node_agent_upgrades_on_request_without_stopping_pods(host_with_node: Host, alice: Caller) -> None:
+    agent, pod = host_with_node.pid("service"), host_with_node.pid("pod")
     assert alice.get("nodes/metal-0").json()["inventory"]["agent_outdated"] is True
     assert alice.post("nodes/metal-0/upgrade", None).status_code == 200
     poll_until(lambda: version_of_node() == agent_version())
-    assert (serving.place / "upgrades").read_text() == "upgraded\n"
-    assert (serving.place / "starts").read_text() == "started\n"
-    assert (serving.pid("service"), serving.pid("pod")) == (agent, pod)
-    assert serving.is_running("pod")
+    assert (host_with_node.place / "upgrades").read_text() == "upgraded\n"
+    assert (host_with_node.place / "starts").read_text() == "started\n"
+    assert (host_with_node.pid("service"), host_with_node.pid("pod")) == (agent, pod)
+    assert host_with_node.is_running("pod")
     inventory = alice.get("nodes/metal-0").json()["inventory"]
     assert (inventory["agent_outdated"], inventory["upgrade_error"]) == (False, "")
     again = alice.post("nodes/metal-0/upgrade", None)
@@ -65,24 +65,24 @@ def test_node_agent_upgrades_on_request_without_stopping_pods(serving: Host, ali
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_killed_during_an_upgrade_restarts_with_the_old_version_and_retries(
-    serving: Host, alice: Caller
+    host_with_node: Host, alice: Caller
 ) -> None:
-    (serving.place / "hold").touch()
+    (host_with_node.place / "hold").touch()
     alice.post("nodes/metal-0/upgrade", None)
-    poll_until((serving.place / "upgrades").exists)
-    former = serving.pid("service")
+    poll_until((host_with_node.place / "upgrades").exists)
+    former = host_with_node.pid("service")
     os.kill(former, signal.SIGKILL)
     assert version_of_node() == OLD
-    (serving.place / "hold").unlink()
+    (host_with_node.place / "hold").unlink()
     poll_until(lambda: version_of_node() == agent_version())
-    assert serving.pid("service") != former
-    assert (serving.place / "starts").read_text() == "started\n"
+    assert host_with_node.pid("service") != former
+    assert (host_with_node.place / "starts").read_text() == "started\n"
 
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_failed_upgrade_keeps_the_old_agent_and_reports_the_reason(
-    serving: Host, alice: Caller, monkeypatch: pytest.MonkeyPatch
+    host_with_node: Host, alice: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def error() -> str:
         return str(alice.get("nodes/metal-0").json()["inventory"]["upgrade_error"])
@@ -93,10 +93,10 @@ def test_failed_upgrade_keeps_the_old_agent_and_reports_the_reason(
         poll_until(error)
     assert error() == f"The upgrade to {agent_version()} failed: the downloaded agent has the wrong checksum"
     assert version_of_node() == OLD
-    (serving.place / "fail").touch()
-    os.kill(serving.pid("service"), signal.SIGKILL)  # a restarted agent tries again at once
+    (host_with_node.place / "fail").touch()
+    os.kill(host_with_node.pid("service"), signal.SIGKILL)  # a restarted agent tries again at once
     poll_until(lambda: "the node's script exited with 1" in error())
-    assert serving.is_running("pod")
+    assert host_with_node.is_running("pod")
 
 
 @pytest.mark.heavy

@@ -29,7 +29,7 @@ IMAGE = f"ghcr.io/org/train@sha256:{'1' * 64}"
 
 
 class SilentStage(FakeKubernetesStage):
-    def fall_silent(self) -> None:
+    def stop_responding(self) -> None:
         """Stop responding to calls, and make callers stop waiting immediately."""
         self.cluster.answers.clear()
         self.access["prod"].cluster.worker.patience = 0
@@ -67,7 +67,7 @@ def k8s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentStage
 def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_later(k8s: SilentStage) -> None:
     k8s.runtime.start(k8s.long("old"))
     running(k8s.runtime, "old")
-    k8s.fall_silent()
+    k8s.stop_responding()
     names = [f"p-{number:02}" for number in range(30)]
     for _ in range(2):
         for name in names:
@@ -123,7 +123,7 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
     k8s.runtime.start(k8s.long("first"))  # this call also creates the namespace
     calls = CountedCalls(monkeypatch)
     orders = [replace(k8s.long(f"p-{number:02}"), secret_env={"TOKEN": "x"}) for number in range(40)]
-    k8s.fall_silent()
+    k8s.stop_responding()
     for order in orders:
         k8s.runtime.begin_start(order)
     poll_until(lambda: calls.unfinished, lambda unfinished: unfinished == THREADS)
@@ -182,7 +182,7 @@ def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
         k8s.end_pod(name, 0)
         ended(k8s.runtime, name)
     calls = CountedCalls(monkeypatch, "DELETE")
-    k8s.fall_silent()
+    k8s.stop_responding()
     for name in names:
         k8s.runtime.forget_in_background(name)
     with pytest.raises(RuntimeFailure, match="has not responded"):
@@ -209,7 +209,7 @@ def test_background_start_reports_its_rejection(k8s: SilentStage) -> None:
 
 
 def test_pod_stopped_while_starting_is_removed(k8s: SilentStage) -> None:
-    k8s.fall_silent()
+    k8s.stop_responding()
     with pytest.raises(RuntimeFailure):
         k8s.runtime.start(k8s.long("p-1"))
     with pytest.raises(RuntimeFailure):
@@ -231,7 +231,7 @@ def test_unresponsive_cluster_does_not_block_other_pools(k8s: SilentStage) -> No
     for pool in (stage.cast.pool, remote):
         for owner in ({"department": stage.cast.research}, {"project": stage.cast.vision}):
             Quota.objects.create(pool=pool, gpu_milli=2000, **owner)
-    k8s.fall_silent()
+    k8s.stop_responding()
     far = stage.submit("far", pools=["prod"], image=IMAGE)
     near = stage.submit("near", pools=["local"])
     stage.tick(4, seconds=2)

@@ -19,7 +19,7 @@ def tab_titles(response: Any) -> list[str]:
 
 
 @pytest.fixture
-def elastic(cast: Cast) -> Workload:
+def elastic_workload(cast: Cast) -> Workload:
     """Return an elastic workload that runs three of at most seven replicas."""
     node = make.node(cast.pool, gpus=4)
     workload = make.workload(cast.vision, "grows", kind="elastic", phase="running", run=1, by=cast.dave.user)
@@ -31,10 +31,10 @@ def elastic(cast: Cast) -> Workload:
 
 
 def test_every_tab_shows_state_actions_and_links_to_all_tabs(
-    cast: Cast, sign_in: SignIn, elastic: Workload
+    cast: Cast, sign_in: SignIn, elastic_workload: Workload
 ) -> None:
-    Workload.objects.filter(pk=elastic.pk).update(message="2 of 3 pods running.")
-    client, path = sign_in("dave"), f"/workloads/{elastic.pk}"
+    Workload.objects.filter(pk=elastic_workload.pk).update(message="2 of 3 pods running.")
+    client, path = sign_in("dave"), f"/workloads/{elastic_workload.pk}"
     for tab in TABS:
         text = client.get(f"{path}{tab}").content.decode()
         assert "2 of 3 pods running." in text
@@ -58,23 +58,25 @@ def test_run_tabs_appear_once_the_first_run_has_started(cast: Cast, sign_in: Sig
     assert '<nav id="tabs" hx-swap-oob="innerHTML">' in refreshed.content.decode()
 
 
-def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in: SignIn, elastic: Workload) -> None:
+def test_tabs_of_an_invisible_workload_return_404(
+    cast: Cast, sign_in: SignIn, elastic_workload: Workload
+) -> None:
     for tab in TABS:
-        assert sign_in("grace").get(f"/workloads/{elastic.pk}{tab}").status_code == 404
+        assert sign_in("grace").get(f"/workloads/{elastic_workload.pk}{tab}").status_code == 404
 
 
 def test_editing_a_copy_is_offered_to_users_who_may_submit(
-    cast: Cast, sign_in: SignIn, elastic: Workload
+    cast: Cast, sign_in: SignIn, elastic_workload: Workload
 ) -> None:
-    path, link = f"/workloads/{elastic.pk}", f"/submit?like={elastic.pk}"
+    path, link = f"/workloads/{elastic_workload.pk}", f"/submit?like={elastic_workload.pk}"
     assert link in sign_in("dave").get(path).content.decode()
     assert link not in sign_in("erin").get(path).content.decode()
 
 
 def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal(
-    cast: Cast, sign_in: SignIn, elastic: Workload
+    cast: Cast, sign_in: SignIn, elastic_workload: Workload
 ) -> None:
-    path = f"/workloads/{elastic.pk}"
+    path = f"/workloads/{elastic_workload.pk}"
     viewer, operator = sign_in("erin"), sign_in("dave")
     assert f"{path}/terminal" not in viewer.get(path).content.decode()
     assert (
@@ -83,7 +85,7 @@ def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal
     text = operator.get(f"{path}/terminal").content.decode()
     assert "terminal-open" in text
     assert "<option>worker-2</option>" in text
-    Workload.objects.filter(pk=elastic.pk).update(phase="suspended")
+    Workload.objects.filter(pk=elastic_workload.pk).update(phase="suspended")
     text = operator.get(f"{path}/terminal").content.decode()
     assert "grows is suspended. Commands can only be run while the workload is running." in text
     assert "terminal-open" not in text
@@ -91,10 +93,10 @@ def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal
 
 @pytest.mark.heavy
 def test_elastic_workload_shows_current_minimum_and_maximum_replicas(
-    cast: Cast, sign_in: SignIn, elastic: Workload
+    cast: Cast, sign_in: SignIn, elastic_workload: Workload
 ) -> None:
     client = sign_in("dave")
-    for path in ("/workloads", f"/workloads/{elastic.pk}"):
+    for path in ("/workloads", f"/workloads/{elastic_workload.pk}"):
         text = client.get(path).content.decode()
         assert "3 replicas (min 1, max 7)" in text
         assert "of 1</span>" not in text
@@ -108,12 +110,12 @@ def test_fixed_workload_shows_no_replica_range(cast: Cast, sign_in: SignIn) -> N
 
 
 def test_only_the_header_of_the_logs_and_spec_tabs_is_refreshed(
-    cast: Cast, sign_in: SignIn, elastic: Workload
+    cast: Cast, sign_in: SignIn, elastic_workload: Workload
 ) -> None:
     client = sign_in("dave")
     for tab, repeated in (("logs", 'id="log"'), ("spec", 'id="spec-text"'), ("resources", 'id="use"')):
-        whole = client.get(f"/workloads/{elastic.pk}/{tab}").content.decode()
-        part = client.get(f"/workloads/{elastic.pk}/{tab}", headers=HTMX).content.decode()
+        whole = client.get(f"/workloads/{elastic_workload.pk}/{tab}").content.decode()
+        part = client.get(f"/workloads/{elastic_workload.pk}/{tab}", headers=HTMX).content.decode()
         assert "grows" in part
         assert tab == "resources" or repeated in whole
         assert repeated not in part
