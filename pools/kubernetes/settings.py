@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from pydantic_core import PydanticCustomError
 
 from pools.kubernetes.api_server.credentials import BYTES_MAX
+from pools.providers import formats
 from pools.providers.validation import parse_settings
 
 Kubeconfig = Annotated[
@@ -18,15 +19,10 @@ Kubeconfig = Annotated[
     ),
 ]
 THROUGH_API_SERVER = "api_server"
-Path = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]+$", max_length=512)]
-Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]+$", max_length=253)]
-Name = Annotated[
-    str,
-    StringConstraints(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=317),
-]
-Value = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", max_length=63)
-]
+Path = Annotated[str, formats.MOUNT_PATH]
+Host = Annotated[str, formats.NFS_SERVER]
+Name = Annotated[str, formats.KUBERNETES_NAME]
+Value = Annotated[str, formats.KUBERNETES_VALUE]
 
 
 class _SettingsModel(BaseModel):

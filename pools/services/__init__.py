@@ -12,6 +12,7 @@ from pools.services.nodes import (
     uncordon_node,
 )
 from pools.services.pools import (
+    check_new_pool,
     check_nodes_desired,
     create_pool,
     delete_pool,
@@ -31,6 +32,7 @@ from pools.services.upgrades import AgentRelease, offered_release, upgrade_agent
 __all__ = [
     "AgentRelease",
     "ReleasableNodes",
+    "check_new_pool",
     "check_nodes_desired",
     "cordon_node",
     "create_pool",

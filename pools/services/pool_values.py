@@ -66,27 +66,45 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         )
     check_fakes_are_offered(pool, fields)
     credentials = {name: fields.pop(name) for name in CREDENTIALS if name in fields}
-    if "disruption_budgets" in fields:
-        fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
-    if "image_policy" in fields:
-        fields["image_policy"] = normalize_policy(fields["image_policy"])
-    if "idle_rule" in fields:
-        fields["idle_rule"] = normalize_rule(fields["idle_rule"])
-    if "volumes" in fields:
-        is_kubernetes = fields.get("runtime", pool.runtime) == NodePool.Runtime.KUBERNETES
-        fields["volumes"] = normalize_volumes(fields["volumes"], is_kubernetes=is_kubernetes)
-        check_volume_logins(pool, fields["volumes"])
-    if "default_limits" in fields:
-        fields["default_limits"] = normalize_default_limits(fields["default_limits"])
+    problems = _normalize_documents(pool, fields)
     receiver = token_receiver(pool)
     for name, value in fields.items():
         setattr(pool, name, value)
-    _set_credentials(pool, credentials, receiver)
-    if "gpu_model" in fields and (problems := list(group_model_problems(pool))):
-        raise Invalid(problems)
+    problems += problems_of(_set_credentials, pool, credentials, receiver)
+    if "gpu_model" in fields:
+        problems += group_model_problems(pool)
     with _rename_problem_fields(values):
-        check_pool(pool)
+        problems += problems_of(check_pool, pool)
+        if problems:
+            raise Invalid(problems)
     return pool
+
+
+def _normalize_documents(pool: NodePool, fields: dict[str, Any]) -> list[Problem]:
+    """Convert the structured fields to the stored format.
+
+    Remove the invalid ones, and return their problems.
+    """
+    is_kubernetes = fields.get("runtime", pool.runtime) == NodePool.Runtime.KUBERNETES
+
+    def volumes(value: object) -> list[dict[str, Any]]:
+        normalized = normalize_volumes(value, is_kubernetes=is_kubernetes)
+        check_volume_logins(pool, normalized)
+        return normalized
+
+    documents: dict[str, Callable[[Any], Any]] = {
+        "disruption_budgets": budgets.normalize_budgets, "image_policy": normalize_policy,
+        "idle_rule": normalize_rule, "volumes": volumes, "default_limits": normalize_default_limits,
+    }  # fmt: skip
+    problems: list[Problem] = []
+    for name, normalize in documents.items():
+        if name in fields:
+            try:
+                fields[name] = normalize(fields[name])
+            except Invalid as error:
+                problems += error.problems
+                del fields[name]
+    return problems
 
 
 def _set_credentials(
@@ -117,10 +135,10 @@ def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
 
 def check_pool(pool: NodePool) -> None:
     misnamed = list(_name_problems(pool))
-    miscounted = _problems_of(pool_node_spec, pool)
+    miscounted = problems_of(pool_node_spec, pool)
     misconfigured = [
-        *_problems_of(check_settings, pool.provider, pool.provider_settings, pool.boot_timeout),
-        *_problems_of(check_runtime, pool.provider, pool.runtime),
+        *problems_of(check_settings, pool.provider, pool.provider_settings, pool.boot_timeout),
+        *problems_of(check_runtime, pool.provider, pool.runtime),
     ]
     if misconfigured:  # the other checks depend on these values
         raise Invalid([*misnamed, *miscounted, *misconfigured])
@@ -148,7 +166,7 @@ def check_pool(pool: NodePool) -> None:
         raise Invalid(problems)
 
 
-def _problems_of(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
+def problems_of(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
     """Return the problems that the check finds in its arguments."""
     try:
         check(*arguments)

@@ -23,7 +23,7 @@ from pools.providers.preview import Preview, error, warning
 from pools.quota_lock import lock_pools_and_quotas
 from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
-from pools.services.pool_values import apply_values, pool_node_spec, pool_settings
+from pools.services.pool_values import apply_values, pool_node_spec, pool_settings, problems_of
 from pools.services.ssh.hosts import remove_all_hosts, sync_hosts, with_kept_host_keys
 from pools.services.ssh.keys import split_keys, store_keys
 from pools.signals import changed, proposed
@@ -80,11 +80,31 @@ def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments
     """Return a validated, unsaved pool and its plugins."""
     if "provider" in values:
         values.setdefault("runtime", default_runtime(values["provider"]))
-    columns, plugins = environments.split_values(values)
     pool = NodePool(name=name)
-    pool = apply_values(pool, environments.merge_environment(pool, columns))
+    columns, plugins = _merge_environment(pool, values)
+    pool = apply_values(pool, columns)
     pool.nodes_desired = pool_node_spec(pool).initial_nodes
     return pool, plugins
+
+
+def _merge_environment(
+    pool: NodePool, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], environments.PluginChanges]:
+    """Return the values with the merged environment, and the plugins.
+
+    Raises Invalid with the problems of all values, so that users see them together.
+    """
+    try:
+        columns, plugins = environments.split_values(values)
+        return environments.merge_environment(pool, columns), plugins
+    except Invalid as error:
+        others = {name: value for name, value in values.items() if name not in ("plugins", "environment")}
+        raise Invalid([*error.problems, *problems_of(apply_values, copy(pool), others)]) from None
+
+
+def check_new_pool(*, name: str, **values: Any) -> None:
+    """Raise Invalid with the problems for which `create_pool` would reject the values."""
+    _new_pool(name, split_keys(values)[0])
 
 
 def edit_pool(
@@ -123,9 +143,8 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     """
     edited = copy(pool)
     values, _ = split_keys(changes)
-    columns, _ = environments.split_values(values)
-    columns = dict(with_kept_host_keys(edited, columns))
-    apply_values(edited, environments.merge_environment(edited, columns))
+    columns, _ = _merge_environment(edited, values)
+    apply_values(edited, dict(with_kept_host_keys(edited, columns)))
     if any(name in changes for name in FIXED_WHILE_USED):
         _check_fixed_settings(edited)
     before, after = _changed_settings(pool_settings(pool), pool_settings(edited))

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 
 from pools.models import NodePool
 from pools.plugins.registry import available_plugins
+from pools.web.document_fields import parse_yaml
 
 SECRET = "secret"  # noqa: S105 - prefix of a field name
 EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
@@ -31,10 +32,7 @@ class PluginsField(LinesField):
     """YAML list of plugins. Each entry is a name, or a name with parameters."""
 
     def clean(self, value: Any) -> Any:
-        try:
-            entries = yaml.safe_load(forms.CharField.clean(self, value)) or []
-        except yaml.YAMLError as error:
-            raise ValidationError(f"This is not valid YAML: {getattr(error, 'problem', error)}.") from None
+        entries = parse_yaml(forms.CharField.clean(self, value)) or []
         if not isinstance(entries, list):
             raise ValidationError("This is not a list. Write one plugin per line, starting with a dash.")
         return [_parse_plugin(entry) for entry in entries]

@@ -1,20 +1,21 @@
 """Forms that create and edit node pools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.utils.functional import lazy
 
+from berth.core.errors import BerthError, Invalid
 from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count
-from berth.server.web.faults import form_errors
+from berth.server.web.faults import add_form_errors, field_name
 from berth.server.web.forms import Form, FormSection
 from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy
-from pools.engine.node_spec import NodeSpec
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
 from pools.providers.ssh.settings import DEFAULT_KEY
@@ -22,6 +23,7 @@ from pools.runtimes.capabilities import KUBERNETES
 from pools.services.machines import MAX_MACHINES
 from pools.services.offered import form_choices
 from pools.web import environment_fields, provider_fields
+from pools.web.document_fields import JsonField
 from pools.web.duration_field import DurationField
 from pools.web.idle_rule_field import IdleRuleField
 from pools.web.memory_field import MemoryField
@@ -41,6 +43,7 @@ UNSTORED = {
 }  # fmt: skip
 OMITTED_IF_EMPTY = {"kubeconfig", "runtime", "slurm_token"}
 NODE_PATHS = {"nodes.min": "nodes_min", "nodes.max": "nodes_max", "nodes.desired": "ready_threshold"}
+NODE_FIELDS = frozenset(NODE_PATHS.values())
 PATHS = NODE_PATHS | {
     "cpu_milli": "cpu",
     "image_policy.mode": "image_mode",
@@ -50,17 +53,9 @@ PATHS = NODE_PATHS | {
 }
 
 
-class JsonField(forms.JSONField):
-    """JSON field that shows an empty value as an empty string instead of null."""
-
-    widget = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"})
-
-    def prepare_value(self, value: Any) -> Any:
-        return super().prepare_value(value) if value else ""
-
-
 class PoolForm(Form):
-    name = forms.SlugField(label="Name", max_length=40, help_text="Lowercase letters, digits and hyphens.")
+    is_new = True
+    name = forms.CharField(label="Name", max_length=40, help_text="Lowercase letters, digits and hyphens.")
     provider = forms.ChoiceField(label="Provider", choices=provider_choices, help_text="Source of the nodes.")
     runtime = forms.ChoiceField(
         label="Runtime",
@@ -237,12 +232,39 @@ class PoolForm(Form):
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True
 
+    def add_remaining_errors(self, check: Callable[[Mapping[str, Any]], object]) -> None:
+        """Add the errors that `check` finds in the valid fields, so that all errors are shown together.
+
+        `check` receives the form's values, in which defaults replace the invalid values.
+        """
+        invalid = set(self.errors)
+        if "provider" in invalid:
+            return
+        for name in invalid & self.fields.keys():
+            self.cleaned_data[name] = self._default_value(name)
+        if invalid & NODE_FIELDS:
+            invalid |= NODE_FIELDS
+        try:
+            check(self.values())
+        except Invalid as error:
+            fields = self.field_names_by_path()
+            others = [each for each in error.problems if field_name(self, each.path, fields) not in invalid]
+            add_form_errors(self, Invalid(others), fields)
+        except BerthError as error:
+            add_form_errors(self, error)
+
+    def _default_value(self, name: str) -> Any:
+        field = self.fields[name]
+        for value in (self.get_initial_for_field(field, name), ""):
+            with suppress(forms.ValidationError):
+                return field.clean(value)
+        return None
+
     def clean(self) -> dict[str, Any]:
-        """Check the numbers of nodes, so that their errors are shown together with those of other fields."""
         cleaned = super().clean() or self.cleaned_data
-        if self.errors and not any(name in self.errors for name in NODE_PATHS.values()):
-            with form_errors(self, NODE_PATHS):
-                NodeSpec(cleaned["nodes_min"], cleaned["nodes_max"], cleaned["ready_threshold"])
+        is_ssh = self.is_new and self.chosen_provider() == NodePool.Provider.SSH
+        if is_ssh and not cleaned.get("ssh_hosts", True):
+            self.add_error("ssh_hosts", "Enter at least one host, for example: - address: gpu-1.example.org")
         return cleaned
 
     def values(self) -> dict[str, Any]:
@@ -292,13 +314,13 @@ class PoolForm(Form):
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."
+        field.hint_shown_for = f"provider={NodePool.Provider.LOCAL}"  # type: ignore[attr-defined]
 
 
 class SettingsForm(PoolForm):
     """Form that edits a pool, without fields for name, provider and runtime, which cannot change."""
 
-    # Number of drained nodes that the user has confirmed.
-    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
+    is_new = False
 
     def __init__(self, pool: NodePool, *args: Any, **kwargs: Any) -> None:
         self.pool = pool

@@ -17,8 +17,8 @@ from pools import services
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
+from pools.web.pool_changes import MAX_LISTED, confirmation_for
 
-MAX_LISTED = 20
 TITLE = "Create node pool"
 RETRY = (
     "Provisioning starts again immediately, and the count of failed boots is reset. Fix the cause first: "
@@ -54,6 +54,9 @@ def create(request: Request) -> HttpResponse:
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
             message = f"Pool {pool} created. Assign quotas so that projects can use it."
             return success_response(request, message, to=_pool_url(pool), leave=True)
+    elif request.method == "POST":
+        name = form.cleaned_data.get("name", "")
+        form.add_remaining_errors(lambda values: services.check_new_pool(name=name, **values))
     return form_page(request, form, title=TITLE, label="Create node pool", back=_list_url(), **more)
 
 
@@ -92,14 +95,23 @@ def settings(request: Request, name: str) -> HttpResponse:
                 if edited.nodes_desired < pool.nodes_desired
                 else ()
             )
-            if nodes_to_drain and form.cleaned_data["confirmed"] != edited.nodes_desired:
-                return _confirm_drains(request, form, edited, nodes_to_drain)
+            confirmation = confirmation_for(pool, edited, nodes_to_drain)
+            if confirmation and request.POST.get("confirmed") != confirmation.token:
+                form.keep_secrets()
+                return _settings_page(request, form, confirmation=confirmation)
             services.edit_pool(
                 actor=request.actor, pool=pool, changes=changes, version=form.cleaned_data["version"]
             )
             return success_response(
                 request, f"Settings for {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
             )
+    elif request.method == "POST":
+        form.add_remaining_errors(lambda values: services.preview_edit(pool, values))
+    return _settings_page(request, form)
+
+
+def _settings_page(request: Request, form: SettingsForm, **more: Any) -> HttpResponse:
+    pool = form.pool
     return form_page(
         request,
         form,
@@ -107,6 +119,7 @@ def settings(request: Request, name: str) -> HttpResponse:
         label="Save settings",
         back=_pool_url(pool),
         crumbs=_breadcrumbs(pool),
+        **more,
     )
 
 
@@ -170,22 +183,6 @@ def apply_action(request: Request, name: str, step: str) -> HttpResponse:
         label=step.capitalize(),
         back=_pool_url(pool),
     )
-
-
-def _confirm_drains(
-    request: Request, form: SettingsForm, edited: NodePool, nodes_to_drain: Sequence[NodeToDrain]
-) -> HttpResponse:
-    """Ask the user to confirm the submitted form, and show the nodes that would be drained."""
-    data = request.POST.copy()
-    data["confirmed"] = str(edited.nodes_desired)
-    confirmation_form = SettingsForm(edited, data, auto_id="pool_%s")
-    confirmation_form.keep_secrets()
-    return form_page(
-        request, confirmation_form, title=f"Reduce {edited} to {format_count(edited.nodes_desired, 'node')}?",
-        label="Save and drain nodes", back=_pool_url(edited),
-        names="Nodes to drain, with their current workloads", work=nodes_to_drain[:MAX_LISTED],
-        more=max(0, len(nodes_to_drain) - MAX_LISTED),
-    )  # fmt: skip
 
 
 def _draining_text(nodes_to_drain: Sequence[NodeToDrain]) -> str:

@@ -6,35 +6,30 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from django import forms
-from django.core.exceptions import ValidationError
 from pydantic.fields import FieldInfo
 
 from pools.providers.settings import MODELS
+from pools.web.document_fields import YamlField
 from pools.web.environment_fields import LinesField
 
 # Extra JSON schema for settings that hold several lines of text.
 MULTILINE = {"multiline": True}
 
 
-class YamlField(forms.CharField):
-    """Text area for a structured value in YAML."""
-
-    def __init__(self, *, example: str = "", **kwargs: Any) -> None:
-        attrs = {"rows": 3, "spellcheck": "false", "class": "mono", "placeholder": example}
-        super().__init__(widget=forms.Textarea(attrs=attrs), **kwargs)
-
-    def clean(self, value: Any) -> Any:
-        try:
-            return yaml.safe_load(super().clean(value))
-        except yaml.YAMLError as error:
-            raise ValidationError(f"This is not valid YAML: {getattr(error, 'problem', error)}.") from None
-
-
 def provider_fields(provider: str) -> dict[str, forms.Field]:
     """Return the form fields for a provider's settings, in model order."""
-    return {
+    fields = {
         f"{provider}_{name}": _form_field(name, info) for name, info in _settings_fields(provider).items()
     }
+    for name in required_settings(provider):
+        # Required only if this provider is chosen, so the service checks it instead of the form.
+        fields[f"{provider}_{name}"].widget.attrs["required"] = True
+    return fields
+
+
+def required_settings(provider: str) -> tuple[str, ...]:
+    """Return the names of the settings that a pool of the provider must have."""
+    return tuple(name for name, info in _settings_fields(provider).items() if info.is_required())
 
 
 def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:

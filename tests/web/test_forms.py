@@ -299,7 +299,7 @@ def test_default_pool_form_can_be_saved_and_rejects_an_invalid_name(alice: Clien
     values = {name: value for name, value in shown.items() if value is not None and value is not False}
     values |= {name: form.fields[name].choices[0][0] for name in ("provider", "runtime")}
     rejected = alice.post("/node-pools/new", {**values, "name": "with_line"}, headers=HTMX)
-    assert errors(rejected)["name"][0].startswith("Enter a valid name.")
+    assert errors(rejected)["name"] == ["Use lowercase letters, digits and hyphens, for example with-line."]
     assert alice.post("/node-pools/new", {**values, "name": "big"}, headers=HTMX).status_code == 204
     made = NodePool.objects.get(name="big")
     assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})

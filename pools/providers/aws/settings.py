@@ -1,22 +1,26 @@
 """Validate a pool's EC2 settings."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from pools.providers import formats
 from pools.providers.validation import parse_settings
 
 OVERRIDES_MAX = 50  # maximum combinations of instance type and subnet per launch
 
-Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
-InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$")]
-Subnet = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")]
-Group = Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")]
-Image = Annotated[str, StringConstraints(pattern=r"^ami-[0-9a-f]+$")]
-Parameter = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]+$", max_length=1011)]
+Region = Annotated[str, formats.AWS_REGION]
+InstanceType = Annotated[str, formats.INSTANCE_TYPE]
+Subnet = Annotated[str, formats.SUBNET]
+Group = Annotated[str, formats.SECURITY_GROUP]
+Image = Annotated[str, formats.IMAGE]
+Parameter = Annotated[str, formats.SSM_PARAMETER]
 Purchase = Literal["on-demand", "spot"]
-Profile = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]+$", max_length=128)]
+Profile = Annotated[str, formats.INSTANCE_PROFILE]
 
 
 class AwsSettings(BaseModel):
@@ -60,7 +64,7 @@ class AwsSettings(BaseModel):
     volume_gib: Annotated[int, Field(ge=8, le=16384)] | None = Field(
         None, title="Root volume (GiB)", description="Defaults to the size in the machine image."
     )
-    root_device: Annotated[str, StringConstraints(pattern=r"^/dev/[a-z0-9]+$")] = "/dev/xvda"
+    root_device: Annotated[str, formats.DEVICE] = "/dev/xvda"
 
     @property
     def purchases(self) -> tuple[Purchase, ...]:
@@ -70,18 +74,18 @@ class AwsSettings(BaseModel):
         return ("spot",) if self.purchase == "spot" else ("spot", "on-demand")
 
     @model_validator(mode="after")
-    def _check_image(self) -> "AwsSettings":
-        if (self.image is None) == (self.image_parameter is None):
-            raise PydanticCustomError(
-                "one_image", "requires exactly one of image and image_parameter", {"allowed": "one of them"}
-            )
+    def _check_images(self) -> "AwsSettings":
+        if self.image is not None and self.image_parameter is not None:
+            context = {"at": "image", "allowed": "one of them"}
+            raise PydanticCustomError("one_image", "cannot be combined with image_parameter", context)
         return self
 
     @model_validator(mode="after")
     def _check_override_count(self) -> "AwsSettings":
         if len(self.instance_types) * len(self.subnets) > OVERRIDES_MAX:
             allowed = f"at most {OVERRIDES_MAX} combinations of instance_types and subnets"
-            raise PydanticCustomError("too_many_choices", "has too many combinations", {"allowed": allowed})
+            context = {"at": "subnets", "allowed": allowed}
+            raise PydanticCustomError("too_many_choices", "has too many combinations", context)
         return self
 
 
@@ -90,4 +94,14 @@ def aws_settings(value: Any) -> AwsSettings:
 
     Raises Invalid with the path of each problem within `provider_settings`.
     """
-    return parse_settings(AwsSettings, value)
+    problems: list[Problem] = []
+    if isinstance(value, Mapping) and all(value.get(name) is None for name in ("image", "image_parameter")):
+        message = "is required unless image_parameter is set"
+        problems.append(Problem("provider_settings.image", message, "", formats.IMAGE.allowed))
+    try:
+        settings = parse_settings(AwsSettings, value)
+    except Invalid as error:
+        raise Invalid([*error.problems, *problems]) from None
+    if problems:
+        raise Invalid(problems)
+    return settings

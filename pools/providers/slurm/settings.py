@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.values.durations import format_duration, parse_duration
+from pools.providers import formats
 from pools.providers.slurm.rest.address import check_certificate, check_url
 from pools.providers.ssh.endpoint import PORT
 from pools.providers.ssh.settings import (
@@ -63,20 +64,15 @@ def _check_option(option: str) -> str:
 # Additional options that all supported versions of slurmrestd have under the same name.
 REST_OPTIONS = ("licenses", "reservation")
 _PATH = "provider_settings"
-Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@-]*$", max_length=200)]
-Constraint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:&|*!()\[\]-]+$", max_length=300)]
-Gres = Annotated[
-    str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*(:[0-9_.-]*[A-Za-z][A-Za-z0-9_.-]*)?$", max_length=100)
-]
-Directory = Annotated[str, StringConstraints(pattern=r"^(~|/[A-Za-z0-9_.@+-]+)(/[A-Za-z0-9_.@+-]+)*$")]
-Program = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./@+-]*$", max_length=500)]
-Option = Annotated[
-    str, StringConstraints(pattern=r"^--[a-z][a-z-]+(=[^\x00-\x1f\x7f]*)?$", max_length=300),
-    AfterValidator(_check_option),
-]  # fmt: skip
+Names = Annotated[str, formats.SLURM_NAME]
+Constraint = Annotated[str, formats.SLURM_CONSTRAINT]
+Gres = Annotated[str, formats.GRES]
+Directory = Annotated[str, formats.SHARED_DIRECTORY]
+Program = Annotated[str, formats.PROGRAM_DIRECTORY]
+Option = Annotated[str, formats.SBATCH_OPTION, AfterValidator(_check_option)]
 RestUrl = Annotated[str, Field(max_length=500), AfterValidator(check_url)]
 Certificate = Annotated[str, Field(max_length=64 * 1024), AfterValidator(check_certificate)]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]+$", max_length=1000)]
+Line = Annotated[str, formats.SHELL_LINE]
 Duration = Annotated[str, BeforeValidator(_check_duration)]
 
 

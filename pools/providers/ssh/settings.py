@@ -11,7 +11,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    StringConstraints,
     ValidationError,
 )
 from pydantic_core import PydanticCustomError
@@ -21,6 +20,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.parsing.findings import convert_errors
 from berth.core.spec.roles import Labels
 from berth.core.spec.values.texts import NAME, NAME_ALLOWED, Name
+from pools.providers import formats
 from pools.providers.ssh.endpoint import PORT, normalize_host_key
 
 HOSTS_MAX = 2000
@@ -98,10 +98,8 @@ def _to_mapping(host: Any) -> Any:
     return {"address": host} if isinstance(host, str) else host
 
 
-Address = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9._:-]*[A-Za-z0-9])?$", max_length=253)
-]
-User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=64)]
+Address = Annotated[str, formats.ADDRESS]
+User = Annotated[str, formats.USER]
 Port = Annotated[int, Field(ge=1, le=65535)]
 HostKey = Annotated[str, Field(max_length=4096), AfterValidator(_check_host_key)]
 KeyReference = Annotated[str, Field(max_length=80), AfterValidator(_check_key)]

@@ -21,10 +21,13 @@ SSH = NodePool.Provider.SSH.value
 
 
 def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pool's new values, with the pinned keys of hosts that remain listed. Raises Invalid."""
+    """Return the pool's new values, with the pinned keys of hosts that remain listed."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns
-    settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
+    try:
+        settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
+    except Invalid:
+        return columns  # the settings are checked together with the other values
     return {**columns, "provider_settings": settings}
 
 

@@ -306,12 +306,12 @@ VALID_SETTINGS: dict[str, Any] = {
         ({"instance_types": []}, "provider_settings.instance_types"),
         ({"instance_types": ["big one"]}, "provider_settings.instance_types[0]"),
         ({"subnets": "subnet-1"}, "provider_settings.subnets"),
-        ({"image": None}, "provider_settings"),
-        ({"image_parameter": "/aws/ami"}, "provider_settings"),
+        ({"image": None}, "provider_settings.image"),
+        ({"image_parameter": "/aws/ami"}, "provider_settings.image"),
         ({"purchase": "free"}, "provider_settings.purchase"),
         ({"volume_gib": 1}, "provider_settings.volume_gib"),
         ({"aws_secret_access_key": "x"}, "provider_settings.aws_secret_access_key"),
-        ({"instance_types": MANY_INSTANCES, "subnets": ["subnet-1"] * 6}, "provider_settings"),
+        ({"instance_types": MANY_INSTANCES, "subnets": ["subnet-1"] * 6}, "provider_settings.subnets"),
     ],
 )
 def test_error_names_the_invalid_setting(change: dict[str, Any], path: str) -> None:

@@ -14,6 +14,7 @@ COMPARISONS = (
     "is too small", "is too large", "is out of range", "out of range", "is invalid",
 )  # fmt: skip
 BOUND = re.compile(r"(at least|at most|above|below) (\S+)(?:, (\S+))?")
+NAME_RULE = re.compile(re.escape(NAME_ALLOWED).replace("63", r"\d+"))  # with any maximum length
 RANGE = re.compile(r"[\d.,]+ to ")
 REQUIRED = ("is empty", "is missing", "is required")
 NAME_IN_USE = "is already in use"
@@ -49,11 +50,9 @@ def describe_problem(
     `labels` contains the labels of the form's other fields by path.
     """
     message, allowed = problem.message, problem.allowed
-    if message.startswith(REQUIRED) and label:
-        noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
-        article = "an" if noun[:1] in "aeiou" else "a"
-        return ErrorSentence(f"{'Select' if choice else 'Enter'} {article} {noun}.")
-    if allowed == NAME_ALLOWED:
+    if request := _request(message, allowed, label, choice=choice):
+        return ErrorSentence(request)
+    if NAME_RULE.fullmatch(allowed):
         name = suggest_name(problem.received)
         example = f", for example {name}" if name else ""
         return ErrorSentence(f"Use lowercase letters, digits and hyphens{example}.", name)
@@ -79,6 +78,17 @@ def describe_problem(
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")
     return ErrorSentence(f"{sentence}. Allowed: {allowed}." if allowed else f"{sentence}.")
+
+
+def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
+    """Ask for a missing value, or for one like the example of an invalid value."""
+    if message.startswith(REQUIRED) and label:
+        noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
+        article = "an " if noun[:1] in "aeiou" else "a "
+        is_plural = noun.endswith("s") and not noun.endswith(("ss", "us"))
+        return f"{'Select' if choice else 'Enter'} {'' if is_plural else article}{noun}."
+    has_example = allowed.startswith(("a ", "an ")) and " such as " in allowed
+    return f"Enter {allowed}." if message.startswith("is not a valid ") and has_example else ""
 
 
 def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from django.forms import ChoiceField, Field, Form
 from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
 from berth.core.wording.problem_sentences import describe_problem
-from berth.server.web.error_sentences import REQUIRED
+from berth.server.web.error_sentences import NAME_RULE, REQUIRED
 from berth.server.web.error_sentences import describe_problem as describe_field_problem
 
 NOT_VALID = "is not a valid "
@@ -36,18 +36,29 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
         path: str(form.fields[name].label) for path, name in (fields or {}).items() if name in form.fields
     }
     for problem in error.problems:
-        name, subpath = _form_field(problem.path, fields or {})
-        if name not in form.fields and (head := _containing_field(name, form.fields)):
-            name, subpath = head, re.split(rf"\b{head}\b", name, maxsplit=1)[1].removeprefix(".")
+        name, subpath = _field_and_subpath(form, problem.path, fields or {})
         if name in form.fields:
             form.add_error(name, _field_sentence(form.fields[name], subpath, problem, labels))
         else:
             form.add_error(None, describe_problem(problem))
 
 
+def field_name(form: Form, path: str, fields: Mapping[str, str]) -> str:
+    """Return the name of the form field for a problem's path, or the path if there is no such field."""
+    return _field_and_subpath(form, path, fields)[0]
+
+
+def _field_and_subpath(form: Form, path: str, fields: Mapping[str, str]) -> tuple[str, str]:
+    name, subpath = _form_field(path, fields)
+    if name not in form.fields and (head := _containing_field(name, form.fields)):
+        name, subpath = head, re.split(rf"\b{head}\b", name, maxsplit=1)[1].removeprefix(".")
+    return name, subpath
+
+
 def _field_sentence(field: Field, subpath: str, problem: Problem, labels: Mapping[str, str]) -> str:
     has_hint = field.help_text and len(problem.allowed) > HINT_MIN
-    if problem.message.startswith(NOT_VALID) and has_hint and not subpath:
+    is_name = NAME_RULE.fullmatch(problem.allowed) is not None
+    if problem.message.startswith(NOT_VALID) and has_hint and not subpath and not is_name:
         return f"Enter a valid {problem.message.removeprefix(NOT_VALID)}."  # the help text says what is valid
     label = str(field.label or "") if problem.message in REQUIRED and not subpath else ""
     if problem.message.startswith(REQUIRED) and not label:

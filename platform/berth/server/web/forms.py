@@ -86,6 +86,16 @@ class Form(forms.Form):
         ]
         return [part for part in shown if part.fields]
 
+    def error_links(self) -> list[tuple[forms.BoundField, str]]:
+        """Return the fields that have errors, in form order, with the first error of each."""
+        in_order = [
+            field
+            for part in self.shown_sections()
+            for field in (*(one for _, line in part.lines for one in line), *part.fields)
+        ]
+        fields = in_order or list(self.visible_fields())
+        return [(field, str(field.errors[0])) for field in fields if field.errors]
+
     def _clean_fields(self) -> None:
         super()._clean_fields()  # type: ignore[misc]  # no stub
         for name, errors in self.errors.items():

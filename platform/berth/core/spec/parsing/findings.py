@@ -43,8 +43,9 @@ def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[
 
 def _convert_error(details: ErrorDetails, root_model: type[BaseModel], *, with_nearest: bool) -> Problem:
     location = tuple(step for step in details["loc"] if not _is_union_tag(step))
-    path, kind = join_path(location), details["type"]
-    context = details.get("ctx") or {}
+    context, kind = details.get("ctx") or {}, details["type"]
+    # A check of an entire section may name the key that the user should change.
+    path = join_path((*location, context["at"]) if "at" in context else location)
     if kind == "extra_forbidden":
         if location[-1] == OLD_KEY:
             return Problem(path, "was replaced by after", "", replacement_for_old_key(details["input"]))

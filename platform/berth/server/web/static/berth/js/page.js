@@ -313,6 +313,10 @@
     toast(event.detail.message);
   });
 
+  for (const dialog of document.querySelectorAll("dialog[data-show]")) { // without scripts, it is part of the page
+    dialog.close();
+    dialog.showModal();
+  }
   times(document);
   showOpenTabs();
   numberLines(document);
