@@ -23,7 +23,7 @@ STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_earlier_cycles": "records", "record_newest_cycle": "records", "start_pods": "start",
     "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
-    "explain_pending": "reasons", "write_reason_batch": "reasons", "store_snapshot": "snapshots",
+    "explain_pending_workloads": "reasons", "write_reason_batch": "reasons", "store_snapshot": "snapshots",
     "report_demand": "demand", "drop_stale_reservations": "reservations",
     "evict_from_overdue_drains": "drains",
 }  # fmt: skip

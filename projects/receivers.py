@@ -8,7 +8,7 @@ from django.contrib.auth.signals import user_logged_out
 from django.dispatch import receiver
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, format_value, suggest_visible
+from berth.core.problems import Problem, format_value, suggest_visible_names
 from pools import signals
 from projects.access import Action, require
 from projects.actor import Actor
@@ -57,7 +57,9 @@ def check_volume_projects(before: Mapping[str, Any], after: Mapping[str, Any]) -
         return
     existing = set(Project.objects.values_list("name", flat=True))
     problems = [
-        Problem(path, "does not exist", format_value(name), suggest_visible(name, existing, "a project"))
+        Problem(
+            path, "does not exist", format_value(name), suggest_visible_names(name, existing, "a project")
+        )
         for path, names in paths.items()
         for name in names
         if name in unknown - existing

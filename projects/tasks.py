@@ -21,8 +21,8 @@ def notify_conditions() -> dict[str, int]:
     """
     now = timezone.now()
     return {
-        "pending": notify.notify_pending(now),
-        "idle": idle.notify_idle(now),
+        "pending": notify.notify_about_pending_workloads(now),
+        "idle": idle.notify_about_idle_gpus(now),
         "pools": notify.notify_pools(now),
     }
 
@@ -32,4 +32,4 @@ def revert_expired_quota_changes() -> int:
 
 
 def enqueue_due_deliveries() -> int:
-    return deliveries.enqueue_due(timezone.now())
+    return deliveries.enqueue_due_retries(timezone.now())

@@ -68,7 +68,7 @@ class CodeFetcher(LeasedThread):
             return True
         return bool(prepared.fetch_all(WAITING, {"state": CodeFetch.State.WAITING})[0][0])
 
-    def work(self, held: HeldLease) -> None:
+    def run_job(self, held: HeldLease) -> None:
         assert_no_transaction()
         if not self._has_swept:
             sweep_scratch_directories(self._base)

@@ -50,11 +50,11 @@ def delete_expired() -> dict[str, int]:
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
     call_command("clearsessions")
     return {
-        "tokens": tokens.delete_ended(before=now - retention["tokens"]),
+        "tokens": tokens.delete_ended_tokens(before=now - retention["tokens"]),
         "join tokens": machines.delete_expired_tokens(before=now - retention["tokens"]),
         "deletions": WorkloadDeletion.objects.filter(deleted_at__lt=now - DAY).delete()[0],
         "deliveries": deliveries.delete_old_deliveries(before=now - retention["deliveries"]),
-        "local environments": len(local_environments().delete_unused(digests_in_use())),
+        "local environments": len(local_environments().delete_unused_environments(digests_in_use())),
         "environments": environments.delete_unused_environments(before=now - DAY),
         "stored responses": _delete_expired_responses(),
         "interrupted channels": channels.close_abandoned(now),

@@ -115,7 +115,7 @@ class LocalEnvironments:
                 os.killpg(int(record["pid"]), signal.SIGKILL)
         shutil.rmtree(home, ignore_errors=True)
 
-    def delete_unused(self, keep: frozenset[str]) -> list[str]:
+    def delete_unused_environments(self, keep: frozenset[str]) -> list[str]:
         """Delete environments that are neither in `keep` nor being installed. Return the deleted digests."""
         installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []

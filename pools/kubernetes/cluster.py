@@ -94,7 +94,7 @@ class Clusters:
         mirror = Mirror(api, installation, self._on_change, self._on_deleted, self._now)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
-    def close_unused(self, used: Collection[Cluster]) -> None:
+    def close_unused_clusters(self, used: Collection[Cluster]) -> None:
         """Close the connections to all clusters except those in `used`, which pools still need."""
         in_use = {id(cluster) for cluster in used}
         with self._lock:
@@ -104,7 +104,7 @@ class Clusters:
             cluster.close()
 
     def close(self) -> None:
-        self.close_unused(())
+        self.close_unused_clusters(())
 
 
 def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:

@@ -128,9 +128,9 @@ class PodCalls:
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return
-            self._delete_running(pod, pod_id, cluster, path, max(grace_seconds, 0))
+            self._delete_existing_pod(pod, pod_id, cluster, path, max(grace_seconds, 0))
 
-    def _delete_running(
+    def _delete_existing_pod(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
         """Delete an existing pod. The grace period is at most the pod's own.

@@ -24,7 +24,7 @@ class Commands(Protocol):
     """Runner for commands on one machine."""
 
     @property
-    def place(self) -> str:
+    def machine_name(self) -> str:
         """Name of the machine for messages, such as "this machine"."""
         ...
 
@@ -46,7 +46,7 @@ class LocalCommands:
     """Runner for commands on the machine that runs Berth."""
 
     env: Mapping[str, str] = field(default_factory=_inherited_environment)
-    place: str = "the machine on which Berth runs"
+    machine_name: str = "the machine on which Berth runs"
 
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
         try:
@@ -55,13 +55,13 @@ class LocalCommands:
                 env=self.env, cwd="/", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            message = f"{arguments[0]} cannot run on {self.place}: {error.strerror}"
+            message = f"{arguments[0]} cannot run on {self.machine_name}: {error.strerror}"
             raise ProviderError(ProviderErrorKind.SETTINGS, message) from error
         with process:
             try:
                 output, errors = process.communicate(stdin.encode(), timeout=seconds)
             except subprocess.TimeoutExpired:
-                message = f"{arguments[0]} did not finish within {seconds:g} s on {self.place}"
+                message = f"{arguments[0]} did not finish within {seconds:g} s on {self.machine_name}"
                 raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
             finally:
                 # Kill the process group, because a shell's child would block this process on an open pipe.

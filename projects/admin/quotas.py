@@ -138,7 +138,7 @@ class QuotaAdmin(PlatformModelAdmin):
         stored = quotas.set_quota(
             actor=actor(request),
             owner=obj.owner,
-            pool=obj.place,
+            pool=obj.pool_or_group,
             values=form.values(),
             expected_version=obj.version if change else 0,
         )

@@ -55,13 +55,13 @@ class ServiceLoop(LeaderLoop):
             self._threads = threads
             super(ServiceLoop, self).run()
 
-    def work(self, trigger: str) -> float:
+    def run_round(self, trigger: str) -> float:
         """Start a pass over each service that is due, and submit due runs. Return the seconds until the
         next call.
         """
         assert self._threads is not None
         services = live_services()
-        self._discard_ended({service.pk for service in services})
+        self._discard_ended_services({service.pk for service in services})
         for service in services:
             running = self._passes.get(service.pk)
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
@@ -95,7 +95,7 @@ class ServiceLoop(LeaderLoop):
             self._due.clear()  # a request has arrived, so check every service
         return super(ServiceLoop, self).trigger(waiter, woken)
 
-    def _discard_ended(self, live_ids: Collection[int]) -> None:
+    def _discard_ended_services(self, live_ids: Collection[int]) -> None:
         """Remove the due times of ended services that no pass is reconciling, so that these services do not
         remain due.
         """

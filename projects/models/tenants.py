@@ -191,13 +191,13 @@ class Quota(FastRows):
         return owner
 
     @property
-    def place(self) -> PoolOrGroup:
-        place = self.pool or self.group
-        assert place is not None, "guaranteed by the constraint quota_has_a_pool_or_a_group"
-        return place
+    def pool_or_group(self) -> PoolOrGroup:
+        target = self.pool or self.group
+        assert target is not None, "guaranteed by the constraint quota_has_a_pool_or_a_group"
+        return target
 
     def __str__(self) -> str:
-        return f"{self.owner} in {self.place.kind_and_name}"
+        return f"{self.owner} in {self.pool_or_group.kind_and_name}"
 
 
 class RemovedQuota(models.Model):

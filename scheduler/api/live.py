@@ -64,7 +64,7 @@ class LiveConsumer(SignedInConsumer):
     def _missed_changes(self) -> list[Note]:
         """Return the changes since the page was rendered."""
         since = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("since", [""])[0]
-        return LISTENER.missed(float(since)) if SECONDS.fullmatch(since) else []
+        return LISTENER.missed_notes(float(since)) if SECONDS.fullmatch(since) else []
 
 
 def load_visibility(actor: Actor) -> Visibility:

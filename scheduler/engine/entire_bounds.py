@@ -55,9 +55,9 @@ class EntireBounds:
         if pool_quota is None:
             return
         if blocker.reason in LIMIT_REASONS:
-            yield from _finite(pool_quota.limit)
+            yield from _finite_bounds(pool_quota.limit)
         if blocker.reason in NON_PREEMPTIBLE_REASONS or not pool_quota.over_quota:
-            yield from _finite(pool_quota.quota)  # without over-quota use, the quota is a limit, too
+            yield from _finite_bounds(pool_quota.quota)  # without over-quota use, the quota is a limit, too
 
     @cached_property
     def _largest_devices(self) -> Mapping[str, int]:
@@ -70,7 +70,7 @@ class EntireBounds:
         return largest
 
 
-def _finite(bounds: Bounds) -> Iterator[tuple[int, int]]:
+def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, int]]:
     return ((kind, bound) for kind, bound in enumerate(bounds) if bound is not None)
 
 

@@ -21,7 +21,7 @@ class OutputsCollector(LeftoversCollector):
     subject: ClassVar[str] = "the collection of outputs"
     waiting: ClassVar[str] = WAITING.format(condition="volume = ''")
 
-    def work(self, held: HeldLease) -> None:
+    def run_job(self, held: HeldLease) -> None:
         rows = self._due_outputs(self._clock.now()).filter(volume="")
         for outputs in rows.order_by("retry_at", "pod__ended_at")[:PODS_PER_ROUND]:
             self._store_outputs(outputs, held)

@@ -43,7 +43,7 @@ class VolumesCollector(LeftoversCollector):
     subject: ClassVar[str] = "the storing of changes to volumes"
     waiting: ClassVar[str] = WAITING.format(condition="volume <> ''")
 
-    def work(self, held: HeldLease) -> None:
+    def run_job(self, held: HeldLease) -> None:
         waiting = self._due_outputs(self._clock.now()).exclude(volume="")
         projects = waiting.order_by("pod__workload__project").values_list("pod__workload__project", flat=True)
         for project in list(projects.distinct()):

@@ -133,7 +133,7 @@ class CycleRun:
         }
 
 
-def explain_pending(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
+def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
     """Compose the explanations that `record_newest_cycle` begins to write, if they are due.
 
     Yield True between parts of the work.

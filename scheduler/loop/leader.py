@@ -77,7 +77,7 @@ class Scheduler(LeaderLoop):
     def on_leadership_lost(self) -> None:
         self.loop = self._reconciling = self._cleaning = None
 
-    def work(self, trigger: str) -> float:
+    def run_round(self, trigger: str) -> float:
         """Run a tick if one is due, and one step of the slow work (reconciliation and cleanup). Return the
         seconds until the next round.
 

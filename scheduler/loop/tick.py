@@ -37,7 +37,7 @@ from scheduler.loop.cycle_record import (
     CycleMemory,
     CycleRun,
     CycleTimer,
-    explain_pending,
+    explain_pending_workloads,
     record_earlier_cycles,
     record_failure,
     record_newest_cycle,
@@ -306,7 +306,7 @@ class Loop:
             part = earlier[at : at + CYCLES_PER_STEP]
             yield self._run_record_step(partial(record_earlier_cycles, part, context, memory, notes))
         if newest is not None:
-            for _ in self._run_steps_safely("records", explain_pending(newest, memory)):
+            for _ in self._run_steps_safely("records", explain_pending_workloads(newest, memory)):
                 yield False
             yield self._run_record_step(lambda: record_newest_cycle(newest, context, memory, notes))
         for run in runs:

@@ -45,7 +45,7 @@ class LeasedThread:
         """Return whether there may be work to do. While there is none, the lease is not written."""
         return True
 
-    def work(self, held: HeldLease) -> None:
+    def run_job(self, held: HeldLease) -> None:
         """Do the job once, with writes fenced by the lease."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class LeasedThread:
         self._held = lease.acquire(self.lease_name, self._holder, LEASE_INTERVALS * self._seconds)
         if self._held is None:
             return False
-        self.work(self._held)
+        self.run_job(self._held)
         return True
 
     def _release_lease(self) -> None:

@@ -262,7 +262,7 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
     for row in rows:
         nodes = reserved.get(row.pk, [])
         starts = (row.explanation or {}).get("expected_start")
-        expected = _expected_ready(nodes) or (parse_datetime(starts) if starts else None)
+        expected = _expected_ready_at(nodes) or (parse_datetime(starts) if starts else None)
         result.append((row, expected, row.queue_position != NOT_EVALUATED, _reservation_phrase(nodes)))
     return result
 
@@ -293,7 +293,7 @@ def _reservation_phrase(nodes: Sequence[Node]) -> str:
     return f"starts on {format_node_names(nodes)} once {named} booted"
 
 
-def _expected_ready(nodes: Sequence[Node]) -> datetime | None:
+def _expected_ready_at(nodes: Sequence[Node]) -> datetime | None:
     """Return when all booting nodes are expected to be ready.
 
     Return None if no node is booting or if a time is unknown.

@@ -23,7 +23,12 @@ from projects.actor import Actor
 from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Audit, Membership, OpenChannel, Workload
 from projects.services.people import accounts, tokens
-from projects.services.workloads.channels import USES, record_closed, record_opened, record_still_open
+from projects.services.workloads.channels import (
+    USES,
+    record_closed_channel,
+    record_open_channel,
+    record_opened,
+)
 from scheduler.api.channels.consumer import POD_LOST, PROTOCOL_ERROR, ChannelConsumer
 from scheduler.tasks import delete_expired
 from tests.cast import Person
@@ -221,7 +226,7 @@ def test_audit_log_records_the_end_of_channels_after_their_web_process_was_kille
 ) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)
     abandoned = record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
-    record_still_open(abandoned, opened_at + timedelta(minutes=10))
+    record_open_channel(abandoned, opened_at + timedelta(minutes=10))
     with site.client(site.cast.dave) as client:
         with client.workloads.open_channel(site.workload_id, ["sleep", "3600"]):
             poll_until(OpenChannel.objects.count, lambda count: count == 2)
@@ -232,7 +237,7 @@ def test_audit_log_records_the_end_of_channels_after_their_web_process_was_kille
             assert OpenChannel.objects.count() == 1, "the other command still runs"
             assert delete_expired()["interrupted channels"] == 0
         poll_until(lambda: not OpenChannel.objects.exists())
-    record_closed(channel=abandoned, at=timezone.now(), exit_code=0)
+    record_closed_channel(channel=abandoned, at=timezone.now(), exit_code=0)
     assert [row[1] for row in site.audit()].count("close_shell") == 2, "each end is recorded once"
 
     channels = [
@@ -240,7 +245,7 @@ def test_audit_log_records_the_end_of_channels_after_their_web_process_was_kille
     ]
 
     def load_actor(user: None, name: str, request_id: str) -> Actor:
-        record_still_open(channels[1], timezone.now())
+        record_open_channel(channels[1], timezone.now())
         return Actor(user, name, request_id=request_id)
 
     monkeypatch.setattr("projects.services.workloads.channels.BATCH", 1)

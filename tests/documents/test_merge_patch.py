@@ -14,11 +14,11 @@ DOCUMENTS = st.recursive(
 )
 
 
-def without_empty(value: object) -> object:
+def without_empty_values(value: object) -> object:
     """Return the value without empty mappings, which a merge patch cannot distinguish from missing keys."""
     if not isinstance(value, dict):
         return value
-    return {key: inner for key, each in value.items() if (inner := without_empty(each)) != {}}
+    return {key: inner for key, each in value.items() if (inner := without_empty_values(each)) != {}}
 
 
 @given(DOCUMENTS, DOCUMENTS)
@@ -26,7 +26,7 @@ def test_merge_patch_turns_one_document_into_another(
     before: dict[str, object], after: dict[str, object]
 ) -> None:
     patch = find_patch(before, after)
-    assert without_empty(apply_patch(before, patch)) == without_empty(after)
+    assert without_empty_values(apply_patch(before, patch)) == without_empty_values(after)
     assert find_patch(after, after) == {}
     assert bool(list(differences(before, after))) == (before != after)
 

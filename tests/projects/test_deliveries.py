@@ -298,8 +298,8 @@ def test_delivery_is_requeued_after_its_task_is_lost(
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
         broken.setattr(deliveries, "send", interrupt)
         deliveries.deliver(Delivery.objects.get().pk, NOON)
-    assert deliveries.enqueue_due(NOON) == 0, "its task may still be running"
-    assert deliveries.enqueue_due(NOON + deliveries.ATTEMPT_TIMEOUT) == 1
+    assert deliveries.enqueue_due_retries(NOON) == 0, "its task may still be running"
+    assert deliveries.enqueue_due_retries(NOON + deliveries.ATTEMPT_TIMEOUT) == 1
     assert OrmQ.objects.count() == 1
     assert deliver(NOON + deliveries.ATTEMPT_TIMEOUT).state == "delivered"
     assert not deliveries.deliver(Delivery.objects.get().pk, NOON + timedelta(days=1)), (

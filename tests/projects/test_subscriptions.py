@@ -13,7 +13,7 @@ from projects.delivering import letters
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services.notifications import notify
-from projects.services.notifications.idle import notify_idle
+from projects.services.notifications.idle import notify_about_idle_gpus
 from projects.services.notifications.subscriptions import display_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
 from projects.services.workloads.phase_transitions import change_phase
@@ -67,7 +67,11 @@ def test_former_member_is_not_notified(cast: Cast) -> None:
     pending = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
     fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
-    assert (deliveries(), notify.notify_pending(timezone.now()), pending.phase) == ([], 0, "pending")
+    assert (deliveries(), notify.notify_about_pending_workloads(timezone.now()), pending.phase) == (
+        [],
+        0,
+        "pending",
+    )
 
 
 def test_each_long_pending_period_triggers_one_notification(cast: Cast) -> None:
@@ -76,12 +80,12 @@ def test_each_long_pending_period_triggers_one_notification(cast: Cast) -> None:
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))
     make.workload(cast.ads, "others", since=now - timedelta(hours=9))
-    assert [notify.notify_pending(now), notify.notify_pending(now)] == [1, 0]
+    assert [notify.notify_about_pending_workloads(now), notify.notify_about_pending_workloads(now)] == [1, 0]
     assert Delivery.objects.get().content["minutes"] == 31
     later = now + timedelta(hours=5)
     Workload.objects.filter(pk=workload.pk).update(since=later)
     Workload.objects.filter(name="young").delete()
-    assert notify.notify_pending(later + timedelta(minutes=31)) == 1
+    assert notify.notify_about_pending_workloads(later + timedelta(minutes=31)) == 1
 
 
 def test_budget_warning_notifies_project_and_department_subscriptions(cast: Cast) -> None:
@@ -218,11 +222,11 @@ def test_idle_gpus_trigger_one_notification_per_idle_period(cast: Cast) -> None:
     idle, works = (make.workload(cast.vision, name, phase="running", run=1) for name in ("idle", "works"))
     make.used(make.place(idle, node, [0]), 0, busy_at=now - timedelta(minutes=61))
     make.used(make.place(works, node, [1]), 80)
-    assert [notify_idle(now), notify_idle(now)] == [1, 0]
+    assert [notify_about_idle_gpus(now), notify_about_idle_gpus(now)] == [1, 0]
     assert deliveries() == [("v@example.org", "idle")]
     content = Delivery.objects.get().content
     assert letters.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
     assert content["message"].startswith("1 allocated GPUs have been idle")
     later = now + timedelta(hours=5)
     PodUtilization.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))
-    assert notify_idle(later) == 1
+    assert notify_about_idle_gpus(later) == 1

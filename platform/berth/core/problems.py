@@ -61,7 +61,7 @@ def suggest(word: str, valid: Iterable[str]) -> str:
     return f"{SUGGESTION}`{match}`?" if match else ", ".join(words)
 
 
-def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
+def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str:
     """Suggest the closest visible name.
 
     If no name is close, list the visible names, or describe them with `noun` if there are none or too many.

@@ -106,7 +106,7 @@ class Command:
             if size != client.size and client.size is not None:
                 size = client.size
                 await terminal.resize(*size)
-            await self._send_pending(terminal, None)
+            await self._send_pending_input(terminal, None)
             if client.input_ended and not has_ended:
                 has_ended = True
                 await terminal.send_input(END_OF_INPUT)
@@ -124,7 +124,7 @@ class Command:
             while not client.input_ended or client.has_input:
                 await client.has_event.wait()
                 client.has_event.clear()
-                await self._send_pending(copier, echo)
+                await self._send_pending_input(copier, echo)
             while client.unacknowledged and not echo.done():
                 client.has_progress.clear()
                 await client.has_progress.wait()
@@ -132,7 +132,7 @@ class Command:
             await cancel_task(echo)
             await copier.close()
 
-    async def _send_pending(self, target: Session, echo: asyncio.Task[None] | None) -> None:
+    async def _send_pending_input(self, target: Session, echo: asyncio.Task[None] | None) -> None:
         """Send the received input.
 
         If the pod does not echo input, input counts as accepted once it has been sent.

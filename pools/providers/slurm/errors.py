@@ -36,17 +36,17 @@ def _is_program_missing(program: str, result: CommandResult) -> bool:
     return f"{program}: not found" in result.stderr or f"{program}: command not found" in result.stderr
 
 
-def program_error(program: str, result: CommandResult, place: str) -> ProviderError:
+def program_error(program: str, result: CommandResult, machine_name: str) -> ProviderError:
     """Return the error for a failed program, with Slurm's message or a clearer one."""
     if _is_program_missing(program, result):
         message = (
-            f"{program} is not installed on {place}, or not on its PATH. Set provider_settings.bin to the "
-            "directory of Slurm's programs"
+            f"{program} is not installed on {machine_name}, or not on its PATH. Set provider_settings.bin to "
+            "the directory of Slurm's programs"
         )
         return ProviderError(Kind.SETTINGS, message)
     if NO_CONFIGURATION in result.stderr.lower():
         message = (
-            f"{program} cannot find a slurm.conf or a Slurm controller on {place}. "
+            f"{program} cannot find a slurm.conf or a Slurm controller on {machine_name}. "
             "Install the cluster's slurm.conf there"
         )
         return ProviderError(Kind.SETTINGS, message)

@@ -32,7 +32,7 @@ class SlurmPrograms:
             "--format=JobID,State,JobName", f"--name={','.join(map(str, names))}",
         )  # fmt: skip
         if result.exit_code and not has_no_accounting(result):
-            raise program_error("sacct", result, self.commands.place)
+            raise program_error("sacct", result, self.commands.machine_name)
         return list(jobs.parse_accounting(result.stdout))
 
     def submit(
@@ -41,14 +41,14 @@ class SlurmPrograms:
     ) -> Submission:  # fmt: skip
         script = submission.submission_script(self.settings, order, names, variables, living)
         result = self._run_script(script, SUBMIT_SECONDS + order.count)
-        error = program_error("sbatch", result, self.commands.place) if result.exit_code else None
+        error = program_error("sbatch", result, self.commands.machine_name) if result.exit_code else None
         return Submission(len(result.stdout.split()), error)
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
         ids, names = [job.job_id for job in jobs], [job.name for job in jobs]
         result = self._run_script(submission.cancel_script(self.settings, ids, names), SUBMIT_SECONDS)
         if result.exit_code:
-            raise program_error("scancel", result, self.commands.place)
+            raise program_error("scancel", result, self.commands.machine_name)
 
     def examine(self, order: LaunchRequest) -> Examination:
         """Return the partitions, and the error message if `sbatch --test-only` rejects the job."""
@@ -57,13 +57,13 @@ class SlurmPrograms:
         partitions = list(cluster.parse_partitions(listed))
         result = self._run_script(submission.test_script(self.settings, order), QUERY_SECONDS)
         rejection = clean_output(result.stderr) if result.exit_code else ""
-        return Examination(f"{version} on {self.commands.place}", partitions, rejection)
+        return Examination(f"{version} on {self.commands.machine_name}", partitions, rejection)
 
     def _query(self, program: str, *arguments: str) -> str:
         """Return a program's output. Raises ProviderError if the program fails."""
         result = self._run(program, *arguments)
         if result.exit_code:
-            raise program_error(program, result, self.commands.place)
+            raise program_error(program, result, self.commands.machine_name)
         return result.stdout
 
     def _run(self, program: str, *arguments: str) -> CommandResult:

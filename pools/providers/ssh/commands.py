@@ -21,8 +21,8 @@ class SshCommands:
     `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """
 
-    def __init__(self, place: str, endpoint: Callable[[], Endpoint]) -> None:
-        self.place, self._endpoint = place, endpoint
+    def __init__(self, machine_name: str, endpoint: Callable[[], Endpoint]) -> None:
+        self.machine_name, self._endpoint = machine_name, endpoint
 
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
         try:

@@ -68,7 +68,7 @@ class KubernetesAccess:
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}
-        self._clusters.close_unused(
+        self._clusters.close_unused_clusters(
             [access.cluster for access in pools.values() if isinstance(access, PoolAccess)]
         )
         return pools

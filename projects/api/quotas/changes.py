@@ -116,7 +116,7 @@ def serialize_changes(actor: Actor, rows: Sequence[QuotaChange]) -> list[Any]:
 def _serialize_change(
     row: QuotaChange,
     seen: selectors.VisibleScope,
-    latest: Mapping[reverts.Place, int],
+    latest: Mapping[reverts.QuotaKey, int],
     reverted_by: int | None,
     expiry: QuotaExpiry | None,
 ) -> QuotaChangeResponse:

@@ -131,7 +131,7 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
     equal_weights = len(set(weight.values())) == 1
     return QuotaResponse(
         owner=Owner(kind=owner_kind(owner), name=owner.name),
-        pool=quota.place.name,
+        pool=quota.pool_or_group.name,
         pools=_group_statuses(quota),
         weight=weight["gpu"] if equal_weights else WeightsResponse(**weight),
         version=quota.version,

@@ -144,7 +144,7 @@ class IdleReport:
     since: datetime
 
 
-def enqueue_idle(reports: Sequence[IdleReport], now: datetime) -> int:
+def enqueue_idle_notifications(reports: Sequence[IdleReport], now: datetime) -> int:
     """Queue deliveries in the transaction that stores the warnings or suspensions.
 
     Return the number of deliveries. If no address is subscribed, the submitter is notified by email.
@@ -256,7 +256,7 @@ def deliver(delivery: int, now: datetime) -> bool:
     return True
 
 
-def enqueue_due(now: datetime) -> int:
+def enqueue_due_retries(now: datetime) -> int:
     """Enqueue tasks for deliveries that are due for a retry or whose task was killed.
 
     Return the number of enqueued tasks.

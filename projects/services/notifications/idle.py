@@ -18,7 +18,7 @@ from projects.services.notifications.notify import (
 MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent}% utilization) since {since}."
 
 
-def notify_idle(now: datetime) -> int:
+def notify_about_idle_gpus(now: datetime) -> int:
     """Notify each address once per idle period. Return the number of deliveries."""
     count = 0
     for subscription in subscriptions_to("idle"):

@@ -144,7 +144,7 @@ def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
     return len(pks)
 
 
-def notify_pending(now: datetime) -> int:
+def notify_about_pending_workloads(now: datetime) -> int:
     """Notify subscribers once about each workload that has been pending longer than their threshold.
     Return the number of deliveries.
     """

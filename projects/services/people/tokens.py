@@ -124,7 +124,7 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
     return len(rows)
 
 
-def delete_ended(*, before: datetime) -> int:
+def delete_ended_tokens(*, before: datetime) -> int:
     """Delete tokens that were revoked or expired before the given time. The tokens' audit rows are kept.
 
     Return the number of deleted tokens.

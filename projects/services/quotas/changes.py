@@ -61,7 +61,7 @@ def _describe(entry: WrittenQuota) -> dict[str, Any]:
         "name": entry.owner.name,
         "pool_id": entry.quota.pool_id,
         "group_id": entry.quota.group_id,
-        "pool": entry.quota.place.name,
+        "pool": entry.quota.pool_or_group.name,
         "quota_id": entry.quota.pk,
         "version": entry.quota.version if entry.after is not None else 0,
         "before": entry.before,

@@ -146,14 +146,16 @@ class _NameLookup:
                 Problem(path, "requires exactly one owner", "", "project: NAME or department: NAME")
             )
             return None
-        owner: Tenant | None = self._find_visible(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
+        owner: Tenant | None = self._find_visible_object(
+            f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems
+        )
         return owner
 
     def find_pool(self, path: str, name: Any, problems: list[Problem]) -> PoolOrGroup | None:
-        pool: PoolOrGroup | None = self._find_visible(f"{path}.pool", "pool", name, problems)
+        pool: PoolOrGroup | None = self._find_visible_object(f"{path}.pool", "pool", name, problems)
         return pool
 
-    def _find_visible(self, path: str, kind: str, name: Any, problems: list[Problem]) -> Any:
+    def _find_visible_object(self, path: str, kind: str, name: Any, problems: list[Problem]) -> Any:
         if kind not in self._rows_by_kind:
             self._rows_by_kind[kind] = {row.name: row for row in self._visible_rows(kind)}
         rows = self._rows_by_kind[kind]

@@ -23,7 +23,7 @@ def overlap_problem(
     Quotas in the pools and groups in `removed` are ignored.
     """
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
-    others = [quota.place for quota in rows if quota.place not in removed]
+    others = [quota.pool_or_group for quota in rows if quota.pool_or_group not in removed]
     return build_overlap_problem(path, owner, place, others) if others else None
 
 

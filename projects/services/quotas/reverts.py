@@ -16,7 +16,7 @@ from projects.services.quotas.values import Columns, parse_columns
 
 Entry = Mapping[str, Any]  # one quota in `QuotaChange.written`
 # Kind and ID of the owner, and the IDs of the pool and the quota group.
-Place = tuple[str, int, int | None, int | None]
+QuotaKey = tuple[str, int, int | None, int | None]
 
 
 def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
@@ -60,18 +60,18 @@ def _check_not_superseded(change: QuotaChange) -> None:
     """Raise PreconditionFailed, listing the quotas that were changed again."""
     latest = latest_changes(change.written)
     later = {
-        _place(entry): latest[_place(entry)]
+        _quota_key(entry): latest[_quota_key(entry)]
         for entry in change.written
-        if latest.get(_place(entry), 0) > change.pk
+        if latest.get(_quota_key(entry), 0) > change.pk
     }
     if not later:
         return
     changes = QuotaChange.objects.in_bulk(set(later.values()))
     edited = [
-        (changes[later[_place(entry)]], entry)
+        (changes[later[_quota_key(entry)]], entry)
         for edit in changes.values()
         for entry in edit.written
-        if later.get(_place(entry)) == edit.pk
+        if later.get(_quota_key(entry)) == edit.pk
     ]
     names = ", ".join(f"{_full_name(entry)} (change {edit.pk} by {edit.actor})" for edit, entry in edited)
     raise PreconditionFailed(
@@ -92,30 +92,30 @@ def _check_not_superseded(change: QuotaChange) -> None:
 
 
 def superseding_change(
-    change: QuotaChange, shown: Iterable[Entry], latest: Mapping[Place, int]
+    change: QuotaChange, shown: Iterable[Entry], latest: Mapping[QuotaKey, int]
 ) -> int | None:
     """Return the ID of the latest change to the shown quotas after `change`, or None if none was changed
     again.
     """
-    newest = max((latest.get(_place(entry), 0) for entry in shown), default=0)
+    newest = max((latest.get(_quota_key(entry), 0) for entry in shown), default=0)
     return newest if newest > change.pk else None
 
 
-def latest_changes(entries: Iterable[Entry]) -> dict[Place, int]:
+def latest_changes(entries: Iterable[Entry]) -> dict[QuotaKey, int]:
     """Return the ID of the latest change of each quota, including quotas that were deleted and set again."""
-    quota_ids: dict[Place, set[int]] = {}
+    quota_ids: dict[QuotaKey, set[int]] = {}
     for entry in entries:
-        quota_ids.setdefault(_place(entry), set()).add(entry["quota_id"])
-    for place, quota_id in _stored_quota_ids(quota_ids):
-        quota_ids[place].add(quota_id)
+        quota_ids.setdefault(_quota_key(entry), set()).add(entry["quota_id"])
+    for key, quota_id in _stored_quota_ids(quota_ids):
+        quota_ids[key].add(quota_id)
     numbers = {str(number) for ids in quota_ids.values() for number in ids}
     audited = Audit.objects.filter(object_type="quota", object_id__in=numbers, change_id__isnull=False)
     latest = dict(audited.order_by().values_list("object_id").annotate(Max("change_id")))
-    return {place: max(latest.get(str(number), 0) for number in ids) for place, ids in quota_ids.items()}
+    return {key: max(latest.get(str(number), 0) for number in ids) for key, ids in quota_ids.items()}
 
 
-def _stored_quota_ids(places: Iterable[Place]) -> Iterable[tuple[Place, int]]:
-    requested = set(places)
+def _stored_quota_ids(keys: Iterable[QuotaKey]) -> Iterable[tuple[QuotaKey, int]]:
+    requested = set(keys)
     owners = {
         kind: {owner for owner_kind, owner, _, _ in requested if owner_kind == kind}
         for kind in ("department", "project")
@@ -127,11 +127,11 @@ def _stored_quota_ids(places: Iterable[Place]) -> Iterable[tuple[Place, int]]:
         "pk", "department_id", "project_id", "pool_id", "group_id"
     ):
         owner = ("department", department) if project is None else ("project", project)
-        if (place := (*owner, pool, group)) in requested:
-            yield place, pk
+        if (key := (*owner, pool, group)) in requested:
+            yield key, pk
 
 
-def _place(entry: Entry) -> Place:
+def _quota_key(entry: Entry) -> QuotaKey:
     return entry["kind"], entry[f"{entry['kind']}_id"], entry["pool_id"], entry.get("group_id")
 
 

@@ -114,7 +114,7 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
             _pause_schedule(schedule, now)
             return 0
         next_at = schedule.next_at
-        runs = [run for run in (_submit_queued(schedule, now), _submit_due(schedule, now)) if run]
+        runs = [run for run in (_submit_queued_run(schedule, now), _submit_due_run(schedule, now)) if run]
         if schedule.retry_at is not None:
             Schedule.objects.filter(pk=pk).update(retry_at=None)
         if runs or schedule.next_at != next_at:
@@ -124,7 +124,7 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
     return sum(run.outcome == RunOutcome.SUBMITTED for run in runs)
 
 
-def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
+def _submit_queued_run(schedule: Schedule, now: datetime) -> ScheduleRun | None:
     """Submit the queued run if the previous run has ended. Return the run, or None if no run was
     submitted.
     """
@@ -136,7 +136,7 @@ def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
     return run
 
 
-def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
+def _submit_due_run(schedule: Schedule, now: datetime) -> ScheduleRun | None:
     """Submit, queue or skip the run for the latest due time. Return the run, or None if none is due."""
     if schedule.next_at is None or schedule.next_at > now:
         return None

@@ -15,7 +15,7 @@ from berth.core.problems import Problem
 from projects.models import Call, Session, SessionWorker
 from projects.services.sessions.leases import (
     end_call,
-    lease_pending,
+    lease_pending_calls,
     locked_session,
     open_calls,
     requeue_calls_of_lost_workers,
@@ -86,7 +86,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
             if call.everywhere:
                 added.children[call.key] = _get_or_create_broadcast_calls(locked, call.key)
         locked.seen_at = at
-        lease_pending(locked)
+        lease_pending_calls(locked)
     return added
 
 
@@ -95,7 +95,7 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
     with locked_session(session) as locked:
         for call in open_calls(locked).filter(key__in=list(keys)):
             end_call(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
-        lease_pending(locked)
+        lease_pending_calls(locked)
 
 
 def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = None) -> list[EndedCall]:

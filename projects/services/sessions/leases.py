@@ -44,7 +44,7 @@ def open_calls(session: Session) -> QuerySet[Call]:
     return rows.defer("payload", "result").order_by("id")
 
 
-def lease_pending(session: Session) -> None:
+def lease_pending_calls(session: Session) -> None:
     """Lease pending calls to workers with free slots."""
     workers = {
         worker.node: worker
@@ -79,7 +79,7 @@ def requeue_calls_of_lost_workers(session: Session, now: datetime) -> bool:
         mark_worker_lost(session, worker, "the worker was lost")
     changed = bool(lost_workers) | _fail_calls_without_node(session)
     if lost_workers:
-        lease_pending(session)
+        lease_pending_calls(session)
     return changed
 
 

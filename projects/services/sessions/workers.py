@@ -18,7 +18,7 @@ from projects.services import events
 from projects.services.sessions.leases import (
     add_broadcasts,
     end_call,
-    lease_pending,
+    lease_pending_calls,
     locked_session,
     mark_worker_lost,
     open_calls,
@@ -94,7 +94,7 @@ def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> 
             add_broadcasts(session, worker.node)
             message = f"Node {worker.node} is ready for calls."
             events.record("worker_ready", pod.workload, message, actor="session", data={"node": worker.node})
-        lease_pending(session)
+        lease_pending_calls(session)
 
 
 def record_heartbeat(*, pod: Pod, now: datetime | None = None) -> None:
@@ -107,7 +107,7 @@ def record_heartbeat(*, pod: Pod, now: datetime | None = None) -> None:
         return
     with locked_session(pod.workload.session) as session:
         session.workers.filter(pod=pod).update(seen_at=at, state=SessionWorker.State.READY)
-        lease_pending(session)
+        lease_pending_calls(session)
     worker.seen_at, worker.state = at, SessionWorker.State.READY
 
 
@@ -181,7 +181,7 @@ def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
                 end_call(session, call, result.outcome, result.details, result.result)
             elif call.worker_id == pod.pk:
                 requeue_or_fail(session, call, result.details)
-        lease_pending(session)
+        lease_pending_calls(session)
 
 
 def leave(*, pod: Pod, error: str = "") -> None:
@@ -190,7 +190,7 @@ def leave(*, pod: Pod, error: str = "") -> None:
         worker = session.workers.filter(pod=pod).first()
         if worker is not None:
             mark_worker_lost(session, worker, "the worker's node was removed")
-        lease_pending(session)
+        lease_pending_calls(session)
     if error:
         fail_session(session, error)
 

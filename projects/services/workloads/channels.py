@@ -83,12 +83,12 @@ def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> O
     return channel
 
 
-def record_still_open(channel: OpenChannel, at: datetime) -> None:
+def record_open_channel(channel: OpenChannel, at: datetime) -> None:
     """Record that the channel is still open."""
     OpenChannel.objects.filter(pk=channel.pk).update(seen_at=at)
 
 
-def record_closed(*, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
+def record_closed_channel(*, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
     """Record the end of a channel, unless `close_abandoned` has already recorded it."""
     _record_end(OpenChannel.objects.all(), channel, at, exit_code)
 

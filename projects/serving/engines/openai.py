@@ -42,19 +42,19 @@ class OpenAIEngines:
         return None
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        raise _unsupported(to, "copy weights")
+        raise _unsupported_error(to, "copy weights")
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        raise _unsupported(engine, "set a weight version")
+        raise _unsupported_error(engine, "set a weight version")
 
     def pause(self, engine: str) -> None:
-        raise _unsupported(engine, "pause")
+        raise _unsupported_error(engine, "pause")
 
     def resume(self, engine: str) -> None:
-        raise _unsupported(engine, "resume")
+        raise _unsupported_error(engine, "resume")
 
     def flush(self, engine: str) -> None:
-        raise _unsupported(engine, "clear its cache")
+        raise _unsupported_error(engine, "clear its cache")
 
     def unfinished_requests(self, engine: str) -> int | None:
         """Read the number of requests from the engine's metrics. Return None if the metric is missing."""
@@ -67,8 +67,8 @@ class OpenAIEngines:
         return None if metrics.running is None else round(metrics.running + (metrics.queued or 0))
 
     def abort(self, engine: str) -> None:
-        raise _unsupported(engine, "abort requests")
+        raise _unsupported_error(engine, "abort requests")
 
 
-def _unsupported(engine: str, operation: str) -> ServingError:
+def _unsupported_error(engine: str, operation: str) -> ServingError:
     return ServingError(ErrorKind.UNSUPPORTED, engine, f"engines of this kind cannot {operation}")

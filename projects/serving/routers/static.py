@@ -99,7 +99,7 @@ class StaticRouter:
                 listed = dict(before)
                 yield listed
                 listed |= {
-                    url: self._resolve_listed(url, listed)
+                    url: self._resolve_listed_address(url, listed)
                     for url in listed
                     if not _is_resolved(listed[url].server)
                 }
@@ -148,7 +148,7 @@ class StaticRouter:
         except ServingError:
             return True  # the listed address has been checked, and no newer one is known
 
-    def _resolve_listed(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
+    def _resolve_listed_address(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
         """Return the inference engine with its host name resolved, because older releases wrote host
         names. If its address cannot be used, the engine counts as unhealthy.
         """

@@ -36,9 +36,9 @@ from projects.services.people import tokens
 from projects.services.workloads.channels import (
     ChannelUse,
     parse_channel_use,
-    record_closed,
+    record_closed_channel,
+    record_open_channel,
     record_opened,
-    record_still_open,
 )
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
@@ -93,7 +93,7 @@ class ChannelConsumer(SignedInConsumer):
     async def check(self) -> int:
         code = await super().check()
         if not code and self.channel is not None:
-            await database_sync_to_async(record_still_open)(self.channel, timezone.now())
+            await database_sync_to_async(record_open_channel)(self.channel, timezone.now())
         return code
 
     async def reject(self, code: int) -> None:
@@ -183,7 +183,7 @@ class ChannelConsumer(SignedInConsumer):
         finally:
             writer.close()
             if self.channel is not None:
-                await database_sync_to_async(record_closed)(
+                await database_sync_to_async(record_closed_channel)(
                     channel=self.channel, at=timezone.now(), exit_code=self.exit_code
                 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.engine.actions.backfill import clear_hold, hold_nodes, hold_nodes_for_first_pending
+from scheduler.engine.actions.backfill import clear_hold, hold_nodes, hold_nodes_for_first_pending_gang
 from scheduler.engine.actions.reservations import start_reserved_gangs
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
@@ -23,17 +23,17 @@ RejectionCache = dict[Hashable, Rejection]
 
 def start_gangs(board: Board, choice: int) -> None:
     start_reserved_gangs(board, choice)
-    _start_pending(board, choice)
+    _start_pending_gangs(board, choice)
 
 
-def _start_pending(board: Board, choice: int) -> None:
+def _start_pending_gangs(board: Board, choice: int) -> None:
     if not choice:  # cleared only for first choices, so that the hold remains while workloads try other pools
         clear_hold(board)
     groups, rejected = find_pending_groups(board, choice), RejectionCache()
     if not choice:
         hold_quotas(board, groups)
     if _reject_all_if_none_start(board, groups):
-        hold_nodes_for_first_pending(board, groups)
+        hold_nodes_for_first_pending_gang(board, groups)
         return
     order = PendingOrder(board, groups)
     for group, gang in order:

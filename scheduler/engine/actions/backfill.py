@@ -11,7 +11,7 @@ from itertools import compress
 from operator import sub
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import exceeded_bound, first_pending
+from scheduler.engine.board.eligible import exceeded_bound, first_pending_gang
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
 from scheduler.engine.board.ledger import QueueAccount, fits_within, main_resource
 from scheduler.engine.board.nodes import NodeHold
@@ -40,7 +40,7 @@ def clear_hold(board: Board) -> None:
     cycle.hold_waits_for_project, cycle.considered_for_hold = False, set()
 
 
-def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -> None:
+def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Arrange for nodes to be held for the first eligible group in `hold_order`. The search for nodes runs
     only once a decision depends on held nodes. In a fully allocated pool, this is rare.
     """
@@ -67,7 +67,7 @@ def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
-        gang = first_pending(board, group)
+        gang = first_pending_gang(board, group)
         if gang is not None:
             entry = gang, group
             first[group.account] = min(first.get(group.account, entry), entry, key=_gang_sort_key)

@@ -28,7 +28,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
             if pod.index in part.used or not _is_capacity_free(board, pod)
         ]
         if not blocked and _is_within_limits(gang):
-            board.start_reserved(gang)
+            board.start_reserved_pods(gang)
             continue
         with board.trial(gang, default_reason=None) as trial:
             trial.reject(*_pending_reason(board, reserved, blocked))

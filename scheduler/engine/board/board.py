@@ -325,7 +325,7 @@ class Board:
                 part.used.add(pod.index)
                 self._blocked_indices.append((part, pod.index))
 
-    def start_reserved(self, gang: Gang) -> None:
+    def start_reserved_pods(self, gang: Gang) -> None:
         """Append a bundle that starts the gang's reserved pods."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)

@@ -33,12 +33,12 @@ def find_pending_groups(board: Board, choice: int | None = None) -> list[Pending
         if choice is None or group.choice == choice:
             gang = group.gangs[0]
             untouched = not gang.pod_count and gang.name not in served and gang.name not in evicted
-            if untouched or first_pending(board, group) is not None:
+            if untouched or first_pending_gang(board, group) is not None:
                 result.append(group)
     return result
 
 
-def first_pending(board: Board, group: PendingGroup) -> Gang | None:
+def first_pending_gang(board: Board, group: PendingGroup) -> Gang | None:
     gangs = group.gangs
     while group.at < len(gangs):
         if is_still_pending(board, gangs[group.at]):

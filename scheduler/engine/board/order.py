@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import first_pending
+from scheduler.engine.board.eligible import first_pending_gang
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
@@ -79,7 +79,7 @@ class _NextGangs:
         self.skipped: set[PendingGroup] = set()
 
     def next_gang(self, group: PendingGroup) -> Gang | None:
-        return None if group in self.skipped else first_pending(self.board, group)
+        return None if group in self.skipped else first_pending_gang(self.board, group)
 
 
 class _ProjectHeap:

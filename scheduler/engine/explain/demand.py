@@ -194,7 +194,7 @@ class _NewNodeSimulation:
             return
         new_board = Board(board.pool, board.now, make_new_nodes(board, count), board.queues, set())
         start = board.log_position()
-        on_new_nodes = self._place_pending(board, new_board, group_demands) if count else []
+        on_new_nodes = self._place_pending_gangs(board, new_board, group_demands) if count else []
         if elastic:
             self.scale_ups = simulate_scale_up(board, new_board, elastic, on_new_nodes)
         board.rewind(start)
@@ -202,7 +202,7 @@ class _NewNodeSimulation:
             new_board.nodes.pods[i] < node.max_pods for i, node in enumerate(new_board.nodes.nodes)
         )
 
-    def _place_pending(
+    def _place_pending_gangs(
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[UnplacedReplicas]:
         """Place pending gangs and return the replicas placed on new nodes."""

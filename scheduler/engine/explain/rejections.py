@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import TypeAlias, overload
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import find_pending_groups, first_pending
+from scheduler.engine.board.eligible import find_pending_groups, first_pending_gang
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import GangKey, gang_sort_key
@@ -230,7 +230,7 @@ def _expected_starts(board: Board) -> dict[str, int]:
 
 
 def _first_pending_gang(board: Board, group: PendingGroup) -> Gang:
-    gang = first_pending(board, group)
+    gang = first_pending_gang(board, group)
     assert gang is not None
     return gang
 

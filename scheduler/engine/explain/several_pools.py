@@ -39,11 +39,11 @@ def _with_pool(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:
     first, *others = rejection.blockers
     if first.reason not in SIZE_REASONS:
         return rejection
-    is_same = all(_comparable(each) == _comparable(first) for each in in_pools)
+    is_same = all(_comparison_key(each) == _comparison_key(first) for each in in_pools)
     is_largest = is_same and not first.numbers.get("beside")
     numbers: Numbers = {**first.numbers, "pool": rejection.pool, "is_largest_pool": is_largest}
     return replace(rejection, blockers=(blocker(first.reason, numbers), *others))
 
 
-def _comparable(first: Blocker) -> tuple[object, ...]:
+def _comparison_key(first: Blocker) -> tuple[object, ...]:
     return first.reason, *(first.numbers.get(key) for key in ("role", "resource", "beside"))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import first_pending
+from scheduler.engine.board.eligible import first_pending_gang
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.board.order import gang_sort_key
@@ -212,7 +212,7 @@ def _charged_amount(board: Board, account: QueueAccount, kind: int) -> int:
 def is_project_head(board: Board, gang: Gang) -> bool:
     """Return whether the gang is its project's first pending gang."""
     heads = (
-        first_pending(board, group)
+        first_pending_gang(board, group)
         for group in board.groups_by_project.get(gang.account, ())
         if group.choice == gang.choice
     )

@@ -67,9 +67,11 @@ class QuotaGroups:
         A group's remaining quota goes to the first board that needs it. The board whose pending workload has
         the smallest sort key comes first, so that no pool is always last.
         """
-        return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
+        return sorted(
+            self._boards.values(), key=lambda board: (self._first_pending_gang(board), board.pool.name)
+        )
 
-    def _first_pending(self, board: Board) -> tuple[Any, ...]:
+    def _first_pending_gang(self, board: Board) -> tuple[Any, ...]:
         """Return the smallest sort key among the board's pending workloads whose queues belong to a group.
 
         A board without such workloads comes last.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from berth.core.wording.words import format_count
 from scheduler.engine.actions.backfill import hold_order
 from scheduler.engine.board.board import Board, Trial
-from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
+from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending_gang
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.board.steps import Move
@@ -68,7 +68,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
                 continue
             tried.add(gang.name)
             served = _try_policy(board, gang, policy_type)
-            if not served or first_pending(board, group) is gang:
+            if not served or first_pending_gang(board, group) is gang:
                 candidates.remove(group)
             if served:
                 break

@@ -15,7 +15,7 @@ from scheduler.engine.preemption.exact_repack import place_exactly
 from scheduler.engine.preemption.outcome import reapply_moves
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_sort_key
-from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, victims_sort_key
+from scheduler.engine.preemption.victims.costs import NodeCostCache, NodeCosts, victims_sort_key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import cost_of_set, select_all, sufficient_victim_sets
 from scheduler.engine.preemption.victims.units import Victim
@@ -49,14 +49,14 @@ def propose_victims(
     """Yield victim selections. The board contains the effects of the selection that was yielded last, and is
     restored at the end.
     """
-    start, banned, offer_cache = board.log_position(), set[int](), OfferCache()
+    start, banned, cost_cache = board.log_position(), set[int](), NodeCostCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
         alternatives = _CheaperAlternatives(board, policy, arrangement)
         while budget.spend() and board.cycle.placement_attempts.use_attempt(policy.gang, replicas):
             board.begin_attempt()
             selection = VictimSelection(board, policy)
-            if not _place_by_clearing_nodes(selection, arrangement, banned, offer_cache):
+            if not _place_by_clearing_nodes(selection, arrangement, banned, cost_cache):
                 board.rewind(start)
                 break
             stopped = [] if banned or policy.moves_only else list(selection.selected)
@@ -112,13 +112,13 @@ def _place_by_clearing_nodes(
     selection: VictimSelection,
     arrangement: Arrangement,
     banned: Collection[int],
-    offer_cache: OfferCache,
+    cost_cache: NodeCostCache,
     inside: AbstractSet[int] | None = None,
 ) -> bool:
     """Place the arrangement, clearing the cheapest node for each replica that does not fit. Return False if
     that fails.
 
-    Repeated calls for the same arrangement share node costs in `offer_cache`, because the board does not
+    Repeated calls for the same arrangement share node costs in `cost_cache`, because the board does not
     change until a node is cleared.
     """
     board, gang = selection.board, selection.policy.gang
@@ -135,7 +135,7 @@ def _place_by_clearing_nodes(
         for placed in range(need.count):
             slot = next(slots, None)
             if slot is None:
-                costs = costs or NodeCosts(selection, need.part, closed, offer_cache if untouched else None)
+                costs = costs or NodeCosts(selection, need.part, closed, cost_cache if untouched else None)
                 slot, untouched = costs.clear_cheapest_node(), False
                 left = need.count - placed - 1
                 # Search again, because nodes have changed.
@@ -187,7 +187,7 @@ def _victims_to_clear(
 ) -> list[Victim]:
     start, selection = board.log_position(), VictimSelection(board, policy)
     result = _place_by_clearing_nodes(
-        selection, arrangement, board.topology.all_nodes - domain, OfferCache(), domain
+        selection, arrangement, board.topology.all_nodes - domain, NodeCostCache(), domain
     )
     victims = list(selection.selected) if result else []
     board.rewind(start)

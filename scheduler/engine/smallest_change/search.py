@@ -106,7 +106,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     if not cases:
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
     for stage, later in _stages(cases):
-        best = runs.smallest(
+        best = runs.find_smallest(
             (proposals for case in cases for proposals in _proposals_of_stage(stage, case)), later=later
         )
         if best is not None:
@@ -178,7 +178,9 @@ class _TrialRuns:
         plan, self._layout = decide_with_layout(snapshot, self._layout)
         return plan
 
-    def smallest(self, groups: Iterable[Proposals], *, later: bool = False) -> tuple[Change, Effects] | None:
+    def find_smallest(
+        self, groups: Iterable[Proposals], *, later: bool = False
+    ) -> tuple[Change, Effects] | None:
         """Return the smallest proposed change that starts the workload, and its effects, or None.
 
         With `later`, a change also counts if the workload may start once resources are free.

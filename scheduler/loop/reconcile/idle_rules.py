@@ -24,7 +24,7 @@ from projects.engine.idle_rules import IdleFacts, IdleStep, IssuedWarning, next_
 from projects.models import Audit, IdleWarning, Phase, Workload
 from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.services import announce, audit, events
-from projects.services.notifications.deliveries import IdleReport, enqueue_idle
+from projects.services.notifications.deliveries import IdleReport, enqueue_idle_notifications
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.lifecycle.gangs import ACTOR, change_phases_and_stop_pods
@@ -166,7 +166,9 @@ def _record_warnings(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -
         )
         for warning in warnings
     )
-    enqueue_idle([IdleReport(row.workload, "IdleWarning", row.message, row.since) for row in warnings], now)
+    enqueue_idle_notifications(
+        [IdleReport(row.workload, "IdleWarning", row.message, row.since) for row in warnings], now
+    )
 
 
 def _build_warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
@@ -204,7 +206,7 @@ def _suspend(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
     made = change_phases_and_stop_pods(transitions, now)
     assert len(made) == len(transitions), "a locked row cannot leave its phase"
     Audit.objects.bulk_create(_audit_entry(workload, numbers[workload.pk]) for workload, _ in steps)
-    enqueue_idle(reports, now)
+    enqueue_idle_notifications(reports, now)
 
 
 def _audit_entry(workload: Workload, numbers: Mapping[str, Any]) -> Audit:

@@ -67,7 +67,7 @@ class NodeReleases:
             return 0
         self.searched[pool.pk] = now, SEARCH_INTERVAL
         began = time.process_time()
-        count = _release_empty(pool, offered, run, context) or _release_underutilized(
+        count = _release_empty_nodes(pool, offered, run, context) or _release_underutilized(
             pool, offered, run, context
         )
         took = timedelta(seconds=time.process_time() - began)
@@ -82,7 +82,9 @@ class NodeReleases:
         return not at <= now < at + pause
 
 
-def _release_empty(pool: NodePool, offered: ReleasableNodes, run: CycleRun, context: SchedulerContext) -> int:
+def _release_empty_nodes(
+    pool: NodePool, offered: ReleasableNodes, run: CycleRun, context: SchedulerContext
+) -> int:
     snapshot = run.view.snapshot
     names = find_empty_nodes(snapshot, run.plan, pool.name, offered.nodes, offered.empty)
     if not names:

@@ -74,7 +74,7 @@ class MetricsCollector(LeasedThread):
         self._next_index: dict[uuid.UUID, int] = {}  # index of the next task to compare in each array
         self._epoch: int | None = None
 
-    def work(self, held: HeldLease) -> None:
+    def run_job(self, held: HeldLease) -> None:
         """Read the logs that are due, and store their metrics."""
         now = self._clock.now()
         self._reapply_rules_after_other_leader(held)

@@ -95,21 +95,23 @@ def utilization_points(
     held = Extract(F("end") - F("begin"), "epoch")
     measured = NullIf(F("seconds"), Value(0.0))
 
-    def weighted(amount: Combinable | str) -> Sum:
+    def weighted_sum(amount: Combinable | str) -> Sum:
         """Return the sum of an amount, weighted by the seconds in which the pod held its allocation."""
         return Sum((F(amount) if isinstance(amount, str) else amount) * held, output_field=FloatField())
 
     sums = rows.order_by().values("at").annotate(
         first=Min("begin"), last=Max("end"),
-        allocated_gpu=weighted(F(f"{ALLOCATION}gpu_milli") * DEVICES),
-        allocated_cpu=weighted(f"{ALLOCATION}cpu_milli"),
-        allocated_memory=weighted(f"{ALLOCATION}memory_mib"),
-        allocated_gpu_memory=weighted(F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES),
-        cpu=weighted(F("cpu_milli_seconds") / measured),
-        memory=weighted("memory_mib"),
-        measured_milli=weighted(F("gpu_milli_seconds") / measured),
-        busy=weighted(F("gpu_busy_milli_seconds") / measured),
-        gpu_memory=weighted("gpu_memory_mib"),
+        allocated_gpu=weighted_sum(F(f"{ALLOCATION}gpu_milli") * DEVICES),
+        allocated_cpu=weighted_sum(f"{ALLOCATION}cpu_milli"),
+        allocated_memory=weighted_sum(f"{ALLOCATION}memory_mib"),
+        allocated_gpu_memory=weighted_sum(
+            F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES
+        ),
+        cpu=weighted_sum(F("cpu_milli_seconds") / measured),
+        memory=weighted_sum("memory_mib"),
+        measured_milli=weighted_sum(F("gpu_milli_seconds") / measured),
+        busy=weighted_sum(F("gpu_busy_milli_seconds") / measured),
+        gpu_memory=weighted_sum("gpu_memory_mib"),
     )  # fmt: skip
     points = []
     for row in sums.order_by("at"):

@@ -22,7 +22,7 @@ class UtilizationWatcher(LeasedThread):
     subject: ClassVar[str] = "the measurement of utilization"
     _measured = 0
 
-    def work(self, held: HeldLease) -> None:
+    def run_job(self, held: HeldLease) -> None:
         write_readings(measure_running_pods(self._clock.now, self._runtime_of), held)
         record_isolation(self._runtime_of, held, only_missing=self._measured % ISOLATION_EVERY != 0)
         self._measured += 1

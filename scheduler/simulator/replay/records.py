@@ -99,7 +99,7 @@ class Records:
         running = not has_ended and has_pod_in(workload, RUNNING_STATES)
         self._set_allocation(now, job, account, _allocated_gpu_count(workload) if running else 0.0)
         if running or has_ended:
-            self._end_pending(now, job, account)
+            self._end_pending_period(now, job, account)
             if running and job.since is None:
                 job.since = now
                 if job.first_start is None:
@@ -107,7 +107,7 @@ class Records:
                     # Jobs that run from the start were never pending.
                     job.first_start = max(job.submitted, at)
         elif job.pending_since is None:
-            self._start_pending(now, job, account)
+            self._begin_pending_period(now, job, account)
         if has_ended:
             job.ended = now
 
@@ -117,7 +117,7 @@ class Records:
             account.advance(now)
         for job in self.jobs.values():
             if job.pending_since is not None:
-                self._end_pending(now, job, self.accounts[job.project])
+                self._end_pending_period(now, job, self.accounts[job.project])
 
     def pending_count_curve(self) -> Curve:
         """Return the number of pending workloads over time."""
@@ -135,14 +135,14 @@ class Records:
             self._allocated_gpus[job.name] = gpus
             _append_point(account.allocated, now, account.gpus)
 
-    def _start_pending(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
+    def _begin_pending_period(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
         if job.since is not None:
             job.stops += 1
         job.since, job.pending_since, job.clock_when_pending = None, now, account.seconds_with_room(job.gpus)
         account.pending += 1
         self._queue_changes.append((now, 1))
 
-    def _end_pending(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
+    def _end_pending_period(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
         if job.pending_since is None:
             return
         job.pending_seconds += now - job.pending_since

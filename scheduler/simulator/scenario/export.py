@@ -39,7 +39,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
         "cycle_seconds": cycle_seconds,
         "pools": [pool_document(pool) for pool in snapshot.pools],
         "nodes": [node_document(node) for node in snapshot.nodes],
-        **drop_empty(quota_groups=_quota_groups(snapshot)),
+        **drop_empty_values(quota_groups=_quota_groups(snapshot)),
         "departments": [_queue_document(queue) for queue in departments],
         "projects": [{**_queue_document(queue), "department": queue.parent} for queue in projects],
         "workloads": [_workload_document(workload, workload_names) for workload in snapshot.workloads],
@@ -65,7 +65,7 @@ def from_thousandths(milli: int) -> int | float:
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
 
 
-def drop_empty(**values: Any) -> Document:
+def drop_empty_values(**values: Any) -> Document:
     """Return the values that are not empty."""
     return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
 
@@ -80,7 +80,7 @@ def _queue_document(queue: Queue) -> Document:
         for pool, pool_quota in queue.pool_quotas.items()
     }
     usage = {pool: _usage_document(pool_quota.usage) for pool, pool_quota in queue.pool_quotas.items()}
-    return {"name": queue.name, "quotas": quotas} | drop_empty(
+    return {"name": queue.name, "quotas": quotas} | drop_empty_values(
         created=format_time(queue.created) if queue.created else None,
         usage={pool: used for pool, used in usage.items() if used},
         reclaim_min_runtime=queue.reclaim_min_runtime,
@@ -98,7 +98,7 @@ def _quota_document(pool_quota: PoolQuota) -> Document:
     }
     if pool_quota.limit != Bounds():
         document["limit"] = _bounds_document(pool_quota.limit)
-    return document | drop_empty(rank=pool_quota.rank or None)
+    return document | drop_empty_values(rank=pool_quota.rank or None)
 
 
 def _bounds_document(bounds: Bounds) -> Document:
@@ -135,7 +135,7 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
         document["suspended"] = True
     if workload.endless:
         document["kind"] = "service" if workload.scale_up_adds_nodes else "interactive"
-    return document | drop_empty(
+    return document | drop_empty_values(
         max_runtime=workload.max_runtime,
         runtime_seconds=workload.runtime_seconds,
         last_checkpoint=_format_optional_time(workload.last_checkpoint),
@@ -149,7 +149,9 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
         misconfigured=workload.misconfigured,
         awaits_code=workload.awaits_code,
         after=[
-            drop_empty(workload=dependency.workload, state="any" if dependency.state == "any" else None)
+            drop_empty_values(
+                workload=dependency.workload, state="any" if dependency.state == "any" else None
+            )
             for dependency in workload.after
             if dependency.workload in workload_names and dependency.state != "failed"
         ],
@@ -160,7 +162,7 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
 def _group_fields(group: Group) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # a workload without roles never starts
-    document = drop_empty(topology=_topology_document(group.topology))
+    document = drop_empty_values(topology=_topology_document(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
     if all(isinstance(child, Role) for child in group.children):
@@ -195,7 +197,7 @@ def _role_document(role: Role) -> Document:
     if request.limit_memory_mib > request.memory_mib:
         limit["memory_mib"] = request.limit_memory_mib
     scale_with = role.scale_with
-    return document | drop_empty(
+    return document | drop_empty_values(
         cpu=from_thousandths(request.cpu) or None,
         memory_mib=request.memory_mib or None,
         limit=limit,
@@ -210,12 +212,14 @@ def _role_document(role: Role) -> Document:
 
 def _topology_document(constraint: TopologyConstraint | None) -> Mapping[str, str]:
     return (
-        {} if constraint is None else drop_empty(required=constraint.required, preferred=constraint.preferred)
+        {}
+        if constraint is None
+        else drop_empty_values(required=constraint.required, preferred=constraint.preferred)
     )
 
 
 def _toleration_document(toleration: Toleration) -> Document:
-    return drop_empty(
+    return drop_empty_values(
         key=toleration.key, operator=toleration.operator, value=toleration.value, effect=toleration.effect
     )
 
@@ -228,7 +232,7 @@ def _reservation_document(reservation: Reservation) -> Document:
     return {
         "workload": reservation.workload,
         **_position_document(reservation),
-        **drop_empty(expires=_format_optional_time(reservation.expires)),
+        **drop_empty_values(expires=_format_optional_time(reservation.expires)),
     }
 
 

@@ -33,7 +33,7 @@ def find_pool_or_group(actor: Actor, name: str) -> PoolOrGroup | None:
     return visible_pools(actor).filter(name=name).first() or quota_groups(actor).filter(name=name).first()
 
 
-def pools_in_place(place: PoolOrGroup) -> list[NodePool]:
+def member_pools(place: PoolOrGroup) -> list[NodePool]:
     """Return the pool itself, or the group's pools sorted by name."""
     return [place] if isinstance(place, NodePool) else list(place.pools.order_by("name"))
 

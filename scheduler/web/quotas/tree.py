@@ -12,7 +12,7 @@ from projects.actor import Actor
 from projects.models import Department
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
-from scheduler.web.quotas.places import find_pool_or_group, pools_and_groups_to_show, pools_in_place
+from scheduler.web.quotas.places import find_pool_or_group, member_pools, pools_and_groups_to_show
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_common_scale
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
@@ -73,7 +73,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return grid.index(request)
     places = pools_and_groups_to_show(request.actor)
     place = find_pool_or_group(request.actor, request.GET["pool"]) or (places[0] if places else None)
-    pools = pools_in_place(place) if place else []
+    pools = member_pools(place) if place else []
     tree = quota_lines(request.actor, pools, place)
     rows = _flatten_tree(tree)
     shows_rank = request.GET.get("format") == "csv" or any(_effective_rank(line) for _, line in rows)

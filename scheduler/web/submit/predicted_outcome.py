@@ -27,7 +27,12 @@ from scheduler.web.submit.excessive_field import ExcessiveField
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
-from scheduler.web.workloads.details import LIMIT_SOURCES, describe_pod_limits, link_ends, urls_of_named
+from scheduler.web.workloads.details import (
+    LIMIT_SOURCES,
+    describe_pod_limits,
+    link_ends,
+    urls_of_named_workloads,
+)
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 NAMED_NODES_MAX, VICTIMS_MAX = 3, 20
@@ -187,7 +192,7 @@ class PredictedOutcome:
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
         self.start_after = link_ends(actor, ends)
         blockers = [*self.prediction.blockers, *(self.array.blockers if self.array else ())]
-        self.named_urls = urls_of_named(actor, blockers)
+        self.named_urls = urls_of_named_workloads(actor, blockers)
         self.victim_urls = workload_urls(actor, [each["victim"] for each in self.evictions])
         self.limit_wait = predict_limit_wait(actor, self.prediction, timezone.now())
         self.cost = describe_cost(

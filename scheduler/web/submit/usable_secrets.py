@@ -28,13 +28,17 @@ def pod_secrets(actor: Actor, project: object, pools: Iterable[NodePool]) -> lis
         for name, names in pools_by_name.items()
         if name not in overridden
     ]
-    return [*of_project, *sorted(of_pools, key=lambda each: (each.owner, each.name)), *_personal(actor)]
+    return [
+        *of_project,
+        *sorted(of_pools, key=lambda each: (each.owner, each.name)),
+        *_personal_secrets(actor),
+    ]
 
 
 def git_secrets(actor: Actor, project: object) -> list[SecretChoice]:
     """Return the secrets with which the server can fetch the project's code, grouped by owner."""
     kinds = (SecretKind.VALUE, SecretKind.SSH_KEY)
-    return [*_project_secrets(actor, project, kinds), *_personal(actor)]
+    return [*_project_secrets(actor, project, kinds), *_personal_secrets(actor)]
 
 
 def _project_secrets(actor: Actor, project: object, kinds: Iterable[SecretKind]) -> list[SecretChoice]:
@@ -44,6 +48,6 @@ def _project_secrets(actor: Actor, project: object, kinds: Iterable[SecretKind])
     return [SecretChoice(name, f"Project {project}") for name in rows.values_list("name", flat=True)]
 
 
-def _personal(actor: Actor) -> list[SecretChoice]:
+def _personal_secrets(actor: Actor) -> list[SecretChoice]:
     names = personal_secrets(actor).order_by("name").values_list("name", flat=True)
     return [SecretChoice(name, PERSONAL, is_personal=True) for name in names]

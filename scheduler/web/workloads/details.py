@@ -111,7 +111,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         return None
     explanation = explain(actor, workload)
     decisive, others = split_obstacles(
-        build_obstacles(explanation.blockers, urls_of_named(actor, explanation.blockers))
+        build_obstacles(explanation.blockers, urls_of_named_workloads(actor, explanation.blockers))
     )
     if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
         decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
@@ -246,7 +246,7 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
     return link_names(clause_about_ends(ends, notes), urls)
 
 
-def urls_of_named(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+def urls_of_named_workloads(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     """Return the URLs of the workloads that, according to the blockers, have resources held for them."""
     numbers = [each.get("numbers") or {} for each in blockers]
     return workload_urls(actor, {str(each["behind"]) for each in numbers if "behind" in each})

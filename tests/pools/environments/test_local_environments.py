@@ -223,9 +223,11 @@ def test_only_unused_environments_are_deleted(here: LocalEnvironments, wheels: P
     for node_recipe in (used, unused):
         here.begin_installation(node_recipe.digest[:8], node_recipe)
         assert ended(here, node_recipe.digest[:8], node_recipe).ready
-    assert here.delete_unused(frozenset({used.digest})) == [], "a node still uses the environment"
+    assert here.delete_unused_environments(frozenset({used.digest})) == [], (
+        "a node still uses the environment"
+    )
     here.end(unused.digest[:8])
-    assert here.delete_unused(frozenset({used.digest})) == [unused.digest]
+    assert here.delete_unused_environments(frozenset({used.digest})) == [unused.digest]
     assert not (here.root / unused.digest).exists()
     assert (here.root / used.digest / ".ready").exists()
 

@@ -146,7 +146,7 @@ def test_former_leader_stores_nothing(training: Training) -> None:
     assert training.new_collector("second").run_once()
     training.report(2, loss=0.4)
     with pytest.raises(lease.LeadershipLost):
-        training.new_collector("first").work(stale)
+        training.new_collector("first").run_job(stale)
     assert training.points() == [(1, 0.5)]
 
 

@@ -23,7 +23,7 @@ from berth.cli.options.submit_values import (
     parse_restart_policy,
     parse_retry,
     parse_seconds,
-    without_empty,
+    without_empty_values,
 )
 from berth.cli.printing.arrays import parse_array_option
 from berth.cli.printing.output import Output, OutputOption
@@ -320,14 +320,14 @@ class SubmitFlags:
             "labels": parse_key_values("--label", self.label or ()),
             "notifications": [build_notification(to, self.notify_on) for to in self.notify or ()],
         }
-        return without_empty(top_level)
+        return without_empty_values(top_level)
 
     def _git_section(self) -> dict[str, Any] | None:
         options = {
             "ref": self.git_ref, "directory": self.git_directory, "secret": self.git_secret,
             "host_key": self.git_host_key,
         }  # fmt: skip
-        section = without_empty(options)
+        section = without_empty_values(options)
         if self.git is None:
             if section:
                 raise InvalidInput(f"--git-{min(section).replace('_', '-')} requires --git")
@@ -352,15 +352,17 @@ class SubmitFlags:
             "gpu_models": self.gpu_model,
             "cpu": parse_amount(self.cpu),
             "memory_mib": parse_amount(self.memory),
-            "limit": without_empty(
+            "limit": without_empty_values(
                 {"cpu": parse_amount(self.cpu_limit), "memory_mib": parse_amount(self.memory_limit)}
             ),
             "node_selector": parse_key_values("--node-selector", self.node_selector or ()),
             "tolerations": [parse_toleration(entry) for entry in self.toleration or ()],
             "spread_per_node": self.spread_per_node,
-            "topology": without_empty({"required": self.topology, "preferred": self.topology_preferred}),
+            "topology": without_empty_values(
+                {"required": self.topology, "preferred": self.topology_preferred}
+            ),
         }
-        return without_empty(role)
+        return without_empty_values(role)
 
 
 FLAGS_BY_PATH = {

@@ -9,7 +9,7 @@ Text = str | None
 Texts = list[str] | None
 
 
-def without_empty(values: dict[str, Any]) -> dict[str, Any]:
+def without_empty_values(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None and value not in ([], {})}
 
 

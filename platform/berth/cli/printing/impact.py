@@ -74,7 +74,7 @@ def _print_plan_changes(impact: "QuotaImpact | QuotaGroupImpact") -> None:
         "Would be evicted", (line for eviction in impact.evictions for line in _format_eviction(eviction))
     )
     _print_indented("Pending reason would change", map(_format_reason_change, impact.reasons))
-    if message := _format_hidden(impact.hidden):
+    if message := _format_hidden_changes(impact.hidden):
         print(f"\nWorkloads that are not visible to you: {message}")
 
 
@@ -171,7 +171,7 @@ def _format_reason_change(change: "ReasonChange") -> str:
     return f"{change.project}/{change.workload}: {change.before} -> {change.after}: {change.message}"
 
 
-def _format_hidden(hidden: "HiddenChanges") -> str:
+def _format_hidden_changes(hidden: "HiddenChanges") -> str:
     words = (("starts", "start"), ("no_longer_starting", "prevented start", "prevented starts"),
              ("evictions", "eviction"), ("shares", "changed fair share"),
              ("reasons", "changed reason"))  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from berth.cli.exits import invalid_value_error
 from berth.cli.printing.output import Column, Output
 from berth.cli.printing.text import format_number, format_value
-from berth.core.problems import suggest_visible
+from berth.core.problems import suggest_visible_names
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -47,7 +47,7 @@ def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | 
 def check_owner(owner: str, visible: Collection[str]) -> None:
     """Raise InvalidInput if no visible department or project has the name."""
     if owner not in visible:
-        allowed = suggest_visible(owner, visible, "a department or project")
+        allowed = suggest_visible_names(owner, visible, "a department or project")
         raise invalid_value_error("NAME", "does not exist", owner, allowed)
 
 

@@ -43,7 +43,7 @@ class LeaderLoop(ABC):
     _bell: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     @abstractmethod
-    def work(self, trigger: str) -> float:
+    def run_round(self, trigger: str) -> float:
         """Perform one round as the leader. Return the seconds until the next round is due."""
 
     def on_leadership_gained(self, held: HeldLease) -> None:  # noqa: B027 - an optional hook
@@ -85,7 +85,7 @@ class LeaderLoop(ABC):
             return STANDBY_SECONDS
         if not self.keep_lease():
             raise LeadershipLost(f"{self.holder} could not renew its lease")
-        return self.work(trigger)
+        return self.run_round(trigger)
 
     def keep_lease(self) -> bool:
         """Renew the lease after a third of its duration. Return whether this process still leads."""

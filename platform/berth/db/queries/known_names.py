@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, format_value, suggest, suggest_visible
+from berth.core.problems import Problem, format_value, suggest, suggest_visible_names
 
 # maximum number of rows per source that are searched for names similar to an unknown one
 COMPARED_MAX = 20_000
@@ -50,7 +50,7 @@ def unknown_name_problem(
     if not name or any(source.includes(name) for source in sources):
         return None
     visible = set().union(*(source.list() for source in sources))
-    return Problem(path, "does not exist", format_value(name), suggest_visible(name, visible, noun))
+    return Problem(path, "does not exist", format_value(name), suggest_visible_names(name, visible, noun))
 
 
 def unknown_word_problem(

@@ -173,7 +173,7 @@ def _deadline(calls: int) -> float:
 
 
 def _timeout_error(server: Server) -> ProviderError:
-    return ProviderError(Kind.TIMEOUT, f"{server.place} responds too slowly")
+    return ProviderError(Kind.TIMEOUT, f"{server.label} responds too slowly")
 
 
 def token_findings(token: str, now: datetime) -> Iterable[Finding]:

@@ -26,7 +26,7 @@ class Server:
     ca: str = ""
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         return f"slurmrestd at {self.url}"
 
 
@@ -129,7 +129,7 @@ class Connection:
         return self._error(Kind.TIMEOUT, f"cannot be reached: {error}")
 
     def _error(self, kind: ProviderErrorKind, message: str) -> ProviderError:
-        return ProviderError(kind, f"{self.server.place} {message}")
+        return ProviderError(kind, f"{self.server.label} {message}")
 
 
 def _run(call: Coroutine[Any, Any, Response]) -> Response:

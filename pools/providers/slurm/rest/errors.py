@@ -44,9 +44,9 @@ def response_error(
     """Return the error for a response that reports a failure. The message never contains the token."""
     status_kind = _STATUS_KINDS.get(response.status)
     if status_kind is Kind.CREDENTIALS:
-        return ProviderError(Kind.CREDENTIALS, f"{server.place} {REJECTED.format(user=server.user)}")
+        return ProviderError(Kind.CREDENTIALS, f"{server.label} {REJECTED.format(user=server.user)}")
     if not errors:
-        message = f"{server.place} responds with status {response.status}"
+        message = f"{server.label} responds with status {response.status}"
         if status_kind is Kind.SETTINGS:
             message += " (not found). Check the path of provider_settings.rest_url"
         return ProviderError(status_kind or Kind.BROKEN, message)
@@ -59,7 +59,7 @@ def response_error(
 
 def unreadable_error(server: Server, subject: str) -> ProviderError:
     """Return the error for a response that does not have the format of slurmrestd's API."""
-    message = f"{server.place} sent {subject} that Berth cannot read. Check provider_settings.rest_url"
+    message = f"{server.label} sent {subject} that Berth cannot read. Check provider_settings.rest_url"
     return ProviderError(Kind.BROKEN, message)
 
 

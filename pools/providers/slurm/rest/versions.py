@@ -50,7 +50,7 @@ def choose_api(server: Server, paths: Mapping[str, Any]) -> Api:
     if version is None:
         listed = ", ".join(sorted(offered["slurm"], key=_version_numbers)) or "none for jobs"
         message = (
-            f"{server.place} offers these API versions: {listed}. Berth supports "
+            f"{server.label} offers these API versions: {listed}. Berth supports "
             f"{', '.join(reversed(UNDERSTOOD))}. Start slurmrestd with a supported version (option -s or "
             "-d), or let the pool use Slurm's programs"
         )

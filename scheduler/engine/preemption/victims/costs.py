@@ -16,15 +16,15 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
 # (stage of the victim queue, cost of clearing the node regardless of queues, node, victims)
-Offer = tuple[Key, Key, int, Sequence[Victim]]
-Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # offers by name of the victim queue
+PricedNode = tuple[Key, Key, int, Sequence[Victim]]
+PricedNodesByQueue = dict[str, tuple[QueueAccount, list[PricedNode]]]  # keyed by the name of the victim queue
 
 
 @dataclass(slots=True)
-class OfferCache:
+class NodeCostCache:
     """Node costs that the first proposal computes and later proposals reuse."""
 
-    offers: Offers | None = None
+    priced_nodes: PricedNodesByQueue | None = None
 
 
 class NodeCosts:
@@ -39,42 +39,42 @@ class NodeCosts:
         selection: VictimSelection,
         part: BoardRole,
         banned: Collection[int],
-        offer_cache: OfferCache | None = None,
+        cost_cache: NodeCostCache | None = None,
     ) -> None:
-        """Compute each node's cost, or reuse the costs in `offer_cache` for the same board."""
+        """Compute each node's cost, or reuse the costs in `cost_cache` for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
-        self._offers: Offers = {}
-        if offer_cache is None or offer_cache.offers is None:
+        self._priced_nodes: PricedNodesByQueue = {}
+        if cost_cache is None or cost_cache.priced_nodes is None:
             self._price_nodes(banned)
-        if offer_cache is not None:
-            self._reuse_cached_offers(offer_cache, banned)
+        if cost_cache is not None:
+            self._reuse_cached_costs(cost_cache, banned)
         self._queues: list[tuple[Key, str]] = []
         # Current cost by queue. Heap entries with a different cost are stale.
         self._queue_costs: dict[str, Key] = {}
-        for name in self._offers:
+        for name in self._priced_nodes:
             self._push_queue(name)
 
     def clear_cheapest_node(self) -> Slot | None:
         while self._queues:
             cost, name = self._queues[0]
-            offers = self._offers[name][1]
-            if not offers or self._queue_costs.get(name) != cost:
+            nodes = self._priced_nodes[name][1]
+            if not nodes or self._queue_costs.get(name) != cost:
                 heappop(self._queues)
                 self._push_queue(name)
                 continue
-            worst_queue_stage, price, i, victims = offers[0]
+            worst_queue_stage, price, i, victims = nodes[0]
             worse = self.selection.policy.worst_queue_stage(victims)
             if worse > worst_queue_stage:
-                heappop(offers)
-                self._reprice_offer(name, (worse, price, i, victims))
+                heappop(nodes)
+                self._update_price(name, (worse, price, i, victims))
                 continue
             now = self._queue_cost(name)
             if now > cost:
                 self._queue_costs[name] = now  # the queue's cost has increased
                 heapreplace(self._queues, (now, name))
                 continue
-            heappop(offers)
+            heappop(nodes)
             stale = not all(self.selection.is_available(victim) for victim in victims)
             slot = None if stale else self._clear_node(i, victims)
             if stale or slot is not None:
@@ -89,18 +89,18 @@ class NodeCosts:
             if ready[i] and i not in banned and (mask is None or mask[i]):
                 self._price_node(i)
 
-    def _reuse_cached_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
+    def _reuse_cached_costs(self, cost_cache: NodeCostCache, banned: Collection[int]) -> None:
         """Cache the first proposal's node costs, or reuse the cached costs except those of banned nodes."""
-        if offer_cache.offers is None:
-            offer_cache.offers = {
-                name: (queue, list(offers)) for name, (queue, offers) in self._offers.items()
+        if cost_cache.priced_nodes is None:
+            cost_cache.priced_nodes = {
+                name: (queue, list(nodes)) for name, (queue, nodes) in self._priced_nodes.items()
             }
             return
-        for name, (queue, offers) in offer_cache.offers.items():
-            left = [offer for offer in offers if offer[2] not in banned]
+        for name, (queue, nodes) in cost_cache.priced_nodes.items():
+            left = [node for node in nodes if node[2] not in banned]
             if left:
                 heapify(left)
-                self._offers[name] = queue, left
+                self._priced_nodes[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
         """Compute a node's cost.
@@ -111,10 +111,11 @@ class NodeCosts:
         if result is None:
             return None
         queue, policy = self._victim_queue(result), self.selection.policy
-        if queue.name not in self._offers:
-            self._offers[queue.name] = (queue, [])
+        if queue.name not in self._priced_nodes:
+            self._priced_nodes[queue.name] = (queue, [])
         heappush(
-            self._offers[queue.name][1], (policy.worst_queue_stage(result), policy.cost(result), i, result)
+            self._priced_nodes[queue.name][1],
+            (policy.worst_queue_stage(result), policy.cost(result), i, result),
         )
         return queue.name
 
@@ -129,7 +130,7 @@ class NodeCosts:
 
     def _push_queue(self, name: str) -> None:
         """Add a queue to the heap, unless the heap already contains the queue at the same or a lower cost."""
-        if not self._offers[name][1]:
+        if not self._priced_nodes[name][1]:
             self._queue_costs.pop(name, None)
             return
         cost, listed = self._queue_cost(name), self._queue_costs.get(name)
@@ -137,19 +138,19 @@ class NodeCosts:
             self._queue_costs[name] = cost
             heappush(self._queues, (cost, name))
 
-    def _reprice_offer(self, name: str, offer: Offer) -> None:
+    def _update_price(self, name: str, node: PricedNode) -> None:
         """Recompute a node's cost after its victim queue has fallen to its share or quota."""
-        _, _, i, victims = offer
+        _, _, i, victims = node
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
             self._reprice_node(i)
         else:
-            heappush(self._offers[name][1], offer)
+            heappush(self._priced_nodes[name][1], node)
 
     def _queue_cost(self, name: str) -> Key:
         """Return the sort key of the queue's cheapest node, comparable with `victims_sort_key`."""
-        queue, offers = self._offers[name]
-        worst_queue_stage, cost, i, _ = offers[0]
+        queue, nodes = self._priced_nodes[name]
+        worst_queue_stage, cost, i, _ = nodes[0]
         return (*worst_queue_stage, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
 
     def _clear_node(self, i: int, victims: Sequence[Victim]) -> Slot | None:

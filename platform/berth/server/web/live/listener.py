@@ -71,7 +71,7 @@ class Listener:
         with self._lock:
             self._queues.discard(queue)
 
-    def missed(self, since: float) -> list[Note]:
+    def missed_notes(self, since: float) -> list[Note]:
         """Return the notes recorded since `since`, a timestamp from the clock of any web process.
 
         If this process has not been listening since then, return only EVERYTHING_CHANGED.

@@ -110,7 +110,7 @@ def index(request: Request) -> HttpResponse:
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
     # The user's own pending workloads are already listed with their reasons.
-    longest = longest_pending(actor, shown) if reasons and (is_admin or not mine) else []
+    longest = longest_pending_workloads(actor, shown) if reasons and (is_admin or not mine) else []
     no_scheduler = not is_scheduler_running(now)
     shown_maps = maps if small else []
     context = {
@@ -333,7 +333,7 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
     return reasons
 
 
-def longest_pending(actor: Actor, pools: Iterable[NodePool]) -> list[Workload]:
+def longest_pending_workloads(actor: Actor, pools: Iterable[NodePool]) -> list[Workload]:
     """Return the queued workloads with the longest waits. An array is represented by one of its tasks."""
     rows = workloads(actor).filter(
         phase__in=PENDING_PHASES, held=False, pools__overlap=[pool.name for pool in pools]
