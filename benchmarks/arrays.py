@@ -18,7 +18,7 @@ from benchmarks.setup.arguments import parser
 from benchmarks.setup.own_database import own_database
 from berth.core.garbage import relax_garbage_collection
 
-TASKS, SMALL, RUNNING, TICKS, LIVE = 10_000, 100, 8, 20, 400
+TASKS, SMALL, RUNNING, TICKS, TINY_TICKS, LIVE = 10_000, 100, 8, 20, 2, 400
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     sizes = (10, 20) if arguments.tiny else (SMALL, arguments.tasks)
     relax_garbage_collection()  # the scheduler also does this
     with own_database("arrays"):
-        rows = _measure_all(sizes, 16 if arguments.tiny else LIVE)
+        rows = _measure_all(sizes, *((16, TINY_TICKS) if arguments.tiny else (LIVE, TICKS)))
     if sizes == (SMALL, TASKS):
         from benchmarks.decide import RESULTS, commit, machine
 
@@ -37,15 +37,15 @@ def main() -> None:
         (RESULTS / "arrays.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measure_all(sizes: Sequence[int], live: int) -> list[dict[str, Any]]:
+def _measure_all(sizes: Sequence[int], live: int, ticks: int) -> list[dict[str, Any]]:
     from benchmarks.ticks import stage
 
     loop, runtime, clock = stage(live, nodes=live // 8 + 2)
     _settle(loop, clock)
-    print(f"tick_cpu_ms_without_array {_ticks(loop, clock, lambda: None)}", flush=True)
+    print(f"tick_cpu_ms_without_array {_ticks(loop, clock, ticks, lambda: None)}", flush=True)
     rows = []
     for size in sizes:
-        rows.append(_measure(size, loop, runtime, clock))
+        rows.append(_measure(size, loop, runtime, clock, ticks))
         print(", ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     return rows
 
@@ -56,7 +56,7 @@ def _settle(loop: Any, clock: Any) -> None:
         clock.advance(1)
 
 
-def _measure(size: int, loop: Any, runtime: Any, clock: Any) -> dict[str, Any]:
+def _measure(size: int, loop: Any, runtime: Any, clock: Any, ticks: int) -> dict[str, Any]:
     from django.contrib.auth.models import User
 
     from projects.actor import Actor
@@ -75,8 +75,8 @@ def _measure(size: int, loop: Any, runtime: Any, clock: Any) -> dict[str, Any]:
         "tasks": size,
         **submission("submit"),
         "submit_statements": len(counted),
-        "tick_cpu_ms_nothing_changed": _ticks(loop, clock, lambda: None),
-        "tick_cpu_ms_8_ended": _ticks(loop, clock, lambda: _end(array, runtime)),
+        "tick_cpu_ms_nothing_changed": _ticks(loop, clock, ticks, lambda: None),
+        "tick_cpu_ms_8_ended": _ticks(loop, clock, ticks, lambda: _end(array, runtime)),
     }
     with _measured() as cancellation:
         cancelled = arrays.cancel(actor=admin, array=array, now=clock.now())
@@ -101,17 +101,17 @@ def _end(array: Any, runtime: Any) -> None:
         runtime.end(str(pod.pk), exit_code=0)
 
 
-def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
-    """Call `happens` before each of TICKS ticks. Return the ticks' mean CPU time in milliseconds."""
+def _ticks(loop: Any, clock: Any, count: int, happens: Callable[[], None]) -> float:
+    """Call `happens` before each of `count` ticks. Return the ticks' mean CPU time in milliseconds."""
     spent = 0.0
-    for _ in range(TICKS):
+    for _ in range(count):
         happens()
         clock.advance(6)
         before = _cpu_seconds()
         loop.tick()
         spent += _cpu_seconds() - before
         loop.tick()  # the tasks that were started are now running
-    return round(spent / TICKS * 1000, 1)
+    return round(spent / count * 1000, 1)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import own_cluster
 from benchmarks.ticks import NOON, stage
 
 RUNS = 7
@@ -36,20 +37,16 @@ def main() -> None:
 
 
 def measure(sizes: Sequence[int], *, keep: bool) -> None:
-    from berth.db.embedded.cluster import EmbeddedCluster
-    from berth.db.embedded.cluster import run_server as database
-
     rows = []
     for live in sizes:
-        with tempfile.TemporaryDirectory(prefix="berth-explaining-") as place:
-            cluster = EmbeddedCluster(Path(place) / "postgres")
-            with database(cluster, log=Path(place) / "postgres.log"):
-                os.environ["DATABASE_URL"], os.environ["BERTH_HOME"] = cluster.url(), place
-                # A process reads its settings only once, so each size needs its own process.
-                inside = [sys.executable, "-m", "benchmarks.explaining", "--inside", str(live)]
-                answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True).stdout
-                print(answer, end="", flush=True)
-                rows.append(json.loads(answer.splitlines()[-1]))
+        temporary = tempfile.TemporaryDirectory(prefix="berth-explaining-")
+        with temporary as place, own_cluster(Path(place)) as cluster:
+            os.environ["DATABASE_URL"], os.environ["BERTH_HOME"] = cluster.url(), place
+            # A process reads its settings only once, so each size needs its own process.
+            inside = [sys.executable, "-m", "benchmarks.explaining", "--inside", str(live)]
+            answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True).stdout
+            print(answer, end="", flush=True)
+            rows.append(json.loads(answer.splitlines()[-1]))
     from benchmarks.decide import RESULTS, commit, machine
 
     if not keep:

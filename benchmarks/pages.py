@@ -28,11 +28,11 @@ class Size:
     evictions: int = 3_000
     budgets: int = 300
     cycles: int = 10_000
+    times: int = 5  # measured requests per page
 
 
 TINY = Size(departments=2, projects=6, nodes=3, workloads=40, waiting=20, hours=2, evictions=10, budgets=3,
-            cycles=5)  # fmt: skip
-TIMES = 5
+            cycles=5, times=1)  # fmt: skip
 PAGES = (
     "/", "/workloads", "/workloads?state=all", "/workloads?state=all&sort=attention",
     "/workloads?state=all&sort=-wait", "/queue?pool=train", "/quotas?pool=train",
@@ -72,7 +72,7 @@ def _measure(size: Size) -> list[dict[str, Any]]:
         with CaptureQueriesContext(connection) as queries:
             length = len(client.get(path).content)
             count = len(queries)
-        wall, cpu = zip(*(_timed(client, path) for _ in range(TIMES)), strict=True)
+        wall, cpu = zip(*(_timed(client, path) for _ in range(size.times)), strict=True)
         row = {
             "page": path, "ms": round(min(wall) * 1000), "cpu_ms": round(min(cpu) * 1000),
             "kib": length // 1024, "queries": count,

@@ -24,6 +24,7 @@ import psutil
 
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.cpu_time import own_seconds, tree_seconds
+from benchmarks.setup.own_database import own_cluster
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 ROOT = Path(__file__).parents[1]
@@ -145,10 +146,7 @@ def body(key: str, batch: int) -> str:
 
 @contextlib.contextmanager
 def database(place: Path) -> Iterator[tuple[dict[str, str], psutil.Process]]:
-    from berth.db.embedded.cluster import EmbeddedCluster, run_server
-
-    cluster = EmbeddedCluster(place / "postgres")
-    with run_server(cluster, log=place / "postgres.log"):
+    with own_cluster(place) as cluster:
         pid = cluster.server_pid()
         assert pid is not None
         env = {

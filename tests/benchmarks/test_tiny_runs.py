@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import ALL
+from benchmarks.setup.own_database import TEMPLATE
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
@@ -45,9 +46,11 @@ def traces(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(name: str, traces: Path, *options: str) -> str:
+def run(name: str, traces: Path, *options: str, template: Path | None = None) -> str:
     env = {**os.environ, "BERTH_TRACES": str(traces), "BERTH_BENCH_DATA": str(traces)}
     env = {key: value for key, value in env.items() if key not in ("DATABASE_URL", "BERTH_HOME")}
+    if template:
+        env[TEMPLATE] = str(template)
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", *options], cwd=ROOT, env=env, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240,
@@ -60,9 +63,9 @@ def run(name: str, traces: Path, *options: str) -> str:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.heavy if name in LONG else []) for name in ALL]
 )
-def test_every_benchmark_runs_at_a_small_size(name: str, traces: Path) -> None:
+def test_every_benchmark_runs_at_a_small_size(name: str, traces: Path, migrated_home: Path | None) -> None:
     before = {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")}
-    assert EXPECTED_OUTPUT[name] in run(name, traces, "--tiny")
+    assert EXPECTED_OUTPUT[name] in run(name, traces, "--tiny", template=migrated_home)
     assert {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")} == before, (
         "a tiny run stores no results"
     )
