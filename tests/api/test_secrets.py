@@ -40,7 +40,9 @@ def test_secret_is_created_replaced_and_deleted(cast: Cast, caller: Callable[...
         assert caller(user)("DELETE", f"{place}/hf-token").status_code == 404
 
 
-def test_personal_secret_belongs_only_to_its_user(cast: Cast, caller: Callable[..., Caller]) -> None:
+def test_personal_secrets_with_the_same_name_are_separate_per_user(
+    cast: Cast, caller: Callable[..., Caller]
+) -> None:
     dave, frank = caller("dave"), caller("frank")
     for user, value in ((dave, TOKEN), (frank, "other")):
         created = user("PUT", "secrets/wandb", {"value": value})

@@ -59,7 +59,9 @@ def test_scp_copies_directories_in_both_directions(user: SshUser, tree: Path, tm
 
 
 @pytest.mark.heavy
-def test_sftp_lists_modifies_and_resumes_files(user: SshUser, tree: Path, tmp_path: Path) -> None:
+def test_sftp_lists_and_modifies_files_and_resumes_transfers(
+    user: SshUser, tree: Path, tmp_path: Path
+) -> None:
     half = (tree / "large").read_bytes()[: 2**20]
     (tmp_path / "partial").write_bytes(half)
     batch = f"""

@@ -107,7 +107,7 @@ def test_budget_warning_notifies_project_and_department_subscriptions(cast: Cast
     assert subject == "vision has used 80% of its budget"
 
 
-def test_failing_pool_notifies_platform_admins_at_most_every_few_hours(cast: Cast) -> None:
+def test_platform_admins_are_notified_of_a_failing_pool_at_most_every_few_hours(cast: Cast) -> None:
     subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     now = timezone.now()
     assert notify.notify_pools(now) == 0

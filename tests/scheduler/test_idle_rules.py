@@ -87,7 +87,7 @@ def test_idle_workload_is_warned_then_suspended_once_despite_restarts(
     assert list(reasons) == ["IdleWarning", "IdleWarning", "IdleGpus"]
 
 
-def test_workloads_that_are_unmeasured_busy_warming_up_or_exempt_are_not_idle(
+def test_workloads_that_are_busy_unmeasured_exempt_or_warming_up_are_not_idle(
     stage: Stage, measured_workload: MeasuredWorkload
 ) -> None:
     workload, vision = measured_workload.workload, stage.cast.vision

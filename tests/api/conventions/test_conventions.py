@@ -61,7 +61,7 @@ def test_wrong_passwords_are_throttled(cast: Cast, settings: Any) -> None:
     assert int(tries[-1]["Retry-After"]) > 0
 
 
-def test_session_cookie_authenticates_and_writes_require_a_csrf_token(cast: Cast) -> None:
+def test_session_cookie_authenticates_but_writes_require_a_csrf_token(cast: Cast) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(cast.dave.user)
     assert browser.get("/api/v1/whoami").json()["username"] == "dave"

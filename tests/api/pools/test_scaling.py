@@ -56,7 +56,9 @@ def test_scale_down_lists_the_nodes_to_drain(cast: Cast, alice: Caller, nodes: l
     assert [item["node"] for item in draining] == ["local-1", "local-2"]
 
 
-def test_viewer_cannot_scale_and_sees_no_workload_names(cast: Cast, erin: Caller, nodes: list[Node]) -> None:
+def test_viewer_cannot_scale_a_pool_and_sees_no_workload_names(
+    cast: Cast, erin: Caller, nodes: list[Node]
+) -> None:
     draining = erin.get("node-pools/local/scale", nodes=0).json()["draining"]
     assert [(item["node"], item["work"]) for item in draining][-1] == ("local-0", None)
     assert erin.get("node-pools/local/scale", nodes=5).status_code == 422

@@ -186,7 +186,7 @@ def test_dependents_in_hidden_projects_are_not_listed(cast: Cast, bob: Caller, d
 
 
 @pytest.mark.heavy
-def test_array_that_waits_task_by_task_is_listed_as_one_dependent(cast: Cast, dave: Caller) -> None:
+def test_array_with_task_by_task_dependencies_is_listed_as_one_dependent(cast: Cast, dave: Caller) -> None:
     sweep = arrays.submit(
         actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3})
     ).array

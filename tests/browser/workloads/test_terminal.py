@@ -48,7 +48,7 @@ def run(page: Page, command: str, output: str | re.Pattern[str]) -> None:
     expect(page.locator(".terminal-pane:visible .xterm-rows")).to_contain_text(output)
 
 
-def test_terminal_runs_commands_is_resized_and_survives_a_flood_of_output(
+def test_terminal_accepts_commands_and_resizing_and_survives_a_flood_of_output(
     opened: Open, workload: Workload
 ) -> None:
     with opened("dave") as (page, faults):

@@ -185,7 +185,7 @@ def test_pods_without_specified_devices_use_the_remaining_devices() -> None:
     assert [workload.pods[0].devices for workload in snapshot.workloads] == [(1,), (0,)]
 
 
-def test_half_devices_are_packed_on_one_device_or_spread_over_two() -> None:
+def test_pods_with_half_a_device_are_packed_on_one_device_or_spread_over_two() -> None:
     half = {"roles": [{"gpu": 0.5}], "pods": [{"node": "n"}]}
     packed = scenario_with_workload({"name": "a", **half}, {"name": "b", **half})
     spread = {**packed, "pools": [{"name": "default", "placement": {"devices": "spread"}}]}

@@ -95,7 +95,7 @@ def test_pod_sees_only_its_own_gpu_and_a_pod_without_gpus_sees_none(client: Clie
     assert "GPUs" not in log(admin, "without")
 
 
-def test_two_pods_share_a_gpu_by_memory(client: Client, admin: Terminal) -> None:
+def test_two_pods_with_gpu_memory_requests_share_a_gpu(client: Client, admin: Terminal) -> None:
     pods = [submit(client, f"share-{n}", "60", "idle", gpu_memory_mib=4096) for n in range(2)]
     for pod in pods:
         until_phase(client, pod, "running")

@@ -58,7 +58,7 @@ def admin(
         yield sign_in(berth, "admin", tmp_path / "admin")
 
 
-def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
+def test_gang_on_slurm_resumes_after_a_reclaim_and_leaves_no_slurm_jobs(
     admin: Terminal, slurm: SlurmCluster, server: SlurmRestServer | None, tmp_path: Path
 ) -> None:
     def describe() -> str:

@@ -197,7 +197,7 @@ def test_unschedulable_array_is_reported_once(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_explanation_of_a_held_task_states_how_many_tasks_run_and_may_run(stage: Stage) -> None:
+def test_explanation_of_a_held_task_states_the_running_tasks_and_their_limit(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 10, "max_running": 2})
     stage.tick(2)

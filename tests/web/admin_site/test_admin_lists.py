@@ -56,7 +56,7 @@ def test_heading_of_a_project_contains_its_section_list_and_name(admin_client: C
     assert "Quotas and shares chevron_right Projects chevron_right vision" in title
 
 
-def test_heading_of_a_form_that_adds_an_object_names_the_object(admin_client: Client) -> None:
+def test_heading_of_an_add_form_names_the_object(admin_client: Client) -> None:
     title = heading(admin_client.get(reverse("admin:projects_quota_add")).content.decode())
     assert "Quotas and shares chevron_right Quotas chevron_right Add quota" in title
 

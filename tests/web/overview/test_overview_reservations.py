@@ -62,7 +62,7 @@ def test_gpus_over_quota_in_a_pool_without_a_quota_are_shown(
     assert f"{running.gpu_milli_now // 1000} over quota" in words
 
 
-def test_longest_wait_counts_workloads_that_are_pending_again(cast: Cast, sign_in: SignIn) -> None:
+def test_longest_wait_includes_requeued_workloads(cast: Cast, sign_in: SignIn) -> None:
     started = make.ago(minutes=50)
     for name, waited in (("short", 5), ("evicted", 10)):
         submitted = started - timedelta(minutes=waited)

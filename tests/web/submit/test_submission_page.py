@@ -291,7 +291,7 @@ def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
 
 
-def test_image_is_rejected_on_its_field_and_hidden_if_no_pool_supports_images(dave: Client) -> None:
+def test_image_field_is_hidden_and_an_image_is_rejected_if_no_pool_supports_images(dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
     answer = refresh_form(dave, text + "image: docker.io/org/torch\n")
     assert "pool local does not run container images" in field_error(answer, "image")

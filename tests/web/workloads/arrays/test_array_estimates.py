@@ -58,7 +58,7 @@ def test_array_page_states_when_all_tasks_end_if_the_next_start_is_known(cast: C
     assert "with 4 tasks at a time" in figure(page.content.decode(), "Expected end")
 
 
-def test_array_page_without_a_running_limit_estimates_from_the_running_tasks(
+def test_remaining_time_of_an_array_without_max_running_is_estimated_from_running_tasks(
     cast: Cast, sign_in: SignIn
 ) -> None:
     array = create_array(cast)

@@ -147,7 +147,7 @@ def test_array_page_lists_live_tasks_first_and_counts_each_task_only_once(
     assert "sweep-0<" in text(sign_in("erin"), f"/arrays/{sweep.pk}"), "all tasks if none is live"
 
 
-def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: SignIn) -> None:
+def test_tasks_are_filtered_by_matrix_parameters(cast: Cast, sign_in: SignIn) -> None:
     matrix = {"LR": ["0.1", "0.01"], "SEED": ["1", "2", "3"], "MODEL": ["vit"]}
     document = {**training("grid", array={"matrix": matrix}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
