@@ -11,9 +11,19 @@ from django.views.decorators.http import require_http_methods
 from berth.core.errors import Invalid
 from berth.server.web.pages import Request, confirm_page, open_url, signed_in, success_response
 from projects.access import Action, require
-from projects.models import Workload
-from projects.selectors import find_workload
+from projects.actor import Actor
+from projects.models import Event, Phase, Workload
+from projects.selectors import find_workload, workloads
 from projects.services.workloads import next_free_name, resubmit
+
+
+def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
+    """Return the workload from which this workload was resubmitted, or None if there is none any more."""
+    event = Event.objects.filter(workload_id=workload.pk, data__has_key="resubmitted_from").first()
+    if event is None:
+        return None
+    rows = workloads(actor).filter(project=workload.project, name=event.data["resubmitted_from"])
+    return rows.filter(submitted_at__lt=workload.submitted_at).order_by("-submitted_at").first()
 
 
 @signed_in
@@ -46,7 +56,19 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
     kind = "service" if "service" in stored.workload.spec else "workload"
     name, warnings = stored.workload.name, " ".join(stored.warnings)
     message = format_html(
-        "Workload <strong>{}</strong> resubmitted from <strong>{}</strong>. {}", name, workload.name, warnings
+        "Workload <strong>{}</strong> resubmitted from <strong>{}</strong>{}. {}",
+        name,
+        workload.name,
+        _checkpoint_note(workload),
+        warnings,
     )
     to = reverse(kind, args=[stored.workload.pk])
     return success_response(request, message, to=to, leave=True, warns=bool(warnings))
+
+
+def _checkpoint_note(workload: Workload) -> str:
+    """Return a clause about a workload that stopped before it wrote a checkpoint, or an empty string."""
+    has_run = workload.started_at is not None and workload.phase != Phase.COMPLETED
+    if not has_run or workload.last_checkpoint_at is not None:
+        return ""
+    return ", which wrote no checkpoint"

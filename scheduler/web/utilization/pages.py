@@ -186,7 +186,8 @@ def _utilization_strip(
     ]
     lowest = _lowest_utilization(pods, bars)
     if lowest and len(shown) > len(figures):
-        shown[0] = replace(shown[0], allocated="average", lowest=lowest)
+        average = "average of pods" if lowest[1] else "average of GPUs"
+        shown[0] = replace(shown[0], allocated=average, lowest=lowest)
     if use.allocated_gpu_milli and len(shown) == len(figures):
         allocated, reason = f"of {format_gpus(use.allocated_gpu_milli)}", _unmeasured_reason(pods, now)
         shown.insert(0, StripFigure("GPU utilization and memory", "", allocated, None, None, reason))

@@ -31,7 +31,7 @@ MAX_BYTES = 128 * 1024
 class LatestError:
     """Error in a pod's log. `line` is None if the log is too long to number its lines at each request.
 
-    `time` is None if the log has no times.
+    `time` is None if the log has no times. `is_last_line` is False if the pod has written lines since.
     """
 
     pod_id: uuid.UUID
@@ -39,6 +39,7 @@ class LatestError:
     line: int | None
     time: datetime | None
     text: str
+    is_last_line: bool
 
 
 @signed_in
@@ -92,4 +93,5 @@ def _latest_error(log: PodLog) -> LatestError | None:
         text = "1 error"
     else:
         text = f"{format_count(errors.matches, 'error')}, latest"
-    return LatestError(log.pod.pk, at.offset, line, time, text)
+    is_last_line = b"\n" not in end.data[at.offset - end.offset :].rstrip()
+    return LatestError(log.pod.pk, at.offset, line, time, text, is_last_line)

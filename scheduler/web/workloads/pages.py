@@ -30,6 +30,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import set_request_words
+from projects.web.workloads.resubmission import resubmission_source
 from projects.web.workloads.steps import steps_for
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
@@ -261,6 +262,8 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "predicted": link_prediction(request, workload),
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": failure,
+        "failure_message": workload.message if failure else None,  # the card states it
+        "resubmitted_from": resubmission_source(actor, workload),
         "failure_pattern": FAILURE_PATTERN,
         "other_failures": other_failures(actor, workload, failure),
         "failed_pod": failed_pod,

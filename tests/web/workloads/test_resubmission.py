@@ -27,7 +27,18 @@ def test_ended_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: Sign
         assert answer.headers["HX-Redirect"] == f"/workloads/{new.pk}"
         page = client.get(f"/workloads/{new.pk}").content.decode()
         assert f"<strong>{phase}-2</strong> resubmitted from <strong>{phase}</strong>." in page
+        assert f'<dt>Resubmitted from</dt><dd><a href="/workloads/{workload.pk}">{phase}</a></dd>' in page
         assert f'hx-post="/workloads/{new.pk}/resubmit"' not in page, "it is live"
+
+
+def test_resubmission_of_an_unfinished_run_mentions_a_missing_checkpoint(cast: Cast, sign_in: SignIn) -> None:
+    workload, client = ended(cast), sign_in("dave")
+    for checkpoint_at, note in ((None, True), (make.ago(minutes=1), False)):
+        row = Workload.objects.filter(pk=workload.pk)
+        row.update(started_at=make.ago(minutes=5), last_checkpoint_at=checkpoint_at)
+        answer = client.post(f"/workloads/{workload.pk}/resubmit", headers=HTMX)
+        page = client.get(answer.headers["HX-Redirect"]).content.decode()
+        assert ("<strong>train</strong>, which wrote no checkpoint." in page) == note
 
 
 def test_resubmission_without_scripts_requires_confirmation(cast: Cast, sign_in: SignIn) -> None:

@@ -131,7 +131,7 @@ def test_page_of_a_running_workload_counts_the_other_pods_with_the_lowest_utiliz
             make.used(make.place(row, node, [3 * len(pages) + index], index=index), busy)
         pages.append(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
     tied, equal = pages
-    assert re.search(r"lowest 60%: <a [^>]*>worker-0</a> and 1 other</dd>", tied)
+    assert re.search(r"lowest 60%: <a [^>]*>worker-0</a>(<span class=.wide-only.>)? and 1 other</", tied)
     assert tied.count('<span class="tag">lowest</span>') == 2
     assert "lowest 60%" not in equal and '<span class="tag">lowest</span>' not in equal
 

@@ -20,9 +20,9 @@ __all__ = ["runtime"]
 @pytest.mark.parametrize(
     ("log", "text", "line"),
     [
-        (b"step\nERROR one\nstep\n", "1 error at TIME", 2),
-        (b"Traceback (most recent call last):\n  a.py\nOSError\nKilled\n", "2 errors, latest at TIME", 4),
-        (b"ERROR one\n" * 300 + b"step\n" * 400, "Latest error at TIME", 300),
+        (b"step\nERROR one\nstep\n", "1 error TIME", 2),
+        (b"Traceback (most recent call last):\n  a.py\nOSError\nKilled\n", "2 errors, latest TIME", 4),
+        (b"ERROR one\n" * 300 + b"step\n" * 400, "Latest error TIME", 300),
     ],
 )  # fmt: skip
 def test_link_leads_to_the_latest_error_in_the_log(
@@ -30,13 +30,15 @@ def test_link_leads_to_the_latest_error_in_the_log(
 ) -> None:
     pod = start_pod(cast, runtime, log)
     answer = sign_in("erin").get(path(pod, "/latest-error")).content.decode()
-    written = re.search('<time datetime="([^"]+)" data-style="moment"', answer)
+    written = re.search('<time datetime="([^"]+)" data-style="ago"', answer)
     assert written and abs(datetime.fromisoformat(written[1]) - runtime.clock.now()) < timedelta(minutes=1)
     answer = re.sub("<time.*?</time>", "TIME", answer)
-    link = re.search(r'<a class="bad" href="([^"]+)">([^<]+)</a>', answer)
+    link = re.search(r'<a class="(bad|warn)" href="([^"]+)">([^<]+)</a>(.*)', answer)
     offset = len(b"\n".join(log.split(b"\n")[: line - 1])) + 1
     address = f"/workloads/{pod.workload_id}/logs#pod={pod.pk}&line={line}&at={offset}"
-    assert link and (html.unescape(link[1]), link[2]) == (address, f"{text}, line {line}")
+    assert link and (html.unescape(link[2]), link[3]) == (address, f"{text}, line {line}")
+    is_last_line = log.endswith(b"Killed\n")
+    assert (link[1], link[4].strip()) == (("bad", "") if is_last_line else ("warn", ", run continues"))
     assert sign_in("grace").get(path(pod, "/latest-error")).status_code == 404
 
 
@@ -82,7 +84,7 @@ def test_only_the_end_of_a_long_log_is_read_for_the_link(
 
     monkeypatch.setattr(runtime, "read_log", count)
     answer = re.sub("<time.*?</time>", "TIME", client.get(path(pod, "/latest-error")).content.decode())
-    assert f'#pod={pod.pk}&amp;at={len(log) - 10}">Latest error at TIME</a>' in answer
+    assert f'#pod={pod.pk}&amp;at={len(log) - 10}">Latest error TIME</a>' in answer
     assert 0 < sum(limits) < 256 * 1024
 
 
