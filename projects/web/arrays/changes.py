@@ -147,10 +147,11 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
             return success_response(
                 request, action.result.format(format_count(count, "task"), array.name), to=url
             )
+    text = _describe_change(array, step)
     stops = step in STOPPING_STEPS
     cost = _stop_cost(array, step, _selected_indexes(request, form, usual=usual)) if stops else None
     if request.htmx.target == STOP_COST:
-        return _show_stop_cost(request, cost, action.text)
+        return _show_stop_cost(request, cost, text)
     runs_again = step == "retry" and not usual
     labels = format_html(
         '<span data-shown-for="choice={}">{} {}</span>'
@@ -163,12 +164,21 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
         title=f"Run tasks of {array.name} again?" if runs_again else f"{action.verb} tasks of {array.name}?",
         label=labels if usual else "Run tasks again" if runs_again else f"{action.verb} tasks",
         back=url,
-        text=action.text,
+        text=text,
         cost=cost,
         intro_template=STOP_COST_TEMPLATE if stops else "",
         danger=step == "cancel",
         dismiss=action.dismiss,
     )
+
+
+def _describe_change(array: WorkloadArray, step: str) -> str:
+    """Return the text of the form, including the number of tasks that wait for earlier tasks."""
+    held = count_tasks_by_array([array])[array.pk].held
+    if step not in STOPPING_STEPS or not held:
+        return CHANGES[step].text
+    waiting = f"{format_count(held, 'task')} that {'waits' if held == 1 else 'wait'} for earlier tasks"
+    return f"The unfinished tasks include {waiting}. {CHANGES[step].text}"
 
 
 def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple[int, ...] | None:

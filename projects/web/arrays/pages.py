@@ -43,6 +43,7 @@ from projects.web.arrays.parameters import (
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
+from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import STATES
 from projects.web.workloads.steps import bulk_steps
 
@@ -188,10 +189,12 @@ def _table_context(
         queued = tasks.filter(held=False) if held else tasks
         row_slice = load_slice(queued, SORTS, sort=sort, default="index", cursor=cursor)
     activity = load_activity(row_slice.rows)
+    logs = load_log_addresses(row_slice.rows)
     best = load_best_values(row_slice.rows, ranking) if ranking is not None else {}
     for task in row_slice.rows:
         cast("Any", task).runtime = run_seconds(task)
         cast("Any", task).activity = activity.get(task.pk, "")
+        cast("Any", task).failure_log = logs.get(task.pk, "")
         cast("Any", task).metric = best.get(task.pk, "")
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
     fold_tasks(row_slice.rows, fold=row_slice.sort == "index" and not show_all and not has_parameters)

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
+from tests.browser.driver.chromium import NARROW
 from tests.support.present import present
 
 
@@ -56,6 +57,15 @@ def test_tap_on_the_task_map_names_the_nearest_task_and_links_to_it(opened: Open
         page.touchscreen.tap(frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
         note.get_by_role("link", name="Open task").tap()
         expect(page.get_by_role("heading", name="lr-sweep-12")).to_be_visible()
+        assert faults == []
+
+
+def test_tasks_are_touch_targets_on_a_phone(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        box = present(page.locator("#task-0").bounding_box())
+        assert min(box["width"], box["height"]) >= 24
+        expect(page.locator("#smallest-change")).to_contain_text("Starts")
         assert faults == []
 
 

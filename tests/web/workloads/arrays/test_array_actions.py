@@ -39,6 +39,30 @@ def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_
         assert sign_in("grace").post(f"{url}/{step}").status_code == 404
 
 
+def test_cancel_form_counts_the_tasks_that_wait_for_earlier_tasks(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    held = Workload.objects.filter(array=sweep, held=True).count()
+    dave, url = sign_in("dave"), f"/arrays/{sweep.pk}/cancel"
+    sentence = f"The unfinished tasks include {held} tasks that wait for earlier tasks."
+    assert held > 1 and sentence in dave.get(url, headers=HTMX).content.decode()
+    Workload.objects.filter(array=sweep).update(held=False)
+    assert "wait for earlier tasks" not in dave.get(url, headers=HTMX).content.decode()
+
+
+def test_pending_array_shows_the_smallest_change_of_its_first_queued_task(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    tasks = Workload.objects.filter(array=sweep)
+    assert "smallest-change" not in text(sign_in("dave"), f"/arrays/{sweep.pk}"), "a task is running"
+    tasks.filter(phase="running").update(phase="completed", ended_at=make.ago())
+    first = tasks.filter(phase="pending", held=False).order_by("array_index")[0]
+    page = text(sign_in("dave"), f"/arrays/{sweep.pk}")
+    assert f'hx-get="/workloads/{first.pk}/smallest-change" hx-trigger="load"' in page
+    legend = page.partition('id="task-map-legend">')[2].partition("</div>")[0]
+    assert re.sub(r"<[^>]+>", " ", legend).split()[:2] == ["completed", "failed"]
+
+
 def test_array_failures_are_grouped_with_a_log_for_each_group(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
@@ -57,7 +81,8 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     killed = tasks.get(array_index=9)
     assert f'<a href="/workloads/{killed.pk}">9</a>' in page
     assert f'<a href="/arrays/{sweep.pk}?state=failed#tasks">Tasks 0 to 6, 8, 10 to 39</a>' in page
-    assert f'data-log-line="/workloads/{first.pk}/log?pod={pod.pk}&amp;tail=40"' in page
+    line = f'data-log-line="/workloads/{first.pk}/log?pod={pod.pk}&amp;tail=40"'
+    assert page.count(line) == 2, "in the group and in the row of the task"
     assert f'href="/workloads/{first.pk}/logs">Log of task {first.array_index}</a>' in page
     assert "6 more tasks with the same state and reason: sweep-1 to sweep-6" in words
     listed = page.partition('id="tasks"')[2]

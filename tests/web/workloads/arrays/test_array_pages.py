@@ -370,7 +370,7 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     notice = page.content.decode().partition("No task is running.")[2].partition("</p>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
     assert words.endswith("Project limit: 1 GPU requested ( sweep-4 ).")
-    assert f"Next start expected at {due:%Y-%m-%d %H:%M} UTC ." in words, "the earliest start of all tasks"
+    assert f"starts by itself at about {due:%Y-%m-%d %H:%M} UTC ." in words, "the earliest start of all tasks"
     tasks.filter(held=False, phase="pending").update(
         reason="Unschedulable", message="requests 64 GPUs, but nodes have 8.", explanation=None
     )
