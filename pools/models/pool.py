@@ -200,8 +200,8 @@ class NodePool(CombinedChecks, FastRows):
         null=True,
         blank=True,
         default=600,
-        help_text="Time in seconds that a workload within its fair share must be pending before nodes or "
-        "quota are held for it. If empty, nodes and quota are never held.",
+        help_text="Pending time in seconds after which nodes or quota are held for a workload within its "
+        "fair share. If empty, they are never held.",
     )
     cpu_load_limit = models.PositiveIntegerField(
         default=1000, help_text="In thousandths of the node's CPU capacity."

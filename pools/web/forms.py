@@ -144,8 +144,8 @@ class PoolForm(Form):
             ("when_underutilized", "Also remove underutilized nodes"),
         ],
         initial=NodePool.NodeConsolidation.NEVER,
-        help_text="Moves workloads off removed nodes, except non-preemptible ones and those within their "
-        "minimum runtime.",
+        help_text="Workloads on removed nodes are moved to other nodes. Non-preemptible workloads and those "
+        "within their minimum runtime are not moved.",
     )
     node_consolidation_after = DurationField(label="Consolidation delay", initial=300)
     disruption_budgets = JsonField(

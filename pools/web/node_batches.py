@@ -27,7 +27,7 @@ MAX_LISTED = 20
 class BatchStep:
     warning: str
     result_text: str
-    state: str  # state of nodes that need no change
+    state: str  # node state that needs no change
     has_reason: bool = True
     names: str = ""  # heading of the list of affected workloads
 

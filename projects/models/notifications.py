@@ -36,7 +36,7 @@ class Subscription(FastRows):
     events = ArrayField(models.CharField(max_length=20))
     pending_minutes = models.PositiveIntegerField(
         default=60,
-        help_text="Minutes that a workload must be pending before a notification is sent.",
+        help_text="Pending time in minutes after which a notification is sent.",
     )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])

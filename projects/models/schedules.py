@@ -43,7 +43,7 @@ class Schedule(models.Model):
     )  # fmt: skip
     next_at = models.DateTimeField(null=True, blank=True, help_text="Next due time. Empty while paused.")
     retry_at = models.DateTimeField(
-        null=True, blank=True, help_text="When to process the schedule again after an internal error."
+        null=True, blank=True, help_text="Time of the retry after an internal error."
     )
     paused_at = models.DateTimeField(null=True, blank=True)
     pause_message = models.TextField(blank=True, help_text="Reason why the schedule is paused.")

@@ -142,8 +142,8 @@ class Workload(FastRows):
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
-        help_text="Number of runs, since the last run with progress, in which a pod failed after its gang "
-        "had lost another pod.",
+        help_text="Number of runs in which a pod failed after its gang had lost another pod, counted since "
+        "the last run with progress.",
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,

@@ -15,7 +15,7 @@ from projects.models import Pod, Workload
 from projects.services import announce, audit, events
 from projects.services.workloads.control import lock_workload
 
-PODS_MAX = 10  # maximum failed pods per workload or array whose files are kept
+PODS_MAX = 10  # maximum number of failed pods with kept files, per workload or array
 
 
 def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:

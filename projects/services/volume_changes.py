@@ -15,7 +15,7 @@ from projects.services.outputs import OutputsRejected
 
 PART_BYTES = 16 * 2**20  # minimum size of the parts of large files
 PARTS_MAX = 10_000  # maximum number of parts in one upload
-UPLOADS_MAX = 2  # maximum attempts to store a file whose upload the object store deletes
+UPLOADS_MAX = 2  # maximum attempts to store a file if the object store deletes its upload
 KEY_BYTES_MAX = 1024
 
 Read = Callable[[str, int, int], bytes]  # called with a path, an offset and the maximum number of bytes

@@ -16,7 +16,7 @@ from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, QueueImpact, Reason
 
-# Maximum work that may be lost when pods are moved off a node, in seconds of the whole node's time.
+# Maximum work that may be lost by moving pods off a node, in node-seconds.
 PAYBACK = 3600
 # Maximum number of nodes tried per call. A time limit would make decisions depend on the machine's speed.
 MAX_NODES_TRIED = 4

@@ -77,7 +77,7 @@ class DecisionVictim:
     pods: int
     eviction_id: int | None
     rule: str = ""
-    kind: str = ""  # kind of the eviction, as on the page of evictions
+    kind: str = ""  # eviction kind, as on the Evictions page
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class _LogSearch:
     def __init__(self, needle: bytes, ignore_case: bool, start: LinePosition, max_matches: int) -> None:
         self._needle, self._ignore_case = needle.lower() if ignore_case else needle, ignore_case
         self._max_matches = max_matches
-        self._line = start  # position of the beginning of the current line
+        self._line = start  # position at which the current line begins
         self._has_matched = False  # True if a match has already been found in the current line
         self._tail = b""  # last part of the current line, where a match may begin
         self._next = start.offset

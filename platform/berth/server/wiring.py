@@ -53,7 +53,7 @@ from pools.services.access.slurm import slurm_server
 from pools.services.ssh.keys import PoolKeys
 
 T = TypeVar("T")
-_slurm_versions: dict[str, Api] = {}  # API version of each slurmrestd that this process calls, by URL
+_slurm_versions: dict[str, Api] = {}  # API version of each slurmrestd, by URL
 
 
 class UnavailableImplementation(LookupError):

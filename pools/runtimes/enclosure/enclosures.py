@@ -25,8 +25,8 @@ from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.records import Record
 
-# File that contains the name of the project that a machine without isolation serves. No workspace has the
-# name of this file.
+# File with the name of the project that a machine without isolation serves. No workspace can have this
+# file's name.
 _SERVED = ".project"
 
 

@@ -120,7 +120,7 @@ class ImagePull:
         """Return the compressed sizes of the image's layers in bytes, or an empty list if unknown."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
-        for _ in range(2):  # if the first manifest is an image index, the second is that of the image
+        for _ in range(2):  # if the first manifest is an image index, the second is the image's manifest
             try:
                 output = self._run("manifest", "inspect", reference, seconds=seconds)
                 manifest = json.loads(output.text)

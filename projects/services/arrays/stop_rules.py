@@ -27,7 +27,7 @@ from projects.services.workloads.phase_transitions import PhaseTransition, chang
 ACTOR = "scheduler"
 TASKS_SHOWN = 5  # maximum number of tasks listed in notifications
 STEPS_MAX = 100  # maximum number of steps that are compared in one round
-PREVIEW_TASKS_MAX = 500  # maximum size of an array whose page previews the tasks to stop
+PREVIEW_TASKS_MAX = 500  # maximum number of tasks for a preview of the tasks to stop
 TASKS_PER_QUERY = 200
 SUMMARY_COLUMNS = (
     "workload", "workload__array_index", "workload__phase", "stride", "last_step", "last_value", "min_step",

@@ -56,7 +56,7 @@ class Draft:
     spec: WorkloadSpec
     tree: GroupShape
     demand: Amounts  # demand of the smallest possible gang
-    resubmitted_from: str = ""  # name of the ended workload whose document is submitted again
+    resubmitted_from: str = ""  # name of the ended workload that is resubmitted
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class SubmissionView:
             if pools is not None:
                 self.__dict__["pools"] = _build_pools(json.loads(pools))
         self._projects.update({name: rows.get(name) for name in missing})
-        # Discard the cached secrets, which lack those of the new projects.
+        # Discard the cache, which lacks the new projects' secrets.
         self.__dict__.pop("_project_secrets", None)
 
     def visible_project(self, name: str) -> Project | None:

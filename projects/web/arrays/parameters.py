@@ -13,7 +13,7 @@ from projects.models import Workload
 PREFIX = "parameter-"  # prefix of the sort keys and of the filters' query parameters
 
 COLUMNS_MAX, COLUMN_WIDTH = 4, 16  # maximum number of parameter columns, and of characters per value
-NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameters that are filters, and of values per filter
+NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameter filters, and of values per filter
 
 
 @dataclass(frozen=True, slots=True)

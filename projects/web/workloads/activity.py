@@ -25,7 +25,7 @@ class Activity:
     text: str
     detail: str = ""
     tone: str = ""
-    state: str = ""  # title of a service's status, which is shown in place of its phase
+    state: str = ""  # title of a service's status, shown in place of its phase
     since: datetime | None = None  # start of this state, or None if unknown
     nodes: str = ""  # node names, unless the workload is a service or an inference engine
 

@@ -59,7 +59,7 @@ SORT_CHOICES = {
     "-priority": "Highest priority",
     "name": "Name",
 }
-# Periods of the filters by the first start and by the end.
+# Periods for the filters by first start and by end.
 PERIODS: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),
     "7d": ("Last 7 days", timedelta(days=7)),

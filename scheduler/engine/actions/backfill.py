@@ -29,7 +29,7 @@ from scheduler.engine.placement.slots import Horizon
 # Length in seconds of the first hold without a known end. The length doubles with each later hold.
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # maximum wait in seconds; workloads that end later are ignored
-MAX_GANGS = 4  # maximum number of gangs per cycle for which the search looks for nodes to hold
+MAX_GANGS = 4  # maximum number of gangs per cycle in the search for nodes to hold
 MAX_STEPS = 32  # number of attempts after which the search skips more and more end times
 NOTHING = (0, 0, 0)
 

@@ -158,7 +158,7 @@ class Gang:
         self, workload: Workload, account: QueueAccount, choice: int, parts: tuple[BoardRole, ...]
     ) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
-        self.choice = choice  # position of this pool in the workload's list of pools
+        self.choice = choice  # position of this pool in the workload's pool list
         self.non_preemptible = not workload.preemptible
         self.parts = parts
         self.pod_count = 0  # number of pods on the board

@@ -135,7 +135,7 @@ class QueueAccount:
         self.relative_usage: Sequence[RelativeUsage] = ()
         # For each resource, whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED
-        # The values that the report was built from, followed by the report itself.
+        # The report's input values, followed by the report itself.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache

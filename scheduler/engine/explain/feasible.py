@@ -22,7 +22,7 @@ from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
-NodeCounts = tuple[tuple[Node, int], ...]  # pairs of an example node and the number of nodes of its size
+NodeCounts = tuple[tuple[Node, int], ...]  # (example node, number of nodes of the same size)
 Sums = tuple[int, int, int, int]  # (milli-GPU, milli-CPU, MiB, pods)
 RESOURCE_NAMES = (*RESOURCES, "pods")
 _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the names in `request_and_capacity`

@@ -77,7 +77,7 @@ class _Choice(NamedTuple):
 
     free: int
     position: int
-    number: int  # position of this choice among those of its node
+    number: int  # position of this choice among its node's choices
     slot: Slot
     inside: Domains  # topology domains of the replica's scopes
 

@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, single_proposal
 
-MAX_ENDINGS = 4  # maximum number of workloads whose end is tried
+MAX_ENDINGS = 4  # maximum number of workloads tried
 
 Amounts = tuple[int, int, int]
 
@@ -37,12 +37,11 @@ def _proposed_endings(case: PendingCase, *, own: bool) -> Iterator[Proposals]:
                 elsewhere = gang.account.path[-1] is not department
                 age = -(gang.workload.started or 0)
                 candidates.append((left > 0, elsewhere, _allocated_amounts(gang), age, gang.name))
-    for place, (*_, name) in enumerate(sorted(candidates)[:MAX_ENDINGS]):
-        yield single_proposal(Change(ChangeKind.WORKLOAD_ENDED, name), place)
+    for rank, (*_, name) in enumerate(sorted(candidates)[:MAX_ENDINGS]):
+        yield single_proposal(Change(ChangeKind.WORKLOAD_ENDED, name), rank)
 
 
-# Function that returns the amount that is still missing after a gang ends, or None if ending the gang does
-# not help.
+# Returns the amount that is still missing after a gang ends, or None if the end does not help.
 Shortfall = Callable[[Gang], int | None]
 
 

@@ -60,7 +60,7 @@ OTHER_STAGES: tuple[Stage, ...] = (
 
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
-    # With the change, a workload that could never start waits for resources instead.
+    # With the change, an unschedulable workload would wait for resources.
     SCHEDULABLE = "schedulable"
     NO_CHANGE = "no_change"  # no single change starts the workload
     UNDECIDED = "undecided"  # no change was found within the maximum number of runs

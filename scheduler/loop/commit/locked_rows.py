@@ -97,7 +97,7 @@ class LockedRows:
     pods: Mapping[uuid.UUID, Pod]
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
-    # Milli-GPU by node and device on nodes whose devices a bundle uses, updated with every accepted bundle.
+    # Milli-GPU by node and device, for nodes with devices in a bundle. Updated with every accepted bundle.
     claimed: dict[tuple[int, int], int]
     allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]

@@ -37,8 +37,8 @@ from scheduler.loop.queries import PROJECTS
 log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating starts and stops that had no effect
-STARTS_AHEAD = 32  # maximum number of starts that runtimes process while a tick starts pods
-STARTS_BETWEEN = 64  # maximum number of starts that runtimes process between the starts of two ticks
+STARTS_AHEAD = 32  # maximum number of unfinished starts in the runtimes while a tick starts pods
+STARTS_BETWEEN = 64  # maximum number of unfinished starts in the runtimes between two ticks
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
@@ -103,7 +103,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs_by_workload(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
-    # Retry pods that failed to start last, least recently tried first, so that they do not delay others.
+    # Pods whose start has failed come last, least recently tried first, so that they do not delay others.
     failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[: context.size.starts], due_pods[context.size.starts :]

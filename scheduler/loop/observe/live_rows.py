@@ -9,7 +9,7 @@ from projects.models import Phase, PodState
 from projects.models.workloads import LIVE_POD_STATES, OBSERVED_PHASES
 from scheduler.loop.observe.mirror import MirrorQuery
 
-# Phases in which pods that have succeeded still count.
+# Phases in which succeeded pods still count.
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING)
 
 

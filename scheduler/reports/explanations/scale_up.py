@@ -6,7 +6,7 @@ from dataclasses import replace
 from scheduler.engine.forecast import UNKNOWN_START, Forecast
 from scheduler.engine.plan import Reason, Rejection
 
-# Reasons that no longer apply once the nodes that the pool adds for the workload have booted.
+# Reasons that no longer apply once the pool's new nodes for the workload have booted.
 ENDS_WITH_BOOT = frozenset({
     Reason.WOULD_EXCEED_FAIR_SHARE, Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY,
     Reason.WAITING_FOR_SCALE_UP, Reason.IN_PREEMPTION_DELAY, Reason.NO_RECLAIMABLE_RESOURCES,

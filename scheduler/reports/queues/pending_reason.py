@@ -17,7 +17,7 @@ from scheduler.models import QueueStatus
 # else.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
-RESTART_DELAY = "Restart delay "  # beginning of the message of a restart delay
+RESTART_DELAY = "Restart delay "  # beginning of a restart delay's message
 # Matches a restart delay whose cause is not just a number of evictions or failed runs.
 REFUSAL = re.compile(r"^Restart delay until [^,]+, after (?!\d+ )(?P<refusal>.+)$", re.DOTALL)
 

@@ -27,9 +27,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
-SEVERAL_POOLS = (
-    ""  # queue of the workloads that allow several pools and have not been evaluated in any of them
-)
+SEVERAL_POOLS = ""  # queue of the workloads that allow several pools and have not been evaluated in any
 QUEUE_POOL = Coalesce(
     KT("explanation__pool"),
     Case(

@@ -58,7 +58,7 @@ class RenderedChange:
     moved: tuple[str, ...] = ()  # visible workloads that the change would move
     action: str = ""  # what the user has to do, such as "Request 5 replicas instead of 6", or empty
     rule: str = ""  # the rule that allows the evictions; empty if there are several or a victim is hidden
-    fit: str = ""  # clause that says why a smaller number of replicas fits, or empty
+    fit: str = ""  # reason why a smaller number of replicas fits, as a clause, or empty
 
 
 def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> RenderedChange:

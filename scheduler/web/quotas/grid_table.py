@@ -49,7 +49,7 @@ class Cell:
     finite: int = 0
     unlimited: int = 0
     oversold: bool = False
-    allocated: int = 0  # milli-GPU allocated to the owner, set only in the column of GPU quotas
+    allocated: int = 0  # milli-GPU allocated to the owner, set only for GPU quotas
     reserved: int = 0
     over_quota: bool = False
 

@@ -65,7 +65,7 @@ class PredictedOutcome:
         tuple[str, str]
     ] = ()  # clause about the workloads that have to end first, with links
     victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
-    named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads that reasons name, by handle
+    named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads named in reasons, by handle
     is_service = False
     limit_wait: LimitWait | None = None  # set if the workload must wait until its project is below its limit
     accepted: str = ""  # signed prediction, which is sent back with the document

@@ -75,7 +75,7 @@ class PendingDetail:
     after_delay: str  # sentence about the wait after the restart delay, or empty
     above_share: str  # sentence about reserved GPUs above the fair share, or empty
     explanation: Explanation
-    start_after: list[tuple[str, str]]  # workloads whose ends the expected start depends on, with links
+    start_after: list[tuple[str, str]]  # workloads that must end before the expected start, with links
     pool: str
     queues: list[dict[str, Any]]
     title: str  # what the workload waits for

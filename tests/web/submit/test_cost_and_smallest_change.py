@@ -194,7 +194,7 @@ def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> Non
     text += "roles:\n- gpu: 1\n  min: 2\n  max: 8\n"
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
     assert "Cost 40.00 to 160.00 USD for 16 to 64 GPU-hours" in words_of(shown)
-    assert "The cost is that of a run for the entire max runtime." in shown
+    assert "The cost assumes a run for the entire max runtime." in shown
     text = text.replace("8h", "7d").replace("max: 8", "max: 128").replace("min: 2", "min: 64")
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
     assert "USD for 10,752 to 21,504 GPU-hours" in words_of(shown)

@@ -12,7 +12,7 @@ from berth.cli.exits import InvalidInput
 from berth.cli.ssh.hosts import SUFFIX
 from berth.core.wording.reasons import plain_reason
 
-KEY_ALIAS = "berth"  # host name that stands for all pods in known_hosts
+KEY_ALIAS = "berth"  # host name for all pods in known_hosts
 KEY_TYPE = "ssh-ed25519"
 _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 

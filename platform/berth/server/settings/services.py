@@ -56,7 +56,7 @@ BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum total file si
 BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of files per submission
 BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
 # Code that Berth fetches from Git servers
-# Hosts at private addresses that may be reached, as HOST or HOST:PORT, for example gitlab.internal.
+# Allowed hosts at private addresses, as HOST or HOST:PORT, for example gitlab.internal.
 BERTH_GIT_HOSTS = env.list("BERTH_GIT_HOSTS", default=[])
 # File with the public keys of SSH servers, in OpenSSH's known_hosts format
 BERTH_GIT_KNOWN_HOSTS = env.str("BERTH_GIT_KNOWN_HOSTS", default="") or str(BERTH_HOME / "git_known_hosts")

@@ -38,7 +38,7 @@ MODULES = (
     "projects.management.commands.run_services",
     "scheduler.management.commands.run_scheduler",
 )
-# Packages that frameworks import if they are installed, but that the server does not use.
+# Packages that frameworks import if installed, although the server does not need them.
 UNUSED = ("greenlet", "jinja2", "markdown", "pygments", "requests", "rich", "watchfiles")
 Program = Callable[[], None]
 

@@ -69,7 +69,7 @@ class PeriodBar:
     end: datetime
     scale: Scale
     segments: tuple[Segment, ...]
-    now: float | None  # position of the present, or None if the workload has ended
+    now: float | None  # position of the current time, or None if the workload has ended
     evictions: tuple[float, ...]  # positions of the evictions
     checkpoint: float | None  # position of the last checkpoint
     edit: float | None  # position of the last edit that reset the queue time

@@ -97,7 +97,7 @@ class TimelineEntry:
     so_far: timedelta | None = None
     current_reason: str = ""
     evictions: tuple[RenderedEviction, ...] = ()
-    eviction: RenderedEviction | None = None  # eviction that the entry describes instead of a message
+    eviction: RenderedEviction | None = None  # eviction that is shown in place of a message
     reasons: PendingReasons | None = None
     is_estimate: bool = False
     links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""

@@ -19,7 +19,7 @@ class TimeLabel:
 
     position: float
     text: str
-    is_first: bool = False  # True for the beginning of the axis, whose text is to the right of its tick
+    is_first: bool = False  # True for the first label, whose text is to the right of its tick
     is_near: bool = False  # True if the label is too close to the first label in a narrow window
 
 

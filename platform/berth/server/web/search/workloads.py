@@ -26,7 +26,7 @@ MAX_TASKS, MAX_USERS, MAX_NAMED = 6, 4, 5
 MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists
 MAX_CANDIDATES = 50  # maximum number of recent live workloads that an empty search considers
 RECENTLY = timedelta(days=1)
-MIN_STATE_LETTERS = 4  # minimum length of a word that is matched as the beginning of a state's name
+MIN_STATE_LETTERS = 4  # minimum length of a word that is matched as a prefix of a state
 STATE_SYNONYMS = {
     "live": ("active",),
     "pending": ("queued", "waiting"),
