@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import F
 
-from projects.models import Phase, Pod
+from projects.models import Phase, Pod, WorkloadKind
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
@@ -19,15 +19,16 @@ def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | 
 def work_lost_if_stopped(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, int]:
     """Return the GPU-seconds of work that each running workload loses if it is stopped now.
 
-    Workloads that lose nothing are omitted. Each pod of the current run counts only for the time during which
-    it ran.
+    Workloads that lose nothing are omitted, such as inference services, which have no work to lose. Each pod
+    of the current run counts only for the time during which it ran.
     """
-    pods = Pod.objects.filter(
+    placed = Pod.objects.filter(
         workload__in=list(workloads), workload__phase=Phase.RUNNING, run=F("workload__run"),
         allocation__isnull=False,
-    ).select_related("workload", "allocation").defer("workload__spec")  # fmt: skip
+    )  # fmt: skip
+    pods = placed.exclude(workload__kind=WorkloadKind.SERVICE).select_related("workload", "allocation")
     seconds_by_workload = defaultdict[uuid.UUID, int](int)
-    for pod in pods:
+    for pod in pods.defer("workload__spec"):
         workload = pod.workload
         if workload.started_at is None or pod.started_at is None:
             continue

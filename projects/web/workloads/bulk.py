@@ -12,12 +12,13 @@ from berth.core.errors import BerthError, Conflict, Invalid
 from berth.core.wording.words import format_count
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.actor import Actor
-from projects.models import Workload, WorkloadArray
+from projects.models import Phase, Workload, WorkloadArray, WorkloadKind
 from projects.selectors import arrays, workloads
 from projects.services import arrays as array_service
 from projects.services import workloads as service
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
+from projects.web.services.serving import load_serving_statuses
 from projects.web.workloads.resubmission import resubmit_and_open
 from projects.web.workloads.steps import inapplicable_reason
 from projects.web.workloads.stops import PHASES_WITH_PODS, STOPPING_STEPS, stop_cost
@@ -155,6 +156,11 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
         return success_response(request, _change(request.actor, action, chosen), to=reverse("workloads"))
     cost = stop_cost(step, chosen)
     lost_by_row = cost.lost_by_row if cost else {}
+    serving = load_serving_statuses(
+        row
+        for row in chosen
+        if isinstance(row, Workload) and row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING
+    )
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
         "warning": _warning(action, chosen) if chosen else "" if selected else _no_change_text(step),
@@ -164,7 +170,11 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": action.danger,
-        "workloads": [(row, lost_by_row.get(row.pk, 0)) for row in chosen if isinstance(row, Workload)],
+        "workloads": [
+            (row, serving.get(row.pk), lost_by_row.get(row.pk, 0))
+            for row in chosen
+            if isinstance(row, Workload)
+        ],
         "arrays": [
             (row, _describe_tasks(step, counts[row.pk]), lost_by_row.get(row.pk, 0))
             for row in chosen

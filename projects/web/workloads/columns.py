@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
-from projects.models import Workload
+from projects.models import Phase, Workload
 from projects.queries.costs import array_costs, workload_costs
 
 
@@ -22,14 +22,13 @@ class Column:
     sort: str = ""
     number: bool = False
     is_default: bool = True
-    note: str = ""  # shown in the column menu: the workloads that have a value
 
 
 COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
     "gpus": Column("GPUs", "gpus", number=True),
     "utilization": Column("GPU utilization"),
-    "runtime": Column("Runtime", number=True, note="after the end"),
+    "runtime": Column("Runtime", number=True, is_default=False),
     "status": Column("Status"),
     "priority": Column("Priority", "priority", number=True, is_default=False),
     "submitted": Column("Submitted", "submitted"),
@@ -45,6 +44,8 @@ COLUMNS: Mapping[str, Column] = {
     "labels": Column("Labels", is_default=False),
 }
 DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.is_default)
+# Default columns of lists with ended workloads. The state of a running workload already has its duration.
+DEFAULT_COLUMNS_WITH_RUNTIME = tuple(key for key in COLUMNS if key in {*DEFAULT_COLUMNS, "runtime"})
 
 
 def _utilization_percent(row: Workload) -> float | None:
@@ -53,10 +54,13 @@ def _utilization_percent(row: Workload) -> float | None:
 
 
 def run_seconds(row: Workload) -> int | None:
-    """Return the duration of an ended workload's last run in seconds, or None for other workloads."""
-    if row.ended_at is None or row.started_at is None:
+    """Return the duration of the current or last run in seconds, or None if the workload is not running and
+    has not ended, or if it never started.
+    """
+    end = row.ended_at or (timezone.now() if row.phase == Phase.RUNNING else None)
+    if end is None or row.started_at is None:
         return None
-    return max(0, round((row.ended_at - row.started_at).total_seconds()))
+    return max(0, round((end - row.started_at).total_seconds()))
 
 
 CellValue = Callable[[Workload], object]
@@ -100,24 +104,30 @@ def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
 
 
 def chosen_columns(query: QueryDict) -> tuple[str, ...]:
-    """Return the requested columns in display order, or the default columns if none of them is valid."""
+    """Return the requested columns in display order. The result is empty if none of them is valid."""
     requested = {word for text in query.getlist("columns") for word in text.split(",")}
-    return tuple(key for key in COLUMNS if key in requested) or DEFAULT_COLUMNS
+    return tuple(key for key in COLUMNS if key in requested)
+
+
+def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
+    """Return the default columns, including the runtime if any of the workloads or arrays has ended."""
+    has_ended = any(row.array.ended_at if row.array else row.ended_at for row in rows)
+    return DEFAULT_COLUMNS_WITH_RUNTIME if has_ended else DEFAULT_COLUMNS
 
 
 def load_runtimes(rows: Sequence[Workload]) -> None:
-    """Add each workload's or array's runtime to its row, or None if it has not ended.
+    """Add each workload's or array's runtime to its row, or None if it is unknown.
 
-    An array's runtime is the time from the start of its first task to the array's end.
+    An array's runtime is the time from the start of its first task to the array's end, or until now.
     """
-    ended = [row.array_id for row in rows if row.array is not None and row.array.ended_at]
-    tasks = Workload.objects.filter(array__in=ended).order_by().values_list("array") if ended else None
+    listed = [row.array_id for row in rows if row.array is not None]
+    tasks = Workload.objects.filter(array__in=listed).order_by().values_list("array") if listed else None
     starts = dict(tasks.annotate(start=Min("first_started_at"))) if tasks is not None else {}
     for row in rows:
         seconds = run_seconds(row)
         if row.array is not None:
-            start, end = starts.get(row.array_id), row.array.ended_at
-            seconds = round((end - start).total_seconds()) if start and end else None
+            start, end = starts.get(row.array_id), row.array.ended_at or timezone.now()
+            seconds = round((end - start).total_seconds()) if start else None
         cast("Any", row).runtime = seconds
 
 

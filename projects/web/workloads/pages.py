@@ -29,9 +29,10 @@ from projects.web.arrays.queued_tasks import load_queued_tasks
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
     COLUMNS,
-    DEFAULT_COLUMNS,
+    DEFAULT_COLUMNS_WITH_RUNTIME,
     chosen_columns,
     csv_columns,
+    default_columns,
     load_array_costs,
     load_costs,
     load_runtimes,
@@ -53,6 +54,7 @@ from projects.web.workloads.filters import (
     parse_filters,
     unknown_name_problems,
 )
+from projects.web.workloads.no_matches import describe_no_matches
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, set_request_words
 from projects.web.workloads.reservations import load_reservations
@@ -150,7 +152,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     failures = failures_by_array(failed_arrays) if failed_arrays else {}
     queued_tasks = load_queued_tasks([pk for pk, each in progress.items() if each.queued])
     replicas = load_replicas(row_slice.rows)
-    columns = chosen_columns(request.GET)
+    chosen, usual = chosen_columns(request.GET), default_columns(row_slice.rows)
+    columns = chosen or usual
     load_costs(row_slice.rows, columns)
     load_array_costs(row_slice.rows, columns)
     load_runtimes(row_slice.rows)
@@ -176,20 +179,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         with_values.discard("utilization")
     if not any(row.gpu_milli_min or _has_request_words(row) for row in row_slice.rows):
         with_values.discard("gpus")
-    if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
-        with_values.discard("runtime")
     states = count_by_state(request.actor, filters)
     has_any = any(each.count or each.engines for each in states)
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
+        **describe_no_matches(filters, states),
         "empty_title": "No live workloads" if has_any else "No workloads yet",
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "shows_state": "state" in columns,
         "is_compact": request.GET.get("compact") == "1",
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
-        "usual_columns": ",".join(DEFAULT_COLUMNS),
-        "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
+        "usual_columns": ",".join(usual),
+        "chosen": ",".join(columns) if columns != usual else "",
         "views": SavedView.objects.filter(user=request.actor.user),
         "here": _query_for_saved_view(request),
         "slice": row_slice,
@@ -198,7 +200,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "failed": _recent_failures(request.actor, filters) if filters.state == "live" else [],
         "failed_period": FAILED_PERIOD,
         # Narrow windows show the time of submission only if the user has chosen columns or a sort order.
-        "has_submission_times": columns != DEFAULT_COLUMNS or bool(request.GET.get("sort")),
+        "has_submission_times": columns != usual or bool(request.GET.get("sort")),
         "sort_choices": sort_choices(SORT_CHOICES, "" if row_slice.sort == "-submitted" else row_slice.sort),
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
@@ -238,7 +240,7 @@ def _set_bulk_actions(actor: Actor, row: Workload) -> None:
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
     """Return all rows as CSV, in the order and with the columns of the list."""
-    sort, keys = request.GET.get("sort", ""), chosen_columns(request.GET)
+    sort, keys = request.GET.get("sort", ""), chosen_columns(request.GET) or DEFAULT_COLUMNS_WITH_RUNTIME
     columns = csv_columns(keys)
     sorted_rows = sort_rows(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
     remaining = sorted_rows.iterator(chunk_size=CSV_CHUNK)

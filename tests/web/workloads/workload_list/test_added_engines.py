@@ -56,14 +56,12 @@ def test_tabs_count_added_engines_and_add_up(cast: Cast, sign_in: SignIn) -> Non
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     assert _tabs(client) == {
-        "live": "Live 5 including 3 added engines", "pending": "Pending 1", "running": "Running 4",
+        "live": "Live 5", "pending": "Pending 1", "running": "Running 4",
         "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 5",
     }  # fmt: skip
-    assert _tabs(client, "?state=running")["running"] == "Running 4 including 2 added engines"
+    assert _tabs(client, "?state=running")["running"] == "Running 4"
     opened = _tabs(client, f"?open={service.pk}")
-    assert opened["live"] == "Live 5 including 3 added engines", (
-        "also when the engines have rows of their own"
-    )
+    assert opened["live"] == "Live 5", "also when the engines have rows of their own"
     assert 'title="2 workloads and 3 added engines"' in client.get("/workloads").content.decode()
     figures = client.get("/").content.decode()
     assert ">incl. 2 engines<" in figures and ">incl. 1 engine<" in figures
@@ -104,3 +102,16 @@ def test_statement_count_does_not_depend_on_the_number_of_engines(cast: Cast, si
             engines, make.workload(cast.vision, f"more-{number}", kind="service", phase="running"), 9 + number
         )
     assert len(set(counts[1:])) == 1
+
+
+def test_bulk_dialog_shows_services_as_the_list_does_and_without_lost_work(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    service, engines = _added_engines(cast, 1, "pending")
+    make.place(service, make.node(cast.pool, gpus=4), [0])
+    Workload.objects.update(submitted_by=cast.dave.user, started_at=make.ago(hours=2))
+    chosen = {"w": [str(row.pk) for row in (service, *engines)]}
+    dialog = sign_in("dave").get("/workloads/cancel", chosen, headers={"HX-Request": "true"})
+    words = " ".join(re.sub("<[^>]*>", " ", dialog.content.decode()).split())
+    assert "vision/chat Partly serving" in words or "vision/chat Serving" in words
+    assert "lost" not in words, "an engine serves requests and has no work that could be lost"

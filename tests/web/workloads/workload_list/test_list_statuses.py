@@ -209,3 +209,15 @@ def test_partly_serving_service_shows_since_when_an_engine_does_not_serve(
     engine.update(state="ACTIVE", is_healthy=False, since=hours)
     html = list_html(sign_in, "chat")
     assert f"{state}running <time" in html, "the time of the failed check is unknown"
+
+
+def test_empty_list_names_the_search_and_the_matches_in_other_states(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "resnet", phase="completed", ended_at=make.ago())
+    client = sign_in("dave")
+    text = client.get("/workloads?search=resn&project=vision").content.decode()
+    assert "No live workloads match &quot;resn&quot;" in text
+    assert "1 workload in other states matches." in text
+    assert re.search(r'href="\?search=resn&amp;project=vision&amp;state=all">Show all states<', text)
+    text = client.get("/workloads?search=zzz").content.decode()
+    assert "No live workloads match &quot;zzz&quot;" in text and "in other states" not in text
+    assert "The search finds parts of names" in text

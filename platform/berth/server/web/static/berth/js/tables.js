@@ -131,7 +131,14 @@
     wrap.setAttribute("aria-label", nameOf(wrap.querySelector("table")));
   }
 
+  /** Mark long lists that need not scroll sideways, so that their heads stay in view. */
+  function fit() {
+    for (const wrap of document.querySelectorAll(".table-wrap:has(> .workload-rows)")) wrap.classList.toggle("fits", wrap.scrollWidth <= wrap.clientWidth);
+  }
+  addEventListener("resize", fit);
+
   function all(scope) {
+    fit();
     for (const table of scope.querySelectorAll("table")) begin(table);
     for (const wrap of scope.querySelectorAll(".table-wrap")) reach(wrap);
   }

@@ -1,0 +1,30 @@
+"""Texts of the workload list if no workload matches its filters."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from berth.core.wording.words import format_count
+from projects.web.workloads.filters import StateCount, WorkloadFilters
+
+
+def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) -> dict[str, str]:
+    """Return the title and the text of an empty list, and a sentence about matches in other states.
+
+    The sentence is empty if no other state has matches.
+    """
+    state = "" if filters.state == "all" else f"{filters.state} "
+    total = next((each.total for each in states if each.state == "all"), 0)
+    text = "No workloads match these filters."
+    if filters.search:
+        text = "The search finds parts of names, projects and users, the start of an ID, and label=value."
+        if replace(filters, search="").is_filtered:
+            text = "The list has other filters. Clear them, or change the search."
+    return {
+        "no_match_title": f'No {state}workloads match "{filters.search}"' if filters.search else "No matches",
+        "no_match_text": text,
+        "in_other_states": _in_other_states(total) if total and filters.state != "all" else "",
+    }
+
+
+def _in_other_states(total: int) -> str:
+    return f"{format_count(total, 'workload')} in other states {'matches' if total == 1 else 'match'}."

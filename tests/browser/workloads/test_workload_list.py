@@ -1,0 +1,35 @@
+"""Browser tests for the layout of the workload list."""
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.driver.chromium import NARROW, WIDE
+from tests.support.present import present
+
+
+def test_head_of_the_list_stays_in_view_below_the_bulk_actions(opened: Open) -> None:
+    with opened("ada", viewport={**WIDE, "height": 500}) as (page, faults):
+        page.goto("/workloads")
+        head = page.get_by_role("columnheader", name="Workload")
+        page.get_by_role("checkbox", name="Select embedding-refresh", exact=True).check()
+        page.mouse.move(800, 400)
+        page.mouse.wheel(0, 500)
+        page.wait_for_function("scrollY > 300")
+        expect(head).to_be_in_viewport(ratio=1)
+        bar, box = present(page.locator("#bulk").bounding_box()), present(head.bounding_box())
+        assert box["y"] >= bar["y"] + bar["height"] - 2, "the actions do not cover the head"
+        page.goto("/workloads?columns=state,gpus,status,submitted,department,pool,since,runs,cost,labels")
+        wrap = page.locator(".table-wrap")
+        assert wrap.evaluate("each => each.scrollWidth > each.clientWidth"), "a wide table scrolls"
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        assert faults == []
+
+
+def test_first_workload_is_in_the_upper_half_of_a_phone(opened: Open) -> None:
+    with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/workloads")
+        assert present(page.locator(".workload-rows tbody tr").first.bounding_box())["y"] < 350
+        submit = page.get_by_role("link", name="Submit workload")
+        box = present(submit.bounding_box())
+        assert (box["width"], box["height"]) == (40, 40)
+        assert faults == []
