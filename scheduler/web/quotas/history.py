@@ -24,9 +24,10 @@ from projects.services.quotas import require_quota_permission
 from projects.services.quotas.reverts import latest_changes, prepare_revert, revert, superseding_change
 from projects.web.activity.values import list_differences
 from scheduler.reports.what_if.quota_preview import preview_draft
+from scheduler.web.quotas.preview_by_pool import visible_shares
 
 PAGE_SIZE = 25
-KEYS = ("pool", "user", "since", "until")
+KEYS = ("change", "pool", "user", "since", "until")
 DEFAULTS = {"Weight": "1", "Over quota": "yes"}  # default values, which are not listed for a new quota
 
 
@@ -50,6 +51,13 @@ class ListedChange:
     superseded_by: int | None
     expiry: QuotaExpiry | None
     can_revert: bool
+
+    @property
+    def reverts_text(self) -> str:
+        """Return the text before the link to the reverted change, or "" if the change reverts none."""
+        if self.change.reverts is None:
+            return ""
+        return "Expiry of" if self.change.comment.endswith("has expired") else "Reverts"
 
     @property
     def description(self) -> str:
@@ -113,6 +121,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "filters": filters,
         "period": period,
         "is_filtered": bool(listing.search or any(filters.values())),
+        "may_revert": _may_set_some_quota(actor),
         "pools": visible_pools(actor).order_by("name").values_list("name", flat=True),
         "users": users,
     }
@@ -122,7 +131,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _filter_changes(rows: QuerySet[QuotaChange], filters: Mapping[str, str]) -> QuerySet[QuotaChange]:
     if filters["pool"]:
         rows = rows.filter(written__contains=[{"pool": filters["pool"]}])
+    if filters["change"]:
+        number = filters["change"]
+        rows = rows.filter(pk=int(number)) if number.isdecimal() and len(number) < 18 else rows.none()
     return rows.filter(actor=filters["user"]) if filters["user"] else rows
+
+
+def _may_set_some_quota(actor: Actor) -> bool:
+    return may(actor, Action.ADMINISTER) or any(
+        may(actor, Action.EDIT, department) for department in departments(actor)
+    )
 
 
 @signed_in
@@ -140,6 +158,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
                 request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True
             )
         impact = preview_draft(actor=request.actor, draft=draft)
+        impact.shares = visible_shares(impact)
     except BerthError as error:
         if error.status in (403, 404):
             raise
@@ -147,6 +166,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     context = {
         "listed": list_changes(request.actor, [change])[0],
         "impact": impact,
+        "result": {"quotas": [_restored_quota(quota) for quota in impact.quotas]} if impact else None,
         "evicted": len(impact.evictions) + impact.hidden.evictions if impact else 0,
         "fault": fault.detail if fault else "",
         "post_to": request.path,
@@ -198,13 +218,22 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
 
 
 def _changed_quota(quota: Mapping[str, Any]) -> ChangedQuota:
+    return _describe_quota(quota, is_group=quota["pool_id"] is None)
+
+
+def _restored_quota(quota: Mapping[str, Any]) -> ChangedQuota:
+    """Return the current values of a quota, and the values that a revert restores."""
+    return _describe_quota(quota, is_group=quota["group"])
+
+
+def _describe_quota(quota: Mapping[str, Any], *, is_group: bool) -> ChangedQuota:
     before, after = (_merge_weights(quota[side] or {}) for side in ("before", "after"))
     values = list_differences(before, after)
     if not before:
         values = [value for value in values if DEFAULTS.get(value[0]) != value[2]]
     return ChangedQuota(
         quota["name"],
-        f"{'quota group' if quota['pool_id'] is None else 'pool'} {quota['pool']}",
+        f"{'quota group' if is_group else 'pool'} {quota['pool']}",
         created=not before,
         removed=not after,
         values=values,

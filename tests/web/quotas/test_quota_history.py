@@ -78,9 +78,9 @@ def test_superseded_quota_change_links_to_the_later_change_instead_of_offering_a
     first, _, last = (set_vision(cast_with_quotas, gpu) for gpu in (1, 3, 4))
     bob = sign_in("bob")
     listed = bob.get("/quotas/changes").content.decode()
-    assert listed.count(f'href="/quotas/changes?search={last.pk}">Changed again by {last.pk}</a>') == 2
+    assert listed.count(f'href="/quotas/changes?change={last.pk}">Changed again by {last.pk}</a>') == 2
     assert re.findall(r'href="/quotas/changes/(\d+)/revert"', listed) == [str(last.pk)]
-    assert last in [row.change for row in bob.get(f"/quotas/changes?search={last.pk}").context["changes"]]
+    assert last in [row.change for row in bob.get(f"/quotas/changes?change={last.pk}").context["changes"]]
     for verb in (bob.get, bob.post):
         answer = verb(f"/quotas/changes/{first.pk}/revert", headers=HTMX)
         text = answer.content.decode()
@@ -101,6 +101,26 @@ def test_change_is_superseded_if_its_quota_was_deleted_and_set_again(
     last = set_vision(cast, 5)
     listed = {row.change.pk: row.superseded_by for row in bob.get("/quotas/changes").context["changes"]}
     assert listed == {change.pk: last.pk, removal.pk: last.pk, last.pk: None}
+
+
+def test_revert_dialog_shows_the_values_after_the_revert(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+    bob, change = sign_in("bob"), set_vision(cast_with_quotas, 1)
+    dialog = bob.get(f"/quotas/changes/{change.pk}/revert", headers=HTMX).content.decode()
+    result = dialog.partition("Result of the revert")[2].partition("</section>")[0]
+    assert '<span class="soft">1</span> → <strong class="strong">2</strong>' in result
+    assert '<span class="soft">2</span> → <strong class="strong">1</strong>' not in dialog
+    quota = Quota.objects.get(project=cast_with_quotas.vision)
+    quotas.remove_quota(actor=cast_with_quotas.alice, quota=quota)
+    removal = QuotaChange.objects.latest("pk")
+    dialog = bob.get(f"/quotas/changes/{removal.pk}/revert", headers=HTMX).content.decode()
+    result = dialog.partition("Result of the revert")[2].partition("</section>")[0]
+    assert "<span>restored</span>" in result and '<strong class="strong">1</strong>' in result
+
+
+def test_viewer_does_not_read_that_they_can_revert(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+    set_vision(cast_with_quotas, 1)
+    assert "You can revert a change" in sign_in("bob").get("/quotas/changes").content.decode()
+    assert "You can revert a change" not in sign_in("dave").get("/quotas/changes").content.decode()
 
 
 def test_revert_dialog_names_a_change_applied_after_it_was_opened(
