@@ -138,7 +138,7 @@ class ScaleRequest(models.Model):
         return self.status in FINAL_STATUSES
 
     def __str__(self) -> str:
-        return f"{self.direction} {self.id}: {self.status}"
+        return f"{self.get_direction_display()} of {self.service}"
 
 
 class ScaleStep(models.Model):

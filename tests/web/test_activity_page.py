@@ -12,7 +12,9 @@ from django.utils import timezone
 from projects.models import Audit
 from projects.services import quotas, workloads
 from projects.services.people import members
-from projects.services.quotas import budgets
+from projects.services.quotas import budgets, parse_columns
+from projects.services.quotas.drafts import Draft, QuotaChangeDraft, apply_draft
+from projects.services.quotas.reverts import revert
 from projects.services.workloads import templates
 from projects.web.activity.entries import ActivityEntry
 from projects.web.activity.grouping import EntryGroup
@@ -50,6 +52,48 @@ def test_quota_change_is_described_in_one_sentence_with_the_changed_values(
     assert ("GPUs", "2") in [(change.label, change.after) for change in first.changes]
     assert sentence(second) == "bob changed the quota of vision in pool local: GPUs 2 → 4, GPU limit ∞ → 8"
     assert (second.link, second.changes) == ("/quotas?pool=local", [])
+
+
+def test_quota_change_has_its_number_comment_expiry_and_the_change_that_it_reverts(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    quota = make.quota(cast.vision, cast.pool, 2)
+    edit = QuotaChangeDraft(cast.vision, cast.pool, parse_columns({"gpu": 4}), "changes[0]")
+    due = timezone.now() + timedelta(days=2)
+    change, _ = apply_draft(actor=cast.alice, draft=Draft((edit,), "holiday", due))
+    assert change is not None
+    text = sign_in("carol").get("/activity").content.decode()
+    assert f'<a href="/quotas/changes?change={change.pk}">change {change.pk}</a>: holiday' in text
+    assert "expires <time" in text
+    reverting = revert(actor=cast.alice, change=change)
+    text = sign_in("carol").get("/activity").content.decode()
+    assert f'reverts <a href="/quotas/changes?change={change.pk}">change {change.pk}</a>' in text
+    assert f">change {reverting.pk}</a>" in text
+    quota.refresh_from_db()
+    assert quota.gpu_milli == 2000
+
+
+def test_scale_requests_are_named_by_their_service_and_not_by_id_and_state(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    request_id = "77eafff7-140d-433f-9037-8c00e74a5c69"
+    for action, name in (("scale_out", f"scale_out {request_id}: PENDING"), ("cancel", "Scale-in of chat")):
+        Audit.objects.create(
+            actor="dave", action=action, object_type="scalerequest", object_id=request_id, object_name=name,
+            project_id=cast.vision.pk, after={"num_replicas": 2} if action == "scale_out" else None,
+        )  # fmt: skip
+    cancelled, requested = map(sentence, entries(sign_in("alice")))
+    assert cancelled == "dave cancelled a scale-in of service chat in vision"
+    assert requested == "dave requested a scale-out of a deleted service in vision: 2 engines"
+
+
+def test_quotas_of_two_changes_within_a_minute_are_not_merged(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(4):
+        Audit.objects.create(
+            actor="alice", action="set_quota", object_type="quota", object_id=str(number),
+            object_name=f"p{number} in pool local", change_id=12 + number // 2,
+        )  # fmt: skip
+    assert len(shown(sign_in("alice"))) == 4
 
 
 @pytest.mark.heavy

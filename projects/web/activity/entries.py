@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import Model, Q
@@ -12,6 +12,8 @@ from berth.core.wording.words import format_count, to_words
 from pools.models import Node, NodePool
 from projects.actor import Actor
 from projects.models import Audit, Project, Schedule, ScheduleRun, Template, Workload, WorkloadArray
+from projects.web.activity.quota_notes import QuotaNote, quota_notes
+from projects.web.activity.scale_requests import describe_request, scale_requests
 from projects.web.activity.values import changes
 
 NOUNS = {
@@ -92,16 +94,25 @@ class ActivityEntry:
     tail: str
     changes: list[ValueChange] = field(default_factory=list)
     in_group: str = ""
+    note: QuotaNote | None = None
 
 
 def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[ActivityEntry]:
     """Return a sentence for each entry. The number of queries does not depend on the number of entries."""
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     live, schedules = _live_objects(rows), _schedules_of_submissions(rows)
-    return [
-        _describe_entry(row, projects.get(row.project_id or 0), live, schedules.get(row.object_id, ""))
-        for row in rows
-    ]
+    requests, notes = scale_requests(rows), quota_notes(rows)
+    entries = []
+    for row in rows:
+        project = projects.get(row.project_id or 0)
+        if row.object_type == "scalerequest":
+            verb, name, link, tail = describe_request(row, requests.get(row.object_id))
+            where = f" in {project.name}" if project else ""
+            entries.append(ActivityEntry(row, verb, name, link, f"{where}{tail}"))
+            continue
+        entry = _describe_entry(row, project, live, schedules.get(row.object_id, ""))
+        entries.append(replace(entry, note=notes.get(row.change_id or 0)))
+    return entries
 
 
 def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
@@ -142,6 +153,8 @@ def _describe_entry(
     if row.object_type in ("budget", "quota"):
         name, _, tail = row.object_name.partition(": ")
         tail = "" if row.object_type == "quota" else f": {tail}"
+    if row.object_type == "autoscaler":
+        name = name.removesuffix(" autoscaler")
     verb = _verb_phrase(row)
     if row.object_type == "nodepool" and row.action in IN_POOL:
         text, key = IN_POOL[row.action]
@@ -176,7 +189,7 @@ def _verb_phrase(row: Audit) -> str:
     if row.action == "prune":
         return "deleted old rows of the"
     noun = NOUNS.get(row.object_type, row.object_type)
-    if row.object_type in ("quota", "budget"):
+    if row.object_type in ("quota", "budget", "autoscaler"):
         noun = f"the {noun} of"
     if row.action in WRITES:
         return f"{WRITES[row.action] if row.before else 'created'} {noun}"
@@ -271,7 +284,7 @@ def _object_url(row: Audit, live: set[tuple[str, str]]) -> str:
             return reverse("usage")
         case "projectsecret":
             return reverse("secrets")
-        case "service" | "autoscaler" | "scalerequest":
+        case "service" | "autoscaler":
             return reverse("services")
         case "user" | "apitoken":
             return reverse("access")

@@ -41,18 +41,18 @@ class EntryGroup:
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
     """Yield the entries in order, with similar entries of one minute replaced by a group.
 
-    A group takes the place of its first entry.
+    Entries of several quota changes are not grouped. A group takes the place of its first entry.
     """
     for _, of_minute in groupby(entries, key=_minute_of_entry):
         yield from _group_minute(list(of_minute))
 
 
 def _group_minute(entries: list[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    similar: dict[tuple[str, str], list[ActivityEntry]] = defaultdict(list)
+    similar: dict[tuple[str, str, int | None], list[ActivityEntry]] = defaultdict(list)
     for entry in entries:
-        similar[entry.row.actor, entry.in_group].append(entry)
+        similar[entry.row.actor, entry.in_group, entry.row.change_id].append(entry)
     for entry in entries:
-        group = similar[entry.row.actor, entry.in_group]
+        group = similar[entry.row.actor, entry.in_group, entry.row.change_id]
         if not entry.in_group or len(group) < MIN_GROUP:
             yield entry
         elif entry is group[0]:
