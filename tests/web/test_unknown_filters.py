@@ -2,6 +2,8 @@
 
 import pytest
 
+from berth.core.problems import Problem
+from berth.server.web.lists.filters import describe_unknown
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -43,8 +45,16 @@ def test_page_reports_an_unknown_name_in_a_filter(
 
 def test_page_does_not_name_a_hidden_project(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("dave").get("/workloads?project=speec").content.decode()
-    assert "The project &#x27;speec&#x27; does not exist; allowed: vision." in text
+    assert "The project &#x27;speec&#x27; does not exist. Choose one of: vision." in text
     assert "speech" not in text
+
+
+def test_unknown_workload_is_reported_in_a_sentence(cast: Cast, sign_in: SignIn) -> None:
+    make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
+    text = sign_in("alice").get("/evictions?workload=zzz").content.decode()
+    assert "The workload &#x27;zzz&#x27; does not exist. Choose one of: next, train." in text
+    hidden = Problem("workload", "does not exist", "'zzz'", "a workload that you can see")
+    assert describe_unknown(hidden) == "There is no workload named 'zzz' that you can see."
 
 
 @pytest.mark.parametrize("part", ["trai", "nex"])

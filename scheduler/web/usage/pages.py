@@ -41,7 +41,13 @@ from scheduler.reports.usage.report import (
     sum_rows,
     usage_report,
 )
-from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
+from scheduler.web.usage.query import (
+    DEFAULT_DIMENSION,
+    DEFAULT_SPAN,
+    SPANS,
+    UsageQuery,
+    parse_usage_query,
+)
 
 MAX_NAMED_LAYERS = 7
 OTHERS = "others"
@@ -117,6 +123,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "cost_change": _change_phrase(float(sums.known_cost), float(before.known_cost)),
         "unknown": "" if rows else describe_unknown(*unknown_name_problems(request.actor, question.only)),
         "spans": SPANS,
+        "default_span": DEFAULT_SPAN,
+        "default_dimension": DEFAULT_DIMENSION,
         "dimensions": list(UsageDimension),
         "steps": list(ReportStep),
         "total": sums,

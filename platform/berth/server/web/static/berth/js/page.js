@@ -114,7 +114,7 @@
       button.type = "button";
       button.className = "button filters-button";
       const label = () => {
-        const active = fields.filter((field) => (field.matches("select") ? [field] : [...field.querySelectorAll("select, input")]).some((input) => input.type === "checkbox" ? input.checked : input.value)).length;
+        const active = fields.filter((field) => (field.matches("select") ? [field] : [...field.querySelectorAll("select, input")]).some((input) => input.type === "checkbox" ? input.checked : input.value !== (input.dataset.default ?? ""))).length;
         button.textContent = active ? `Filters (${active})` : "Filters";
       };
       button.addEventListener("click", () => {
