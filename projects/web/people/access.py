@@ -5,12 +5,14 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
+from berth.core.wording.words import to_words
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import list_rows, requested_csv
@@ -48,13 +50,23 @@ DEACTIVATION = (
 ACTIVATION = "They can sign in again, with the roles that they had. Their tokens stay revoked."
 
 
+ROLE_CHOICES = tuple((role.value, to_words(role.value)) for role in Role)
+ROLE_PERMISSIONS = (
+    (Role.VIEWER, "sees workloads, queues and fair shares of a project or department"),
+    (Role.MEMBER, "also submits workloads, stops their own workloads and saves templates"),
+    (Role.PROJECT_ADMIN, "also stops all workloads of the project and manages its members and secrets"),
+    (Role.DEPARTMENT_ADMIN, "also manages the department's projects, their quotas, budgets and members"),
+    (Role.PLATFORM_ADMIN, "also manages node pools, users, departments, and their quotas and budgets"),
+)
+
+
 class GrantForm(Form):
     username = forms.CharField(
         label="Username", max_length=150,
         widget=forms.TextInput(attrs={"list": "usernames", "autocomplete": "off"}),
     )  # fmt: skip
     scope = forms.ChoiceField(label="Scope")
-    role = forms.ChoiceField(label="Role", choices=(("", "Choose a role"), *Role.choices))
+    role = forms.ChoiceField(label="Role", choices=(("", "Choose a role"), *ROLE_CHOICES))
 
     def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **{"auto_id": "grant_%s", **kwargs})
@@ -64,6 +76,8 @@ class GrantForm(Form):
 
 
 class UserForm(Form):
+    """Form for a new user and, optionally, their first role."""
+
     username = forms.CharField(label="Username", max_length=150)
     email = forms.EmailField(label="Email", required=False)
     password = forms.CharField(
@@ -71,6 +85,22 @@ class UserForm(Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text="At least 10 characters.",
     )
+    scope = forms.ChoiceField(label="Scope", required=False)
+    role = forms.ChoiceField(label="Role", required=False, choices=(("", "No role yet"), *ROLE_CHOICES))
+
+    def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choice = self.fields["scope"]
+        assert isinstance(choice, forms.ChoiceField)
+        choice.choices = [("", "No scope yet"), *scopes]
+
+    def clean(self) -> dict[str, Any]:
+        scope, role = self.cleaned_data.get("scope"), self.cleaned_data.get("role")
+        if scope and not role:
+            self.add_error("role", "Choose a role in this scope.")
+        if role and not scope:
+            self.add_error("scope", "Choose the scope of this role.")
+        return self.cleaned_data
 
 
 @signed_in
@@ -120,6 +150,7 @@ def grant(request: Request) -> HttpResponse:
     return _form_response(
         request, form, title, "The new role replaces the user's current role in the same scope.",
         result_template="projects/people/usernames.html", usernames=usernames,
+        role_permissions=_role_permissions(),
     )  # fmt: skip
 
 
@@ -140,7 +171,7 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         title=f"Revoke the role from {membership.user.username}?",
         danger=True,
         label="Revoke role",
-        warning=f"{membership.get_role_display()} of {scope_name}. Their workloads keep running.",
+        warning=f"{to_words(membership.role)} of {scope_name}. Their workloads keep running.",
         back=reverse("access"),
     )
 
@@ -150,12 +181,19 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
 def add_user(request: Request) -> HttpResponse:
     if not may(request.actor, Action.ADMINISTER):
         raise Forbidden("Only platform admins can add users. Ask a platform admin.")
-    form = UserForm(request.POST or None, auto_id="person_%s")
+    form = UserForm(request.POST or None, auto_id="person_%s", scopes=grantable_scopes(request.actor))
     if request.method == "POST" and form.is_valid():
-        with form_errors(form):
-            person = service.create_user(actor=request.actor, **form.cleaned_data)
+        values = form.cleaned_data
+        with form_errors(form), transaction.atomic():
+            account = {name: values[name] for name in ("username", "email", "password")}
+            person = service.create_user(actor=request.actor, **account)
+            if values["role"]:
+                _grant_from_form(request.actor, person, values)
             return success_response(request, f"User {person.username} created.", to=reverse("access"))
-    return _form_response(request, form, "Add user", "Users see nothing until they are granted a role.")
+    return _form_response(
+        request, form, "Add user", "Without a role, the user sees nothing. You can also grant roles later.",
+        result_template="projects/people/roles.html", role_permissions=_role_permissions(),
+    )  # fmt: skip
 
 
 @signed_in
@@ -205,6 +243,11 @@ def _grant_from_form(actor: Actor, person: User, values: dict[str, Any]) -> None
     elif kind == "project":
         scope = find_project(actor, name)
     service.grant(actor=actor, user=person, role=values["role"], scope=scope)
+
+
+def _role_permissions() -> list[tuple[str, str]]:
+    """Return the name and the permissions of each role."""
+    return [(to_words(role.value), permissions) for role, permissions in ROLE_PERMISSIONS]
 
 
 def _form_response(request: Request, form: forms.Form, title: str, text: str, **more: Any) -> HttpResponse:
