@@ -55,7 +55,7 @@ def preview_or_apply(request: Request) -> HttpResponse:
         tag = "-".join(edited.version for edited in typed)
         if request.POST.get("confirmed") != tag and (question := _question_before_applying(request, draft)):
             return JsonResponse({"question": question, "tag": tag})
-        apply_draft(actor=request.actor, draft=draft, expected=tag)
+        change, _ = apply_draft(actor=request.actor, draft=draft, expected=tag)
     except Invalid as error:
         return JsonResponse({"faults": list(errors_by_cell(typed, error))}, status=422)
     except PreconditionFailed:
@@ -63,9 +63,8 @@ def preview_or_apply(request: Request) -> HttpResponse:
             {"theirs": _conflicting_quotas(request.actor, typed), "latest": latest_change_id()}, status=412
         )
     now = current_cells(request.actor, {(edited.key, edited.pool.name): {} for edited in typed})
-    return JsonResponse(
-        {"applied": _describe_applied_edits(typed), "latest": latest_change_id(), "theirs": now}
-    )
+    answer = {"applied": _describe_applied_edits(typed), "latest": latest_change_id(), "theirs": now}
+    return JsonResponse(answer | ({"link": _link_to_change(change)} if change else {}))
 
 
 @signed_in
@@ -130,6 +129,12 @@ def _question_before_applying(request: Request, draft: Draft) -> str:
         return ""
     context = {"ask": consequences, "label": "Apply changes", "back": reverse("quotas")}
     return render_to_string("scheduler/quotas/confirm_form.html", context, request)
+
+
+def _link_to_change(change: QuotaChange) -> dict[str, str]:
+    """Return the text and URL of the link to the applied change, where it can be reverted."""
+    url = f"{reverse('quota-changes')}?change={change.pk}"
+    return {"text": f"Show change {change.pk}", "href": url}
 
 
 def _describe_applied_edits(typed: Sequence[EditedQuota]) -> str:

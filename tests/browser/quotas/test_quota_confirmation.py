@@ -30,6 +30,8 @@ def test_deletion_is_applied_only_after_the_dialog(opened: Open, scene: Scene) -
         page.get_by_role("button", name="Apply changes").click()
         dialog.get_by_role("button", name="Apply changes").click()
         expect(page.get_by_text("1 quota deleted.")).to_be_visible()
+        page.locator("#toasts").get_by_role("link", name="Show change").click()
+        expect(page.get_by_role("link", name="Revert change")).to_have_count(1)
         assert faults == []
     assert not Quota.objects.filter(**where).exists()
 

@@ -170,6 +170,8 @@ def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
         ("speech", "spot"): 1500,
     }  # fmt: skip
     (change,) = QuotaChange.objects.all()
+    link = {"text": f"Show change {change.pk}", "href": f"/quotas/changes?change={change.pk}"}
+    assert applied["link"] == link
     assert (change.actor, change.comment, len(change.written)) == ("bob", "both grow", 3)
     assert Quota.objects.get(project=cast.speech).rank == 7
     assert Quota.objects.get(project=cast.vision, pool=spot).limit_gpu_milli == 4000

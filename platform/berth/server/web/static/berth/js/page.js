@@ -62,14 +62,16 @@
     }
   }
 
-  function toast(message, isError) {
+  /** Show a message, with a link {text, href} to what was changed if there is one. */
+  function toast(message, isError, link) {
     const box = document.getElementById("toasts");
     if (!box || !message) return;
     const item = document.createElement("div");
     item.className = isError ? "toast error" : "toast";
     item.textContent = message;
+    if (link) item.append(" ", Object.assign(document.createElement("a"), { textContent: link.text, href: link.href }));
     box.append(item);
-    setTimeout(() => item.remove(), isError ? 12000 : 5000);
+    setTimeout(() => item.remove(), isError || link ? 12000 : 5000);
   }
 
   /** Copy an element's text. Pages without TLS have no clipboard object, so the text is selected there. */
@@ -310,7 +312,7 @@
   document.addEventListener("berth:done", (event) => {
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
     for (const place of document.querySelectorAll("tr.editor > td")) place.replaceChildren();
-    toast(event.detail.message);
+    toast(event.detail.message, false, event.detail.link);
   });
 
   for (const dialog of document.querySelectorAll("dialog[data-show]")) { // without scripts, it is part of the page
