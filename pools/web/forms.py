@@ -1,18 +1,16 @@
 """Forms that create and edit node pools."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.utils.functional import lazy
 
-from berth.core.errors import BerthError, Invalid
 from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count
-from berth.server.web.faults import add_form_errors, field_name
+from berth.server.web.faults import add_remaining_errors
 from berth.server.web.forms import Form, FormSection
 from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy
@@ -237,28 +235,13 @@ class PoolForm(Form):
 
         `check` receives the form's values, in which defaults replace the invalid values.
         """
-        invalid = set(self.errors)
-        if "provider" in invalid:
+        if "provider" in self.errors:
             return
-        for name in invalid & self.fields.keys():
-            self.cleaned_data[name] = self._default_value(name)
+        invalid = self.fill_invalid_fields()
         if invalid & NODE_FIELDS:
             invalid |= NODE_FIELDS
-        try:
-            check(self.values())
-        except Invalid as error:
-            fields = self.field_names_by_path()
-            others = [each for each in error.problems if field_name(self, each.path, fields) not in invalid]
-            add_form_errors(self, Invalid(others), fields)
-        except BerthError as error:
-            add_form_errors(self, error)
-
-    def _default_value(self, name: str) -> Any:
-        field = self.fields[name]
-        for value in (self.get_initial_for_field(field, name), ""):
-            with suppress(forms.ValidationError):
-                return field.clean(value)
-        return None
+        fields = self.field_names_by_path()
+        add_remaining_errors(self, lambda: check(self.values()), fields, invalid=invalid)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

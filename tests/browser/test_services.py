@@ -23,7 +23,7 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
         page.get_by_role("link", name="Edit autoscaler").click()
         page.get_by_label("Token usage above (%)").fill("60")
         page.get_by_label("Max engines").fill("6")
-        page.get_by_role("button", name="Preview on the last day").click()
+        page.get_by_role("button", name="Preview settings").click()
         preview = page.locator("#autoscaler-preview")
         expect(preview).to_contain_text(
             re.compile(r"The recorded metrics would trigger \d+ scale-outs? and \d+ scale-ins?")

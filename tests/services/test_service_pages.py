@@ -150,6 +150,14 @@ def test_service_is_scaled_and_autoscaled_with_forms(
         dialog = dave.get(to, headers=HTMX).content.decode()
         assert "A scale-out to 3 engines by dave is in progress. Wait until it ends, or cancel it." in dialog
         assert f'href="{at}/cancel/{request.pk}">Cancel scale-out</a>' in dialog
+    page = dave.get(at).content.decode()
+    assert '<span class="menu-off" role="link" aria-disabled="true">Scale out</span>' in page
+    assert "A scale-out to 3 engines by dave is in progress. Wait until it ends, or cancel it." in page
+    assert f'href="{at}/scale-in"' not in page
+    ScaleRequest.objects.update(status="ROLLING_BACK", ends_as="CANCELLED")
+    page = dave.get(at).content.decode()
+    assert "Cancelling the scale-out" in page and "Times out" not in page
+    ScaleRequest.objects.update(status="PENDING", ends_as="")
     assert dave.post(f"{at}/cancel/{request.pk}", headers=HTMX).status_code == 204
     assert stage.reload(request).status == "CANCELLED"
     assert dave.post(f"{at}/autoscaler/on", headers=HTMX).status_code == 204
@@ -206,6 +214,22 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
     crossed = autoscaler_fields(dave, at, min_engines="9", max_engines="8")
     errors = dave.post(f"{at}/autoscaler", crossed, headers=HTMX).context["form"].errors
     assert errors == {"max_engines": ["Must be at least Min engines (9)."]}
+
+
+def test_autoscaler_form_shows_all_errors_together(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave = stage.serve(), sign_in("dave")
+    at = f"/services/{service.workload_id}"
+    invalid = autoscaler_fields(
+        dave, at, min_engines="9", max_engines="3", scale_in_cooldown_secs="soon",
+        scale_in_policy__token_usage_threshold="130",
+    )  # fmt: skip
+    answer = dave.post(f"{at}/autoscaler", invalid)
+    assert set(answer.context["form"].errors) == {
+        "max_engines", "scale_in_cooldown_secs", "scale_in_policy__token_usage_threshold",
+    }  # fmt: skip
+    assert "Correct these 3 fields" in answer.content.decode()
 
 
 @pytest.mark.heavy

@@ -1,6 +1,6 @@
 """Form for autoscaler settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from berth.core.errors import BerthError
-from berth.server.web.faults import add_form_errors
+from berth.server.web.faults import add_form_errors, add_remaining_errors
 from berth.server.web.forms import Form, FormSection
 from pools.web.duration_field import PreciseDurationField
 from projects.web.services.conditions import TITLES
@@ -101,6 +101,8 @@ CONDITION_SETTINGS = tuple(
 )
 SETTINGS = (*GENERAL, *CONDITION_SETTINGS, *SCALE_OUT, *SCALE_IN, *INTERVALS)
 
+FIELDS_BY_PATH = {".".join(one.path): one.name for one in SETTINGS}
+
 
 class AutoscalerForm(Form):
     """Form with one field per autoscaler setting. Settings without a field stay unchanged."""
@@ -145,7 +147,15 @@ class AutoscalerForm(Form):
 
     def add_problems(self, error: BerthError) -> None:
         """Show each problem next to its field, and problems without a field at the top of the form."""
-        add_form_errors(self, error, {".".join(one.path): one.name for one in SETTINGS})
+        add_form_errors(self, error, FIELDS_BY_PATH)
+
+    def add_remaining_errors(self, check: Callable[[dict[str, Any]], object]) -> None:
+        """Add the errors that `check` finds in the document.
+
+        Stored values replace the invalid values in it.
+        """
+        invalid = self.fill_invalid_fields()
+        add_remaining_errors(self, lambda: check(self.document()), FIELDS_BY_PATH, invalid=invalid)
 
 
 def _names(settings: Sequence[SettingField]) -> tuple[str, ...]:

@@ -196,14 +196,17 @@ def settings(request: Request, service: str) -> HttpResponse:
                 )
         except BerthError as error:
             form.add_problems(error)
+    elif request.method == "POST":
+        form.add_remaining_errors(autoscalers.validate_settings)
     return form_page(
         request,
         form,
         title="Autoscaler settings",
         crumbs=[("Services", reverse("services")), (str(row), _service_url(row))],
+        text="The preview applies the settings to the recorded metrics of the last day.",
         label="Save settings",
         back=_service_url(row),
-        check="Preview on the last day",
+        check="Preview settings",
         result_template="projects/services/autoscaler_preview.html",
         **context,
     )

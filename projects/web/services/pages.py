@@ -1,6 +1,7 @@
 """Pages that list and show inference services."""
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
 from projects.queries.services import find_service, services
 from projects.services.inference.autoscalers import load_config
-from projects.services.inference.rules import service_settings
+from projects.services.inference.rules import describe_active_request, service_settings
 from projects.web.services.charts import (
     CSV_HEADERS,
     SPANS,
@@ -32,6 +33,7 @@ from projects.web.services.charts import (
     valid_span,
 )
 from projects.web.services.conditions import condition_row, explain_unknown_states, measured_at
+from projects.web.services.list_queries import SERVING_STATES, filter_by_state, with_load
 from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
 PROGRESS_STATES = {
@@ -69,6 +71,13 @@ class ServiceRow:
         return None if value is None else round(value, 3)
 
 
+def _load_column(
+    key: str, title: str, value: Callable[[ServiceRow], Any], unit: str = "", **options: Any
+) -> Column[ServiceRow]:
+    """Return a column that sorts by a latest metric, with the largest first."""
+    return Column(key, title, value, unit, key.replace("-", "_"), True, is_largest_first=True, **options)
+
+
 COLUMNS: tuple[Column[ServiceRow], ...] = (
     Column("name", "Service", lambda row: row.service.workload.name, order="workload__name"),
     Column("project", "Project", lambda row: row.service.workload.project.name, in_file=True),
@@ -85,9 +94,16 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
     Column("total", "Total", lambda row: row.service.total, "engines", in_file=True),
     Column("initial", "Initial", lambda row: row.service.initial_engines, "engines", in_file=True),
     Column("gpus", "GPUs", lambda row: row.gpu_milli / MILLI, number=True),
-    Column("running", "Running requests", lambda row: row.running, number=True),
-    Column("queued", "Queued requests", lambda row: row.queued, number=True),
-    Column("queue-time", "Queue time p95", lambda row: row.queue_time, "s", number=True, is_secondary=True),
+    _load_column("running", "Running requests", lambda row: row.running, page_title="Running"),
+    _load_column("queued", "Queued requests", lambda row: row.queued, page_title="Queued"),
+    _load_column(
+        "queue-time",
+        "Queue time p95",
+        lambda row: row.queue_time,
+        "s",
+        page_title="Queue p95",
+        is_secondary=True,
+    ),
     Column("model", "Model", lambda row: row.service.model_name, order="model_name", is_secondary=True),
     Column("created", "Created", lambda row: row.service.created_at, order="created_at", in_file=True),
     Column("under-way", "In progress", lambda row: row.request.status if row.request else None, in_file=True),
@@ -106,6 +122,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             | Q(workload__project__name__icontains=word)
             | Q(model_name__icontains=word)
         )
+    if state := request.GET.get("state", ""):
+        rows = filter_by_state(rows, state)
+    rows = with_load(rows, timezone.now())
     listing = list_query(request, COLUMNS, rows, _service_rows, file_name="services", default="-created")
     if file := requested_csv(request, listing):
         return file
@@ -113,6 +132,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     context = {
         "listing": listing,
         "rows": listing.rows,
+        "states": SERVING_STATES,
+        "state": state,
         "has_pools": has_pools,
         "may_create_pool": not has_pools and may(request.actor, Action.ADMINISTER),
     }
@@ -200,6 +221,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "serving": serving_status(service.workload, [row.engine for row in engines]),
         "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:MAX_ROWS],
         "running": running and _request_progress(running),
+        "scaling_text": describe_active_request(running) if running else "",
         "requests": requests,
         "scaler": scaler,
         "config": config,
@@ -255,8 +277,13 @@ def _request_progress(request: ScaleRequest) -> dict[str, Any]:
         request.added.all() if request.direction == "scale_out" else request.removed.all(),
         key=lambda engine: engine.number,
     )
+    title = f"{request.get_direction_display()} in progress"
+    if request.status == "ROLLING_BACK":
+        verb = "Cancelling" if request.ends_as == "CANCELLED" else "Rolling back"
+        title = f"{verb} the {request.get_direction_display().lower()}"
     return {
         "request": request,
+        "title": title,
         "steps": [(state, reached_at.get(state), state == request.status) for state in state_names],
         "engines": engines,
         "pending_engines": [

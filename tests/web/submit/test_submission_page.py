@@ -70,7 +70,7 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
         ("name: fine", "name: fine\nmax_runtime: 1h30m", "max_runtime", "for example 30m, 8h or 7d."),
         ("gpu: 1", "memory_mib: 4 Gigs", "roles[0].memory_mib", "Did you mean 4 GiB? Use 4 GiB"),
         ("command: sleep 1", "", "command", "Enter a command."),
-        ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Outside the pod's directory. Allowed: a"),
+        ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Outside the pod's directory. Enter a"),
         ("gpu: 1}", "gpu: 1}\noutputs: [a, a]", "outputs", "Allowed: distinct paths"),
     ],
 )
@@ -328,7 +328,7 @@ def test_array_field_accepts_numbers_and_ranges(
 def test_error_replaces_the_hint_of_a_field(cast: Cast, dave: Client) -> None:
     typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-9%x"}
     answer = dave.post("/submit", typed, headers=HTMX)
-    message = "Neither a number of tasks nor a list of indexes. Allowed: a number such as 30, or indexes"
+    message = "Neither a number of tasks nor a list of indexes. Enter a number such as 30, or indexes"
     assert message in field_error(answer, "array.tasks")
     hint = "Number of tasks, or indexes such as 0-29"
     assert hint not in answer.content.decode()

@@ -87,8 +87,10 @@ def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
         article = "an " if noun[:1] in "aeiou" else "a "
         is_plural = noun.endswith("s") and not noun.endswith(("ss", "us"))
         return f"{'Select' if choice else 'Enter'} {'' if is_plural else article}{noun}."
-    has_example = allowed.startswith(("a ", "an ")) and " such as " in allowed
-    return f"Enter {allowed}." if message.startswith("is not a valid ") and has_example else ""
+    if not allowed.startswith(("a ", "an ")) or " such as " not in allowed:
+        return ""
+    fault = "" if message.startswith("is not a valid ") else f"{_capitalize(message.removeprefix('is '))}. "
+    return f"{fault}Enter {allowed}."
 
 
 def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Map a service's validation errors to form fields."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -41,6 +41,29 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
             form.add_error(name, _field_sentence(form.fields[name], subpath, problem, labels))
         else:
             form.add_error(None, describe_problem(problem))
+
+
+def add_remaining_errors(
+    form: Form,
+    check: Callable[[], object],
+    fields: Mapping[str, str] | None = None,
+    *,
+    invalid: Collection[str] | None = None,
+) -> None:
+    """Add the errors that `check` finds in the valid fields, so that a form shows all errors together.
+
+    `invalid` contains the fields whose errors are already reported, by default all fields with errors.
+    """
+    reported = set(form.errors) if invalid is None else invalid
+    try:
+        check()
+    except Invalid as error:
+        others = [
+            each for each in error.problems if field_name(form, each.path, fields or {}) not in reported
+        ]
+        add_form_errors(form, Invalid(others), fields)
+    except BerthError as error:
+        add_form_errors(form, error)
 
 
 def field_name(form: Form, path: str, fields: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,15 +87,31 @@ class Form(forms.Form):
         ]
         return [part for part in shown if part.fields]
 
-    def error_links(self) -> list[tuple[forms.BoundField, str]]:
-        """Return the fields that have errors, in form order, with the first error of each."""
-        in_order = [
-            field
-            for part in self.shown_sections()
-            for field in (*(one for _, line in part.lines for one in line), *part.fields)
-        ]
-        fields = in_order or list(self.visible_fields())
-        return [(field, str(field.errors[0])) for field in fields if field.errors]
+    def fill_invalid_fields(self) -> set[str]:
+        """Set the value of each invalid field to its initial value. Return the names of these fields."""
+        invalid = {str(name) for name in self.errors} & self.fields.keys()
+        for name in invalid:
+            self.cleaned_data[name] = self._valid_value(name)
+        return invalid
+
+    def _valid_value(self, name: str) -> Any:
+        field = self.fields[name]
+        for value in (self.get_initial_for_field(field, name), ""):
+            with suppress(ValidationError):
+                return field.clean(value)
+        return None
+
+    def error_links(self) -> list[tuple[forms.BoundField, str, str]]:
+        """Return each field that has errors with its label and first error, in form order.
+
+        The label of a field on a line begins with the line's title.
+        """
+        in_order: list[tuple[forms.BoundField, str]] = []
+        for part in self.shown_sections():
+            in_order += [(field, f"{title}: {field.label}") for title, line in part.lines for field in line]
+            in_order += [(field, str(field.label)) for field in part.fields]
+        fields = in_order or [(field, str(field.label)) for field in self.visible_fields()]
+        return [(field, label, str(field.errors[0])) for field, label in fields if field.errors]
 
     def _clean_fields(self) -> None:
         super()._clean_fields()  # type: ignore[misc]  # no stub
