@@ -42,7 +42,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert (answer.status_code, answer["HX-Redirect"]) == (204, PAGE)
     schedule = Schedule.objects.get()
     assert (schedule.cron, schedule.overlap, schedule.text) == ("0 3 * * 1-5", "queue", TEXT)
-    assert "nightly dave vision Weekdays at 03:00 0 3 * * 1-5 Europe/Berlin none yet" in text(
+    assert "nightly dave vision vision Weekdays at 03:00 0 3 * * 1-5 Europe/Berlin none yet" in text(
         dave.get("/schedules")
     )
     page = text(dave.get(PAGE))
@@ -61,9 +61,9 @@ def test_schedule_form_shows_the_next_runs_while_the_user_types(sign_in: SignIn)
     runs = shown("0 3 * * 1")
     assert runs.startswith("Mondays at 03:00 Europe/Berlin Mon ")
     assert runs.count("03:00") == 6
-    assert shown("0 25 * * *") == "Has an invalid hour. Allowed: 0 to 23."
+    assert shown("0 25 * * *").endswith("Has an invalid hour. Allowed: 0 to 23.")
     assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: Not a valid time zone")
-    assert shown("") == "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
+    assert shown("") == "Choose when the schedule runs."
 
 
 def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:

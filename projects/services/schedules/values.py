@@ -22,7 +22,7 @@ from projects.services.workloads.submission_view import SubmissionView
 from projects.services.workloads.templates import check_document, template_document
 
 CRON_MAX = 120
-CRON_EXAMPLE = "such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
+CRON_EXAMPLE = "an expression such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
 ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
 UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with a fixed time, which would be the same for every run
 
@@ -142,7 +142,7 @@ def _is_impossible_day(cron: str) -> bool:
 
 
 def _never_due_problem(received: str) -> Problem:
-    return Problem("cron", "never fires", received, "a day that exists in one of the months")
+    return Problem("cron", "never fires: none of the months has this day", received)
 
 
 def _closest_zone(name: str) -> str:

@@ -12,13 +12,13 @@ from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import PreconditionFailed
+from berth.core.errors import Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.error_sentences import describe_problem
-from berth.server.web.faults import form_errors
+from berth.server.web.faults import add_form_errors, form_errors
 from berth.server.web.forms import Form, FormSection
 from berth.server.web.pages import Request, form_page, signed_in, success_response
-from berth.server.web.zones import user_time_zone
+from berth.server.web.zones import known_time_zone, user_time_zone
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
@@ -41,7 +41,10 @@ from projects.web.schedules.frequency import (
 )
 from projects.web.schedules.pages import find_schedule
 
-CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
+CRON_HINT = (
+    "Minute, hour, day of month, month and day of week. Examples: 0 3 * * 1-5 (weekdays at 03:00), "
+    "*/15 * * * * (every 15 minutes), 0 6 1 * * (on the first of each month at 06:00)."
+)
 PREVIEWED_RUNS = 5
 BESIDE_FORM: dict[str, Any] = {"aside_template": "projects/schedules/next_runs.html"}
 # Prefixes of legacy and technical time zone names, which the form does not offer.
@@ -121,8 +124,9 @@ class ScheduleForm(Form):
         error_messages={"invalid": "Enter a time from 00:00 to 23:59."},
     )  # fmt: skip
     cron = forms.CharField(
-        label="Cron", max_length=120, required=False, widget=forms.TextInput(attrs={"autocomplete": "off"})
-    )
+        label="Cron", max_length=120, required=False, help_text=CRON_HINT,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "0 3 * * 1-5"}),
+    )  # fmt: skip
     time_zone = forms.CharField(label="Time zone", max_length=64, widget=forms.Select)
     overlap = forms.ChoiceField(
         label="Overlap",
@@ -144,6 +148,7 @@ class ScheduleForm(Form):
             self.fields[name].shown_for = f"frequency={shown_for}"  # type: ignore[attr-defined]
         stored = (self.initial.get("time_zone"), self.data.get("time_zone"))
         cast("forms.Select", self.fields["time_zone"].widget).choices = _zone_choices(stored)
+        self.fields["cron"].has_live_error = True  # type: ignore[attr-defined]
         for source in MISSING:
             self.fields[source].shown_for = f"source={source}"  # type: ignore[attr-defined]
 
@@ -164,11 +169,16 @@ class ScheduleForm(Form):
         for name in NEEDED.get(frequency, ()):
             if name not in self.errors and cleaned.get(name) in (None, ""):
                 self.add_error(name, "Enter a value.")
-        if not self.errors:
+        has_time = not any(name in self.errors for name in TIME_FIELDS)
+        if has_time:
             cleaned["cron"] = build_cron(cleaned)
         source = cleaned.get("source")
         if source in MISSING and not cleaned.get(source, "").strip():
             self.add_error(source, MISSING[source])
+        if self.errors and has_time:  # the service, which would check the time, is not called
+            checked = schedules.ScheduleValues(cleaned["cron"], cleaned["time_zone"])
+            _, problems = schedules.preview_due_times(checked, 1, timezone.now())
+            add_form_errors(self, Invalid(problems))
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
@@ -283,13 +293,17 @@ def preview_times(request: Request) -> HttpResponse:
     """Describe a cron expression and list its next due times, or show its first error."""
     cron = build_cron({name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS})
     values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
-    context: dict[str, Any] = {"hint": CRON_HINT if "cron" in request.GET else "", "zone": values.time_zone}
+    context: dict[str, Any] = {"zone": values.time_zone}
     if values.cron:
         runs, problems = schedules.preview_due_times(values, PREVIEWED_RUNS, timezone.now())
+        zone, in_cron = known_time_zone(request), [each for each in problems if each.path == "cron"]
         context |= {
             "runs": [(f"{run:%a} {run.day} {run:%b, %H:%M}", run) for run in runs],
+            "in_other_zone": zone is not None
+            and any(run.utcoffset() != run.astimezone(zone).utcoffset() for run in runs),
             "times": "" if problems else describe_cron(values.cron),
             "problem": _problem_sentence(problems[0]) if problems else "",
+            "cron_error": _problem_sentence(in_cron[0]) if in_cron else "",
         }
     return render(request, "projects/schedules/times.html", context)
 

@@ -18,6 +18,7 @@ from berth.core.not_found import ObjectKind, missing_object
 from berth.core.wording.problem_sentences import describe_error
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, page, refusal_page, signed_in, success_response
+from berth.server.web.zones import known_time_zone
 from projects import selectors
 from projects.access import Action, may, may_submit_anywhere, with_roles
 from projects.actor import Actor
@@ -36,6 +37,13 @@ class ScheduleRow:
     schedule: Schedule
     runs: Sequence[ScheduleRun]
     is_template_missing: bool = False
+    reader_zone: ZoneInfo | None = None
+
+    @property
+    def next_in_schedule_zone(self) -> str:
+        """Time of the next run in the schedule's zone, or "" if it is the same in the reader's zone."""
+        at = self.schedule.next_at
+        return schedule_time(at, self.schedule, self.reader_zone) if at is not None else ""
 
     @property
     def last(self) -> ScheduleRun | None:
@@ -58,6 +66,17 @@ class ScheduleRow:
         return f"{at:%a} {at.day} {at:%b, %H:%M} {self.schedule.time_zone}"
 
 
+def schedule_time(at: datetime, schedule: Schedule, reader_zone: ZoneInfo | None) -> str:
+    """Return the time in the schedule's zone, or "" if it is the same in the reader's zone.
+
+    A zone of None is unknown.
+    """
+    local = at.astimezone(ZoneInfo(schedule.time_zone))
+    if reader_zone is None or local.utcoffset() == at.astimezone(reader_zone).utcoffset():
+        return ""
+    return f"{local:%H:%M} {schedule.time_zone}"
+
+
 def run_state(run: ScheduleRun) -> str:
     """Return the state of the run's workload or array, or the run's outcome if it has neither."""
     if run.workload:
@@ -67,7 +86,9 @@ def run_state(run: ScheduleRun) -> str:
 
 COLUMNS: tuple[Column[ScheduleRow], ...] = (
     Column("name", "Schedule", lambda row: row.schedule.name, order="name"),
-    Column("project", "Project", lambda row: row.schedule.project.name, order="project__name"),
+    Column(
+        "project", "Project", lambda row: row.schedule.project.name, order="project__name", is_secondary=True
+    ),
     Column("times", "Times", lambda row: describe_cron(row.schedule.cron), page_title="Times"),
     Column("cron", "Cron", lambda row: row.schedule.cron, in_file=True),
     Column("zone", "Time zone", lambda row: row.schedule.time_zone, in_file=True),
@@ -147,7 +168,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     is_searched = bool(words := table_state(request.GET, "")["search"].split())
     for word in words:
         rows = rows.filter(Q(name__icontains=word) | Q(project__name__icontains=word))
-    listing = list_query(request, COLUMNS, rows, _with_last_runs, file_name="schedules", default="name")
+    zone = known_time_zone(request)
+    listing = list_query(
+        request, COLUMNS, rows, lambda batch: _with_last_runs(batch, zone),
+        file_name="schedules", default="name",
+    )  # fmt: skip
     if file := requested_csv(request, listing):
         return file
     actor = with_roles(request.actor)
@@ -181,7 +206,10 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
         "schedule": schedule,
         "is_template_missing": is_template_missing,
         "times": describe_cron(schedule.cron),
-        "next_runs": schedules.next_run_times(schedule, NEXT_RUNS, timezone.now()),
+        "next_runs": [
+            (at, schedule_time(at, schedule, known_time_zone(request)))
+            for at in schedules.next_run_times(schedule, NEXT_RUNS, timezone.now())
+        ],
         "runs": runs.rows,
         "listing": runs,
         "steps": [
@@ -250,7 +278,7 @@ def _with_missing_template(rows: Sequence[Schedule]) -> set[int]:
     return {row.pk for row in rows if row.template and (row.project_id, row.template) not in stored}
 
 
-def _with_last_runs(rows: list[Schedule]) -> list[ScheduleRow]:
+def _with_last_runs(rows: list[Schedule], zone: ZoneInfo | None) -> list[ScheduleRow]:
     ranked = ScheduleRun.objects.filter(schedule__in=rows).annotate(
         place=Window(RowNumber(), partition_by="schedule_id", order_by=("-due_at", "-pk"))
     )
@@ -259,7 +287,7 @@ def _with_last_runs(rows: list[Schedule]) -> list[ScheduleRow]:
     for run in latest.order_by("schedule_id", "place"):
         runs[run.schedule_id].append(run)
     broken = _with_missing_template(rows)
-    return [ScheduleRow(row, runs[row.pk], row.pk in broken) for row in rows]
+    return [ScheduleRow(row, runs[row.pk], row.pk in broken, zone) for row in rows]
 
 
 def find_schedule(request: Request, project: str, name: str) -> Schedule:

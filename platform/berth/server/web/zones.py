@@ -23,6 +23,11 @@ def user_time_zone(request: HttpRequest) -> ZoneInfo:
         return UTC
 
 
+def known_time_zone(request: HttpRequest) -> ZoneInfo | None:
+    """Return the reader's time zone, or None if the browser has not stored it yet."""
+    return user_time_zone(request) if request.COOKIES.get(COOKIE) else None
+
+
 def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     """Parse a time from a URL. Return None if the text is not a valid time.
 

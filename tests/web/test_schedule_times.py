@@ -1,0 +1,46 @@
+"""Tests for cron errors and time zones on the schedule pages."""
+
+import re
+
+import pytest
+
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.test_schedule_pages import FORM, HTMX, create, text
+
+
+@pytest.mark.parametrize(
+    ("cron", "message"),
+    [
+        ("99 * * *", "Has 4 fields instead of 5"),
+        ("0 2 30 2 *", "Never fires: none of the months has this day."),
+    ],
+)
+def test_cron_error_is_shown_at_the_cron_field(cast: Cast, sign_in: SignIn, cron: str, message: str) -> None:
+    dave = sign_in("dave")
+    query = {"frequency": "custom", "cron": cron, "time_zone": "UTC"}
+    typed = dave.get("/schedules/times", query).content.decode()
+    (live,) = re.findall(r'id="schedule_cron_error" hx-swap-oob="true">(.*?)</span>', typed)
+    assert live.startswith(message)
+    assert message not in typed.partition("<span")[0], "the list of runs does not repeat the error"
+    wrong = {**FORM, "frequency": "custom", "cron": cron, "name": "Bad Name!"}
+    errors = dave.post("/schedules/new", wrong, headers=HTMX).context["form"].errors
+    assert errors["cron"][0].startswith(message)
+    assert errors["name"] == ["Use lowercase letters, digits and hyphens, for example bad-name."]
+    page = dave.get("/schedules/new").content.decode()
+    assert "*/15 * * * * (every 15 minutes)" in page and 'id="schedule_cron_error"' in page
+
+
+@pytest.mark.parametrize(("zone", "is_shown"), [("Europe/Berlin", False), ("Asia/Tokyo", True)])
+def test_next_run_has_both_times_if_the_zones_differ(
+    cast: Cast, sign_in: SignIn, zone: str, is_shown: bool
+) -> None:
+    create(cast, cron="30 3 * * *", time_zone="Europe/Berlin")
+    dave = sign_in("dave")
+    dave.cookies["berth_zone"] = zone
+    for path in ("/schedules", "/schedules/vision/nightly"):
+        page = text(dave.get(path))
+        assert ("03:30 Europe/Berlin" in page) is is_shown
+        assert ("your time" in page) is is_shown
+    times = text(dave.get("/schedules/times", {"cron": "30 3 * * *", "time_zone": "Europe/Berlin"}))
+    assert ("your time" in times) is is_shown
