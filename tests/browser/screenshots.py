@@ -219,7 +219,7 @@ def _predict(page: Page) -> None:
 
 def _new_template(page: Page) -> None:
     page.get_by_role("link", name="Create template").click()
-    page.wait_for_selector("dialog form")
+    page.wait_for_selector("#template-name")
 
 
 def _wrong_password(page: Page) -> None:

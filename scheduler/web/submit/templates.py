@@ -10,7 +10,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import BerthError, Invalid, PreconditionFailed
+from berth.core.errors import BerthError, Forbidden, Invalid, PreconditionFailed
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
 from berth.server.web.error_sentences import describe_problem
@@ -22,6 +22,7 @@ from berth.server.web.pages import (
     Request,
     confirm_page,
     form_page,
+    open_url,
     page,
     refusal_page,
     signed_in,
@@ -38,7 +39,7 @@ from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for, submittable_projects
 
-SAVE, EDIT = "save", "edit"
+SAVE = "save"
 # (template, usable, editable, requested resources, names of the schedules that use it)
 Row = tuple[Template, bool, bool, str, list[str]]
 COLUMNS: tuple[Column[Row], ...] = (
@@ -59,7 +60,6 @@ class SaveForm(Form):
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     description = forms.CharField(label="Description", max_length=service.MAX_DESCRIPTION, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
-    then = forms.CharField(widget=forms.HiddenInput, required=False)
 
 
 def describe_request(text: str) -> str:
@@ -140,9 +140,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def save(request: Request) -> HttpResponse:
     """Save a document from a workload or from the submission page as a template."""
     if request.method == "GET":
-        text, name = text_from_workload(request.actor, request.GET.get("like", ""))
+        if not (like := request.GET.get("like", "")):
+            return _open_editor(request)
+        text, name = text_from_workload(request.actor, like)
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
-        initial["then"] = "" if name else EDIT
         return _render_save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
@@ -167,15 +168,24 @@ def save(request: Request) -> HttpResponse:
         except BerthError as error:
             add_form_errors(form, error)
         else:
-            goes_on = values["then"] == EDIT
-            to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
-            return success_response(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
+            return success_response(request, f"Template {made.handle} saved.", to=reverse("templates"))
     return _render_save_page(request, form)
+
+
+def _open_editor(request: Request) -> HttpResponse:
+    """Open the editor for a new template. Nothing is stored until the user saves it there."""
+    names = list(submittable_projects(request.actor))
+    if not names:
+        raise Forbidden("You cannot create templates. Ask a project admin for the role of a member.")
+    chosen = request.GET.get("project", "")
+    return open_url(request, reverse("template-new", args=[chosen if chosen in names else names[0]]))
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, project: str, name: str = "") -> HttpResponse:
+    if not name:  # the project of a new template is chosen in the editor
+        project = request.POST.get("project") or project
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first() if name else None
     if name and stored is None:
@@ -256,7 +266,7 @@ def _render_save_page(request: Request, form: SaveForm) -> HttpResponse:
     return form_page(
         request,
         form,
-        title="Create template" if form["then"].value() == EDIT else "Save as template",
+        title="Save as template",
         text="; ".join(str(fault) for fault in faults),
         label="Save template",
         post_to=reverse("template-save"),
@@ -350,6 +360,7 @@ def _render_page(
             .exclude(template="")
             .values_list("name", flat=True)
         ),
+        "projects": list(submittable_projects(request.actor)),
         "is_new": "name" not in (request.resolver_match.kwargs if request.resolver_match else {}),
     }
     return page(

@@ -9,7 +9,6 @@ from tests.browser.driver.chromium import open_settled
 DIALOGS = (
     ("/notifications", "Create subscription"),
     ("/fair-share?pool=train", "explain the fair share of vision"),
-    ("/templates", "Create template"),
     ("/usage?span=7d", "Create budget"),
     ("/account", "Create token"),
     ("/account", "Change password"),

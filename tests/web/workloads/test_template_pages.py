@@ -151,15 +151,19 @@ def test_template_saved_from_a_workload_omits_the_workload_name(cast: Cast, dave
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
-@pytest.mark.heavy
-def test_new_template_requires_a_name_before_editing(cast: Cast, dave: Client) -> None:
-    form = dave.get("/templates/save").context["form"]
-    values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
-    assert form["then"].value() == "edit"
-    answer = dave.post("/templates/save", values, headers=HTMX)
-    assert answer.headers["HX-Redirect"] == "/templates/vision/fresh/edit"
-    page = dave.get("/templates/vision/fresh/edit").content.decode()
-    assert 'name="f:project"' not in page, "the project is chosen when the template is used"
+def test_new_template_is_stored_only_when_it_is_saved_in_the_editor(cast: Cast, dave: Client) -> None:
+    page = dave.get("/templates/save", follow=True)
+    assert page.redirect_chain[-1][0] == "/templates/vision/new"
+    text = page.content.decode()
+    assert not Template.objects.exists()
+    assert '<select id="template-project" name="project">' in text
+    assert 'name="f:project"' not in text, "workloads get the project in which the template is used"
+    values = {"document": TEXT, "step": "save", "version": "0", "project": "vision"}
+    wrong = dave.post("/templates/vision/new", values | {"name": "Bad Name!"}, headers=HTMX)
+    assert "Name: Use lowercase letters, digits and hyphens, for example bad-name." in wrong.content.decode()
+    assert not Template.objects.exists()
+    assert dave.post("/templates/vision/new", values | {"name": "fresh"}, headers=HTMX).status_code == 204
+    assert Template.objects.get().handle == "vision/fresh"
 
 
 @pytest.mark.heavy
