@@ -1,10 +1,10 @@
 """Pages for notification subscriptions and deliveries."""
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 from typing import Any, cast
 
-from django import forms
 from django.db.models import Q
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
@@ -13,68 +13,26 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Conflict, Forbidden
 from berth.core.spec.values.addresses import CHAT_PREFIX, Channel
-from berth.server.web.faults import form_errors
-from berth.server.web.forms import Form
+from berth.server.web.faults import add_remaining_errors, form_errors
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.actor import Actor
 from projects.models import Delivery, Subscription
-from projects.models.notifications import MAX_PENDING_MINUTES
 from projects.selectors import departments, find_owner, projects, subscriptions
 from projects.services.notifications import subscriptions as service
+from projects.web.notification_forms import (
+    DEFAULT_MINUTES,
+    MINE,
+    PLATFORM,
+    TITLES,
+    EditSubscriptionForm,
+    SubscriptionForm,
+)
 
-MINE, PLATFORM = "mine", "platform"
 MAX_DELIVERIES = 30
-TITLES = {
-    "preempted": "Workload evicted",
-    "started": "Workload started",
-    "completed": "Workload completed",
-    "failed": "Workload failed",
-    "cancelled": "Workload cancelled",
-    "unschedulable": "Workload unschedulable",
-    "pending": "Pending for a long time",
-    "idle": "GPUs idle for a long time",
-    "budget": "Budget threshold reached",
-    "schedule": "Schedule paused or rejected",
-    "pool": "Node pool failing",
-}
 TEST_TITLE = "Test message"
 CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webhook"}
-
-
-class SubscriptionForm(Form):
-    scope = forms.ChoiceField(label="Scope")
-    events = forms.MultipleChoiceField(
-        label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
-    )
-    pending_minutes = forms.IntegerField(
-        label="Pending threshold (minutes)",
-        min_value=1,
-        max_value=MAX_PENDING_MINUTES,
-        widget=forms.NumberInput(attrs={"class": "short"}),
-    )
-    to = forms.CharField(
-        label="To",
-        max_length=2000,
-        help_text="An email address, https://…, or slack:https://… for a Slack webhook.",
-        widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook address is a secret
-    )
-
-
-class EditSubscriptionForm(SubscriptionForm):
-    """Form for an existing subscription, whose scope cannot change. A stored webhook address is not shown."""
-
-    def __init__(self, *args: Any, row: Subscription, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        del self.fields["scope"]
-        allowed = service.allowed_events(row.user or row.project or row.department)
-        events = cast("forms.MultipleChoiceField", self.fields["events"])
-        events.choices = [(event, title) for event, title in TITLES.items() if event in allowed]
-        if row.channel != Channel.MAIL:
-            self.fields["to"].required = False
-            self.fields["to"].help_text = f"Leave empty to keep {service.display_address(row.to)}"
-
 
 # (subscription, channel, masked address, short event titles, latest delivery)
 SubscriptionRow = tuple[Subscription, str, str, list[str], Delivery | None]
@@ -203,21 +161,23 @@ def add(request: Request) -> HttpResponse:
     email = getattr(request.user, "email", "")
     is_subscribed = subscriptions(request.actor).filter(user=request.user.pk, to=email).exists()
     initial = {
-        "scope": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": 60,
+        "scope": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": DEFAULT_MINUTES,
         "to": "" if is_subscribed else email,
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")
-    cast("forms.ChoiceField", form.fields["scope"]).choices = _scope_choices(request.actor)
+    form.set_scopes(_scope_choices(request.actor))
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         with form_errors(form):
             subscription = service.subscribe(
                 actor=request.actor, scope=_find_scope(request, values["scope"]), to=values["to"],
-                events=values["events"], pending_minutes=values["pending_minutes"],
+                events=values["events"], pending_minutes=values["pending_minutes"] or DEFAULT_MINUTES,
             )  # fmt: skip
             return success_response(
                 request, f"Subscription to {subscription.scope_name} created.", to=reverse("notifications")
             )
+    elif request.method == "POST" and "scope" in form.cleaned_data:
+        add_remaining_errors(form, lambda: _check_values(request, form.cleaned_data))
     return form_page(
         request,
         form,
@@ -226,6 +186,13 @@ def add(request: Request) -> HttpResponse:
         label="Create subscription",
         back=reverse("notifications"),
     )
+
+
+def _check_values(request: Request, values: Mapping[str, Any]) -> None:
+    service.check_subscription(
+        actor=request.actor, scope=_find_scope(request, values["scope"]), to=values.get("to", ""),
+        events=values.get("events", ()), pending_minutes=values.get("pending_minutes") or DEFAULT_MINUTES,
+    )  # fmt: skip
 
 
 @signed_in

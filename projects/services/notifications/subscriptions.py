@@ -21,7 +21,8 @@ from projects.services import audit
 from projects.services.notifications.notify import TASK, build_delivery, create_deliveries
 
 MAX_PER_SCOPE = 50
-ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
+ALLOWED_HOOKS = "a public address"
+ALLOWED_HOOKS_FOR_ADMINS = f"{ALLOWED_HOOKS}, or one in BERTH_NOTIFY_NETWORKS"  # a setting of the server
 SECRET_PATH_LENGTH = 16  # the last four characters are shown only if the path is longer
 TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
@@ -38,7 +39,7 @@ def subscribe(
     Raises Invalid or Forbidden. Raises Conflict for a duplicate, or if there are too many subscriptions.
     """
     _require_permission(actor, scope)
-    channel, ordered_events = _validate_subscription(scope, to, list(events), pending_minutes)
+    channel, ordered_events = _validate_subscription(actor, scope, to, list(events), pending_minutes)
     scope_columns = _scope_columns(scope)
     if Subscription.objects.filter(**scope_columns).count() >= MAX_PER_SCOPE:
         raise Conflict(f"This scope already has {MAX_PER_SCOPE} subscriptions. Delete one first.")
@@ -82,7 +83,7 @@ def edit_subscription(
         row.pending_minutes = row.pending_minutes if pending_minutes is None else pending_minutes
         scope = row.user or row.project or row.department
         channel, row.events = _validate_subscription(
-            scope, row.to, list(row.events if events is None else events), row.pending_minutes
+            actor, scope, row.to, list(row.events if events is None else events), row.pending_minutes
         )
         row.channel = channel
         after = _shown_values(row)
@@ -214,17 +215,25 @@ def _require_permission(actor: Actor, scope: SubscriptionScope) -> None:
         require(actor, Action.GRANT, scope)
 
 
+def check_subscription(
+    *, actor: Actor, scope: SubscriptionScope, to: str, events: Iterable[str], pending_minutes: int
+) -> None:
+    """Raise Invalid with the problems for which `subscribe` would reject the values."""
+    _validate_subscription(actor, scope, to, list(events), pending_minutes)
+
+
 def _validate_subscription(
-    scope: SubscriptionScope, to: str, events: list[str], minutes: int
+    actor: Actor, scope: SubscriptionScope, to: str, events: list[str], minutes: int
 ) -> tuple[Channel, list[str]]:
     problems: list[Problem] = []
     channel = detect_channel(to) if len(to) <= 2000 else None
     if channel is None:
-        problems.append(Problem("to", "is not a valid address", format_value(to), ALLOWED))
+        problems.append(Problem("to", _address_fault(to), format_value(to), ALLOWED))
     elif channel != Channel.MAIL and (
         reason := find_rejection_without_lookup(webhook_url(to), settings.BERTH_NOTIFY_NETWORKS)
     ):
-        problems.append(Problem("to", f"is not allowed: {reason}", display_address(to), ALLOWED_HOOKS))
+        allowed_hooks = ALLOWED_HOOKS_FOR_ADMINS if may(actor, Action.ADMINISTER) else ALLOWED_HOOKS
+        problems.append(Problem("to", f"is not allowed: {reason}", display_address(to), allowed_hooks))
     allowed = allowed_events(scope)
     for event in events:
         if event not in allowed:
@@ -239,6 +248,18 @@ def _validate_subscription(
     if problems or channel is None:
         raise Invalid(problems)
     return channel, [event for event in EVENTS if event in events]
+
+
+def _address_fault(to: str) -> str:
+    """Describe why the text is not an address, such as "begins with ftp://, which is not supported"."""
+    scheme, separator, rest = to.strip().partition("://")
+    if separator and scheme.removeprefix("slack:").lower() not in ("http", "https"):
+        return f"begins with {format_value(scheme[:20])[1:-1]}://, which is not supported"
+    if separator:
+        return "has no host name" if not rest.strip("/") else "is not a valid URL"
+    if "@" in to:
+        return "is not a valid email address"
+    return "is neither an email address nor a URL"
 
 
 def _duplicate_error() -> Conflict:

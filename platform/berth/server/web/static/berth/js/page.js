@@ -221,9 +221,9 @@
   function sections(form) {
     for (const section of form?.querySelectorAll("[data-shown-for]") ?? []) {
       const [name, value] = section.dataset.shownFor.split("=");
-      const field = form.elements[name];
-      section.hidden = field !== undefined && !value.split("|").includes(field.value);
-      for (const inner of section.querySelectorAll("input, select, textarea")) inner.disabled = section.hidden;
+      const field = form.elements[name], values = field instanceof RadioNodeList ? [...field].filter((box) => box.checked && !box.disabled).map((box) => box.value) : [field?.value];
+      section.hidden = field !== undefined && !value.split("|").some((each) => values.includes(each));
+      for (const inner of [section, ...section.querySelectorAll("input, select, textarea")]) if ("disabled" in inner) inner.disabled = section.hidden;
     }
   }
   document.addEventListener("change", (event) => event.target.form && sections(event.target.form));

@@ -1,0 +1,95 @@
+"""Forms for notification subscriptions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from django import forms
+
+from berth.core.spec.values.addresses import Channel
+from berth.server.web.forms import Form
+from projects.models import Subscription
+from projects.models.notifications import MAX_PENDING_MINUTES
+from projects.services.notifications import subscriptions as service
+
+MINE, PLATFORM = "mine", "platform"
+DEFAULT_MINUTES = 60  # default of the pending threshold
+TITLES = {
+    "preempted": "Workload evicted",
+    "started": "Workload started",
+    "completed": "Workload completed",
+    "failed": "Workload failed",
+    "cancelled": "Workload cancelled",
+    "unschedulable": "Workload unschedulable",
+    "pending": "Pending for a long time",
+    "idle": "GPUs idle for a long time",
+    "budget": "Budget threshold reached",
+    "schedule": "Schedule paused or rejected",
+    "pool": "Node pool failing",
+}
+
+
+class CheckboxSelectMultiple(forms.CheckboxSelectMultiple):
+    """Check boxes. `shown_for` contains the scopes of those that only some scopes show."""
+
+    shown_for: Mapping[str, Sequence[str]] = {}
+
+    def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        option = super().create_option(name, value, *args, **kwargs)
+        if scopes := self.shown_for.get(str(value)):
+            option["attrs"]["data-shown-for"] = f"scope={'|'.join(scopes)}"
+        return option
+
+
+class SubscriptionForm(Form):
+    scope = forms.ChoiceField(label="Scope")
+    events = forms.MultipleChoiceField(
+        label="Events", choices=list(TITLES.items()), widget=CheckboxSelectMultiple
+    )
+    pending_minutes = forms.IntegerField(
+        label="Pending threshold (minutes)",
+        min_value=1,
+        max_value=MAX_PENDING_MINUTES,
+        required=False,
+        widget=forms.NumberInput(attrs={"class": "short"}),
+    )
+    to = forms.CharField(
+        label="To",
+        max_length=2000,
+        help_text="An email address, https://…, or slack:https://… for a Slack webhook.",
+        widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook address is a secret
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["pending_minutes"].shown_for = "events=pending"  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        needs_threshold = "pending" in cleaned.get("events", ())
+        if needs_threshold and cleaned.get("pending_minutes", 0) is None:
+            self.add_error("pending_minutes", "Enter a number of minutes.")
+        return cleaned
+
+    def set_scopes(self, choices: Sequence[tuple[str, str]]) -> None:
+        """Offer the scopes, and show each event only for the scopes that can send it."""
+        cast("forms.ChoiceField", self.fields["scope"]).choices = choices
+        scopes = [scope for scope, _ in choices]
+        cast("CheckboxSelectMultiple", self.fields["events"].widget).shown_for = {
+            "budget": [scope for scope in scopes if scope != MINE],
+            "schedule": [scope for scope in scopes if scope != MINE],
+            "pool": [PLATFORM],
+        }
+
+
+class EditSubscriptionForm(SubscriptionForm):
+    """Form for an existing subscription, whose scope cannot change. A stored webhook address is not shown."""
+
+    def __init__(self, *args: Any, row: Subscription, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.fields["scope"]
+        allowed = service.allowed_events(row.user or row.project or row.department)
+        events = cast("forms.MultipleChoiceField", self.fields["events"])
+        events.choices = [(event, title) for event, title in TITLES.items() if event in allowed]
+        if row.channel != Channel.MAIL:
+            self.fields["to"].required = False
+            self.fields["to"].help_text = f"Leave empty to keep {service.display_address(row.to)}"
