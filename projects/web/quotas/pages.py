@@ -63,7 +63,7 @@ def render_quota_form(
     status: int = 200,
     **more: object,
 ) -> HttpResponse:
-    form.fields["until"].label = f"Expires ({user_time_zone(request).key})"
+    form["until"].label = f"Expires ({user_time_zone(request).key})"
     context = {
         "owner": owner,
         "kind": owner._meta.model_name,

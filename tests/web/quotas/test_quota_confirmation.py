@@ -120,6 +120,7 @@ def test_quota_form_records_a_comment_and_an_expiry(busy_cast: Cast, sign_in: Si
     past = bob.post(ADDRESS, {**sent, "until": "2020-01-01T00:00"}, headers=HTMX)
     assert past.status_code == 422
     assert "This time is in the past. Enter a later time." in past.content.decode()
+    assert "Expires (UTC)</label>" in past.content.decode()
     assert bob.post(ADDRESS, {**sent, "until": f"{due:%Y-%m-%dT%H:%M}"}, headers=HTMX).status_code == 204
     change = QuotaChange.objects.latest("pk")
     assert (change.comment, present(QuotaExpiry.objects.get()).due_at) == ("holiday", due)
