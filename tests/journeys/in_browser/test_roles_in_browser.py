@@ -100,6 +100,9 @@ def change_quotas(admin: Page) -> None:
     expect(impact).to_contain_text("younger")
     expect(impact).to_contain_text("ranking")
     admin.get_by_role("button", name="Apply").click()
+    question = admin.locator("#dialog")
+    expect(question.get_by_role("heading", name="Evict 1 workload?")).to_be_visible()
+    question.get_by_role("button", name="Apply changes").click()
     expect(admin.get_by_text("4 quotas saved.")).to_be_visible()
 
 
