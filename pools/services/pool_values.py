@@ -70,11 +70,14 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     receiver = token_receiver(pool)
     for name, value in fields.items():
         setattr(pool, name, value)
-    problems += problems_of(_set_credentials, pool, credentials, receiver)
+    rejected = problems_of(_set_credentials, pool, credentials, receiver)
+    problems += rejected
     if "gpu_model" in fields:
         problems += group_model_problems(pool)
     with _rename_problem_fields(values):
-        problems += problems_of(check_pool, pool)
+        reported = {*rejected, *(each.path.partition(".")[0] for each in rejected)}
+        others = problems_of(check_pool, pool)
+        problems += [each for each in others if each not in reported and each.path not in reported]
         if problems:
             raise Invalid(problems)
     return pool

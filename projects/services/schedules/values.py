@@ -142,7 +142,8 @@ def _is_impossible_day(cron: str) -> bool:
 
 
 def _never_due_problem(received: str) -> Problem:
-    return Problem("cron", "never fires: none of the months has this day", received)
+    allowed = "a day that exists in one of the months"
+    return Problem("cron", "never fires: none of the months has this day", received, allowed)
 
 
 def _closest_zone(name: str) -> str:
