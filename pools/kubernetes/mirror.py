@@ -122,7 +122,7 @@ class Mirror:
         if error := self._errors.get(kind):
             raise type(error)(str(error))
         if not self._synced[kind].is_set():
-            raise Unreachable(f"{self._api.server} has not listed its {kind} yet")
+            raise Unreachable(f"{self._api.server} has not returned its list of {kind} yet")
 
     def _start(self) -> None:
         with self._lock:

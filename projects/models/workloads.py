@@ -142,8 +142,8 @@ class Workload(FastRows):
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
-        help_text="Number of runs in which a pod failed after its gang had lost another pod, counted since "
-        "the last run with progress.",
+        help_text="Number of runs since the last one that made progress in which a pod failed after another "
+        "pod of its gang was lost.",
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,

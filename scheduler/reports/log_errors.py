@@ -50,7 +50,7 @@ def search_errors(
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
     resume_at: LinePosition | None = None
-    carried = b""  # part of the current line that earlier chunks contained
+    carried = b""  # start of the current line, read from earlier chunks
     while offset < size:
         chunk = read(offset, min(CHUNK_SIZE, size - offset))
         if not chunk.data:

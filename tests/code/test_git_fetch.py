@@ -171,7 +171,7 @@ def test_tree_with_an_unsafe_path_is_rejected(
     tree = git(repository.path, "hash-object", "-t", "tree", "--literally", "-w", "--stdin", source=raw)
     commit = git(repository.path, "commit-tree", tree, "-m", "evil")
     git(repository.path, "update-ref", "refs/heads/main", commit)
-    with pytest.raises(GitRejection, match=r"damaged or unsafe objects|cannot be used"):
+    with pytest.raises(GitRejection, match=r"corrupt or unsafe objects|cannot be used"):
         over_https(https.url())
 
 

@@ -133,7 +133,7 @@ def test_scale_in_is_previewed_before_it_starts(
     assert (done.status_code, ScaleRequest.objects.get(status="PENDING").direction) == (204, "scale_in")
 
 
-def test_service_is_scaled_and_autoscaled_with_forms(
+def test_forms_scale_a_service_and_configure_its_autoscaler(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=2), sign_in("dave")

@@ -56,7 +56,7 @@ def test_invalid_address_is_rejected_with_an_error(sign_in: SignIn) -> None:
     )
 
 
-def test_subscription_form_shows_all_errors_together_and_in_words(sign_in: SignIn) -> None:
+def test_subscription_form_shows_all_errors_at_once_in_plain_english(sign_in: SignIn) -> None:
     wrong = {"scope": "mine", "to": "ftp://x", "pending_minutes": "0"}
     errors = sign_in("dave").post("/notifications/new", wrong, headers=HTMX).context["form"].errors
     assert errors["events"] == ["Choose a value."]

@@ -101,7 +101,7 @@ async def scan_host_key(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> st
     """
     async with AsyncExitStack() as stack:
         key = await _within_timeout(endpoint, timeouts, _scan_host_key(endpoint, stack))
-    return _export(key)
+    return _public_key_text(key)
 
 
 async def _scan_host_key(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHKey:
@@ -161,7 +161,7 @@ class _Client(asyncssh.SSHClient):
     presented = ""
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.presented = _export(key)
+        self.presented = _public_key_text(key)
         return False
 
 
@@ -243,12 +243,12 @@ def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 
 
-def _export(key: asyncssh.SSHKey) -> str:
+def _public_key_text(key: asyncssh.SSHKey) -> str:
     return " ".join(key.export_public_key("openssh").decode().split()[:2])
 
 
 def _key_name(endpoint: Endpoint) -> str:
-    return fingerprint(_export(import_private_key(endpoint.private_key).convert_to_public()))
+    return fingerprint(_public_key_text(import_private_key(endpoint.private_key).convert_to_public()))
 
 
 def _failure_reason(error: Exception) -> str:

@@ -214,7 +214,7 @@ def _read_obstacle(directory: Path) -> str:
     """Return why the probe pod failed, or an empty string if it succeeded. Raises ProbeInterrupted."""
     end = read_record(str(directory / "exit"))
     if end is None:
-        raise ProbeInterrupted("the probe left no exit code")
+        raise ProbeInterrupted("the probe ended without reporting an exit code")
     if end.get("exit_code") == "0":
         return ""
     if "signal" in end or end["message"].endswith(KILLED):

@@ -41,12 +41,12 @@ class Jobs:
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,
         }  # fmt: skip
-        response = self._jobs_request("POST", "", json=body)
+        response = self._call_jobs_api("POST", "", json=body)
         if response.status_code != httpx.codes.OK and _EXISTS not in response.text:
             raise RuntimeFailure(f"Ray rejected job {name}: {_error_text(response)}")
 
     def get_job(self, name: str) -> RayJob | None:
-        response = self._jobs_request("GET", quote(name, safe=""))
+        response = self._call_jobs_api("GET", quote(name, safe=""))
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
         details: dict[str, Any] = _json_or_failure(response)
@@ -63,16 +63,16 @@ class Jobs:
         return "ALIVE" if "ALIVE" in states else "".join(states[-1:])
 
     def stop(self, name: str) -> None:
-        self._jobs_request("POST", f"{quote(name, safe='')}/stop")
+        self._call_jobs_api("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
         """Delete the ended job.
 
         Until Ray has detected the job's end, it rejects the deletion and still lists the job.
         """
-        self._jobs_request("DELETE", quote(name, safe=""))
+        self._call_jobs_api("DELETE", quote(name, safe=""))
 
-    def _jobs_request(self, method: str, path: str, **body: Any) -> httpx.Response:
+    def _call_jobs_api(self, method: str, path: str, **body: Any) -> httpx.Response:
         return self._request(method, f"/api/jobs/{path}", **body)
 
     def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:

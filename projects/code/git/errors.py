@@ -17,7 +17,7 @@ KNOWN = {
     r"|remote error: upload-pack: not",
     "size": r"File size limit exceeded|file too large|signal 25",
     "certificate": r"certificate|SSL|TLS",
-    "damaged": r"fsck error|unresolved deltas|index-pack failed|invalid index-pack|bad object|zlib|inflate"
+    "corrupt": r"fsck error|unresolved deltas|index-pack failed|invalid index-pack|bad object|zlib|inflate"
     r"|did not send|mismatch|corrupt",
 }
 
@@ -63,8 +63,8 @@ def convert_error(stderr: str, host: str, secret: str) -> GitRejection | GitFail
             return transfer_too_large_error(host)
         case "certificate":
             return GitFailure(f"The certificate of {host} could not be verified: {text}")
-        case "damaged":
-            return GitRejection(f"{host} sent damaged or unsafe objects: {text}")
+        case "corrupt":
+            return GitRejection(f"{host} sent corrupt or unsafe objects: {text}")
     return GitFailure(f"The code could not be fetched from {host}: {text}")
 
 

@@ -88,7 +88,7 @@ def _tree_records(git: GitProgram, tree: str) -> Iterator[bytes]:
                     f"The commit has a path with more than {PATH_MAX:,} characters. Shorten it."
                 )
         if process.wait() or rest:
-            raise GitRejection("The commit is damaged: its files cannot be listed.")
+            raise GitRejection("The commit is corrupt: its files cannot be listed.")
     finally:
         process.stdout.close()
         git.kill(process)

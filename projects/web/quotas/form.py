@@ -17,7 +17,8 @@ from projects.services.quotas.drafts import Draft, QuotaChangeDraft
 from projects.services.quotas.values import MAX_AMOUNT, MAX_RANK, MAX_WEIGHT, SCALE
 from projects.web.quotas.expiry import parse_expiry
 
-LIMITED = (("gpu", "GPUs"), ("cpu", "CPU cores"), ("memory_mib", "MiB"))  # with their units
+# Resources with a limit, and the unit of each.
+LIMITED = (("gpu", "GPUs"), ("cpu", "CPU cores"), ("memory_mib", "MiB"))
 LINES = (("GPU", "gpu"), ("CPU", "cpu"), ("Memory", "memory_mib"))  # titles of the lines of amount and limit
 EDIT_PATH = "changes[0]"  # path of the form's quota in its draft
 FIELDS = (

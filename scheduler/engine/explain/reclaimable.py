@@ -173,7 +173,7 @@ def _count_units(
         Counter[_GangAmounts](),
     )
     for gang in board.by_project.get(project, {}).values():
-        if gang.name in excluded or not policy.would_evict_gang(gang):
+        if gang.name in excluded or not policy.is_candidate_victim(gang):
             continue
         core, extras = parts = _gang_amounts(gang, view, kind, charged_kind)
         if not core[0] and not any(freed for (freed, _), _ in extras):
@@ -194,7 +194,7 @@ def _count_units(
     )
 
 
-# (freed, charged) amounts of the gang's core, and of each kind of extra replica with its count.
+# (freed, charged) of the gang's core, then ((freed, charged), count) for each kind of extra replica.
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 

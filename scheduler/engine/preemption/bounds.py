@@ -154,7 +154,7 @@ def _project_totals(selection: VictimSelection, account: QueueAccount) -> _Queue
     if not isinstance(result, _QueueTotals) or policy.gang.account is account:
         result = _QueueTotals()
         for gang in selection.board.by_project[account].values():
-            if (gang.is_elastic or policy.evicts_gangs) and policy.would_evict_gang(gang):
+            if (gang.is_elastic or policy.evicts_gangs) and policy.is_candidate_victim(gang):
                 _add_gang(result, gang, selection)
         if result.total == [
             account.allocated[k] - account.non_preemptible[k] if k in policy.kinds else 0 for k in KINDS

@@ -43,7 +43,8 @@ class ChangeFacts:
     scaled_down: LinkedText
     moved: LinkedText
     rule: str  # rule that allows the evictions, or empty
-    ended: EvictedWorkload | None  # workload that the user or its owner has to end
+    # Workload that must be stopped first, by the user or by the workload's owner.
+    ended: EvictedWorkload | None
     basis: str  # why the change is not smaller, or empty
 
 

@@ -32,7 +32,7 @@ def times(page: Page) -> list[str]:
     return [time[-8:] for time in shown]
 
 
-def test_line_times_are_shown_on_request_and_the_choice_is_remembered(
+def test_log_timestamps_are_optional_and_the_choice_is_remembered(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write_timed(home, pods[0], ("one\ntwo", 1), (" continues\nthree\n", 2))

@@ -108,7 +108,7 @@ def test_unusable_nodes_are_named_with_their_gpus(cast: Cast) -> None:
     assert by_name.keys() == {"cordoned nodes", "lost nodes", "slow boots"}
 
 
-def test_idle_gpus_are_counted_without_the_names_of_the_workloads(cast: Cast) -> None:
+def test_idle_gpu_finding_does_not_name_workloads(cast: Cast) -> None:
     pool = healthy_pool(cast)
     node = pool.nodes.get()
     idle, busy = (

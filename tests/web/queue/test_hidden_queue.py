@@ -118,7 +118,7 @@ def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in
     assert rows(client) == list(text)
 
 
-def test_pool_with_hidden_workloads_only_keeps_its_heading(cast: Cast, sign_in: SignIn) -> None:
+def test_pool_whose_workloads_are_all_hidden_keeps_its_heading(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     queue(cast.ads, "theirs", 1, "spare")
     queue(cast.vision, "own", 1)

@@ -21,7 +21,7 @@ from berth.cli.options.quantities import (
 from berth.cli.options.ssh_hosts import read_ssh_values
 from berth.cli.printing.output import Output, OutputOption
 
-NODES_ALLOWED = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
+NODES_ALLOWED = "4, 2:16, or min=2,desired=4,max=16 (min with desired, max or both)"
 SETTINGS = "provider_settings"
 Text = str | None
 
@@ -38,7 +38,7 @@ class PoolValues:
     nodes: Annotated[
         Text,
         typer.Option(
-            metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=4,desired=2,max=16."
+            metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=2,desired=4,max=16."
         ),
     ] = None
     provider: Annotated[

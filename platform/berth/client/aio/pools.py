@@ -31,7 +31,7 @@ class AsyncNodePools(AsyncResource):
         return await self._get(NodePool, f"node-pools/{name}")
 
     async def create(self, name: str, **values: Any) -> NodePool:
-        """Create a pool. `nodes` is, for example, 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
+        """Create a pool. `nodes` is, for example, 4, (2, 16) or {"min": 2, "desired": 4, "max": 16}."""
         return await self._post(NodePool, "node-pools", {"name": name, **values})
 
     async def preview(self, name: str, **values: Any) -> PoolPreview:

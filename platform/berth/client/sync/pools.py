@@ -32,7 +32,7 @@ class NodePools(Resource):
         return self._get(NodePool, f"node-pools/{name}")
 
     def create(self, name: str, **values: Any) -> NodePool:
-        """Create a pool. `nodes` is, for example, 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
+        """Create a pool. `nodes` is, for example, 4, (2, 16) or {"min": 2, "desired": 4, "max": 16}."""
         return self._post(NodePool, "node-pools", {"name": name, **values})
 
     def preview(self, name: str, **values: Any) -> PoolPreview:

@@ -60,13 +60,13 @@ class PreemptionPolicy:
         """Yield the projects whose workloads may be victims."""
         return (account for account in self.board.by_project if self.may_evict_from_queue(account))
 
-    def would_evict_gang(self, gang: Gang) -> bool:
+    def is_candidate_victim(self, gang: Gang) -> bool:
         """Return whether the gang could be a victim if it were preemptible and not protected."""
         return gang is not self.gang
 
     def may_evict_gang(self, gang: Gang) -> bool:
         """Return whether the gang may be a victim, ignoring its queue and its minimum runtime."""
-        return not gang.non_preemptible and self.would_evict_gang(gang)
+        return not gang.non_preemptible and self.is_candidate_victim(gang)
 
     def rule(self, victim: Victim) -> str | None:
         """Return the rule that allows the victim's eviction now, or None."""

@@ -305,8 +305,8 @@ class Preempt(PreemptionPolicy):
     def projects(self) -> Iterator[QueueAccount]:
         return (account for account in (self.gang.account,) if account in self.board.by_project)
 
-    def would_evict_gang(self, gang: Gang) -> bool:
-        return super().would_evict_gang(gang) and gang.workload.priority < self.gang.workload.priority
+    def is_candidate_victim(self, gang: Gang) -> bool:
+        return super().is_candidate_victim(gang) and gang.workload.priority < self.gang.workload.priority
 
     def rule(self, victim: Victim) -> str | None:
         same = victim.gang.account is self.gang.account

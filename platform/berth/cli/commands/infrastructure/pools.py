@@ -131,7 +131,7 @@ def edit(options: PoolChanges) -> None:
 
     \b
     berth pool edit train --nodes 2:8 --dry-run
-    berth pool edit train --nodes min=4,desired=2,max=16
+    berth pool edit train --nodes min=2,desired=4,max=16
     berth pool edit train --set drain_timeout=60 --set price_per_gpu_hour=2.49
     berth pool edit train --image-policy require --image-pattern 'ghcr.io/org/*'
     berth pool edit train --node-consolidation when_underutilized --budget nodes=10%
