@@ -24,7 +24,7 @@ MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class BatchStep:
+class BatchAction:
     warning: str
     result_text: str
     state: str  # node state that needs no change
@@ -32,17 +32,17 @@ class BatchStep:
     names: str = ""  # heading of the list of affected workloads
 
 
-STEPS: Mapping[str, BatchStep] = {
-    "cordon": BatchStep(
+ACTIONS: Mapping[str, BatchAction] = {
+    "cordon": BatchAction(
         "Running pods continue. No new pods are placed on these nodes.", "cordoned", NodeState.CORDONED
     ),
-    "uncordon": BatchStep(
+    "uncordon": BatchAction(
         "New pods can be placed on these nodes again. Drains stop.",
         "uncordoned",
         NodeState.READY,
         has_reason=False,
     ),
-    "drain": BatchStep(
+    "drain": BatchAction(
         "Running pods have {drain_timeout} to finish. Then the nodes are terminated and replaced.",
         "draining",
         NodeState.DRAINING,
@@ -53,7 +53,7 @@ STEPS: Mapping[str, BatchStep] = {
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def apply_to_nodes(request: Request, name: str, step: str) -> HttpResponse:
+def apply_to_nodes(request: Request, name: str, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the confirmed nodes (POST).
 
     The nodes are those named by `node`, or all nodes in the given `state`. Nodes to which the action does not
@@ -61,22 +61,22 @@ def apply_to_nodes(request: Request, name: str, step: str) -> HttpResponse:
     """
     pool = get_object_or_404(NodePool, name=name)
     request.require("edit", pool)
-    action, back = STEPS[step], reverse("node-pool", args=[pool.name])
+    action, back = ACTIONS[action_name], reverse("node-pool", args=[pool.name])
     form = ReasonForm(request.POST or None, auto_id="nodes_%s") if action.has_reason else None
     if request.method == "POST" and (form is None or form.is_valid()):
         details = {"reason": form.cleaned_data["reason"]} if form else {}
         confirmed = _nodes_by_name(pool, request.POST.get("nodes", "").split())
-        batch = change_nodes(actor=request.actor, nodes=confirmed, action=step, **details)
+        batch = change_nodes(actor=request.actor, nodes=confirmed, action=action_name, **details)
         return success_response(request, _describe_result(batch, action), to=back, warns=bool(batch.rejected))
     selected = _selected_nodes(request, pool)
-    chosen = [node for node in selected if step in NODE_ACTIONS.get(node.state, ())]
+    chosen = [node for node in selected if action_name in NODE_ACTIONS.get(node.state, ())]
     unchanged = [node for node in selected if node not in chosen]
     count = format_count(len(chosen), "node")
     warning = action.warning.format(drain_timeout=duration(pool.drain_timeout))
     context = {
-        "title": f"{step.capitalize()} {count}?" if chosen else f"No nodes to {step}",
+        "title": f"{action_name.capitalize()} {count}?" if chosen else f"No nodes to {action_name}",
         "warning": warning if chosen else "Select nodes to which the action applies.",
-        "label": f"{step.capitalize()} {count}",
+        "label": f"{action_name.capitalize()} {count}",
         "post_to": request.path,
         "back": back,
         "form": form,
@@ -125,13 +125,13 @@ def _live_nodes(pool: NodePool) -> Any:
     return selectors.nodes().filter(pool=pool).order_by("ordinal", "pk")
 
 
-def _affected_workloads(nodes: Sequence[Node], action: BatchStep) -> dict[str, Any]:
+def _affected_workloads(nodes: Sequence[Node], action: BatchAction) -> dict[str, Any]:
     by_node = selectors.workloads_on_nodes([node.pk for node in nodes])
     work = sorted({str(workload.handle) for entries in by_node.values() for workload in entries})
     return {"names": action.names, "work": work[:MAX_LISTED], "more_work": max(0, len(work) - MAX_LISTED)}
 
 
-def _describe_result(batch: NodeBatch, action: BatchStep) -> str:
+def _describe_result(batch: NodeBatch, action: BatchAction) -> str:
     verb = "is" if len(batch.changed) == 1 else "are"
     parts = [f"{format_count(len(batch.changed), 'node')} {verb} {action.result_text}."]
     if batch.unchanged:

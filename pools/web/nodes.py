@@ -31,7 +31,7 @@ class NodeAction:
     names: str = ""  # heading of the list of affected workloads
 
 
-STEPS: Mapping[str, NodeAction] = {
+ACTIONS: Mapping[str, NodeAction] = {
     "cordon": NodeAction(
         "Running pods continue. No new pods are placed on the node.", "is cordoned", services.cordon_node
     ),
@@ -165,11 +165,11 @@ def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | No
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def apply_action(request: Request, name: str, step: str) -> HttpResponse:
+def apply_action(request: Request, name: str, action_name: str) -> HttpResponse:
     """Ask for confirmation on GET, and perform the action on POST."""
     node = get_object_or_404(_visible_nodes(request, selectors.nodes()), name=name)
     request.require("edit", node)
-    action, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
+    action, back = ACTIONS[action_name], reverse("node-pool", args=[node.pool.name])
     form = ReasonForm(request.POST or None, auto_id="node_%s") if action.has_reason else None
     if request.method == "POST" and (form is None or form.is_valid()):
         reason = {"reason": form.cleaned_data["reason"]} if form else {}
@@ -177,13 +177,13 @@ def apply_action(request: Request, name: str, step: str) -> HttpResponse:
         return success_response(request, f"{node.name} {action.result_text}.", to=back)
     return confirm_page(
         request,
-        title=f"{step.capitalize()} {node.name}?",
+        title=f"{action_name.capitalize()} {node.name}?",
         warning=action.warning.format(drain_timeout=duration(node.pool.drain_timeout)),
-        label=step.capitalize(),
+        label=action_name.capitalize(),
         danger=action.danger,
         form=form,
         names=action.names,
         work=selectors.workloads_on_nodes([node.pk])[node.pk] if action.names else (),
-        lost_work=reverse("node-lost-work", args=[node.name]) if step == "terminate" else "",
+        lost_work=reverse("node-lost-work", args=[node.name]) if action_name == "terminate" else "",
         back=back,
     )

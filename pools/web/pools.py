@@ -170,17 +170,17 @@ def scale(request: Request, name: str) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def apply_action(request: Request, name: str, step: str) -> HttpResponse:
+def apply_action(request: Request, name: str, action_name: str) -> HttpResponse:
     pool = _find_editable_pool(request, name)
-    change, warning, result_text = POOL_ACTIONS[step]
+    change, warning, result_text = POOL_ACTIONS[action_name]
     if request.method == "POST":
         change(actor=request.actor, pool=pool)
         return success_response(request, f"{pool} {result_text}.", to=_pool_url(pool))
     return confirm_page(
         request,
-        title=f"{step.capitalize()} {pool}?",
+        title=f"{action_name.capitalize()} {pool}?",
         warning=warning,
-        label=step.capitalize(),
+        label=action_name.capitalize(),
         back=_pool_url(pool),
     )
 

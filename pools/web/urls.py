@@ -19,19 +19,19 @@ urlpatterns = [
         name="pool-ssh-host-accept",
     ),
     re_path(
-        r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$",
+        r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<action_name>pause|resume|retry)$",
         pools.apply_action,
-        name="pool-step",
+        name="pool-action",
     ),
     re_path(
-        r"^node-pools/(?P<name>[a-z0-9_-]+)/nodes/(?P<step>cordon|uncordon|drain)$",
+        r"^node-pools/(?P<name>[a-z0-9_-]+)/nodes/(?P<action_name>cordon|uncordon|drain)$",
         node_batches.apply_to_nodes,
-        name="pool-nodes-step",
+        name="pool-nodes-action",
     ),
     re_path(r"^nodes/(?P<name>[A-Za-z0-9._-]+)$", nodes.show, name="node"),
     re_path(
-        r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<step>cordon|uncordon|drain|upgrade|terminate)$",
+        r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<action_name>cordon|uncordon|drain|upgrade|terminate)$",
         nodes.apply_action,
-        name="node-step",
+        name="node-action",
     ),
 ]

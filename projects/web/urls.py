@@ -20,9 +20,9 @@ TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 
 urlpatterns = [
     re_path(
-        r"^workloads/(?P<step>cancel|suspend|resume|retry|resubmit|delete)$",
+        r"^workloads/(?P<action_name>cancel|suspend|resume|retry|resubmit|delete)$",
         bulk.apply_to_selection,
-        name="workloads-step",
+        name="workloads-action",
     ),
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
@@ -32,14 +32,14 @@ urlpatterns = [
     path("arrays/<uuid:array_id>/worst", array_changes.cancel_worst, name="array-worst"),
     path("arrays/<uuid:array_id>/delete", array_changes.delete, name="array-delete"),
     re_path(
-        r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry|suspend|resume)$",
+        r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<action_name>cancel|retry|suspend|resume)$",
         array_changes.change,
-        name="array-step",
+        name="array-action",
     ),
     re_path(
-        r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",
-        workloads.apply_step,
-        name="workload-step",
+        r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<action_name>cancel|suspend|resume|delete)$",
+        workloads.apply_action,
+        name="workload-action",
     ),
     path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit_page, name="workload-resubmit"),
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
@@ -79,9 +79,9 @@ urlpatterns = [
     path("access/grant", access.grant, name="grant"),
     path("access/users/new", access.add_user, name="user-new"),
     re_path(
-        r"^access/users/(?P<user_id>[0-9]{1,9})/(?P<step>deactivate|activate)$",
+        r"^access/users/(?P<user_id>[0-9]{1,9})/(?P<action_name>deactivate|activate)$",
         access.set_active,
-        name="user-step",
+        name="user-action",
     ),
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),
     re_path(r"^access/users/(?P<user_id>[0-9]{1,9})$", all_tokens.user, name="user"),
@@ -95,9 +95,9 @@ urlpatterns = [
     path("schedules/<slug:project>/<slug:name>", schedules.detail, name="schedule"),
     path("schedules/<slug:project>/<slug:name>/edit", schedule_forms.edit, name="schedule-edit"),
     re_path(
-        r"^schedules/(?P<project>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)/(?P<step>pause|resume|run|delete)$",
-        schedules.apply_step,
-        name="schedule-step",
+        r"^schedules/(?P<project>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)/(?P<action_name>pause|resume|run|delete)$",
+        schedules.apply_action,
+        name="schedule-action",
     ),
     path("services", services.index, name="services"),
     path("services/<str:service>", services.detail, name="service"),

@@ -142,7 +142,7 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
     assert "Submitted" in text(answer)
     submission = f"dave submitted workload {workload.name} in vision for schedule nightly: training, 1 GPU"
     assert submission in text(sign_in("erin").get("/activity"))
-    assert 'id="step-run"' not in html
+    assert 'id="action-run"' not in html
     listed = sign_in("erin").get("/schedules").content.decode()
     assert f'href="/workloads/{workload.pk}"><span class="chip warn">Pending</span></a>' in listed
 
@@ -286,7 +286,7 @@ def test_schedule_with_a_missing_template_is_marked_and_cannot_run(cast: Cast, s
     page = dave.get(PAGE)
     assert "Template missing Template train no longer exists, so every run is rejected." in text(page)
     assert "No workloads are submitted until" in text(page)
-    assert "step-run" not in page.content.decode()
+    assert "action-run" not in page.content.decode()
     for answer in (dave.get(f"{PAGE}/run", headers=HTMX), dave.post(f"{PAGE}/run", headers=HTMX)):
         assert "nightly cannot run now Template train no longer exists." in text(answer)
         assert f'href="{PAGE}/edit">Edit schedule</a>' in answer.content.decode()

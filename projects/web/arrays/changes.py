@@ -24,7 +24,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import find_array
 from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
-from projects.web.workloads.stops import STOPPING_STEPS, StopCost, stop_cost
+from projects.web.workloads.stops import STOPPING_ACTIONS, StopCost, stop_cost
 
 STOP_COST = "stop-cost"  # ID of the form section with the cost of stopping the selected tasks
 STOP_COST_TEMPLATE = "projects/arrays/stop_cost.html"
@@ -134,12 +134,12 @@ CHANGES = {
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
+def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpResponse:
     """Show the form for choosing tasks (GET) or change the tasks (POST)."""
     array = find_array(request.actor, array_id)
     require(request.actor, Action.OPERATE, array)
-    action, url = CHANGES[step], reverse("array", args=[array.pk])
-    usual, count = _default_tasks(array, step)
+    action, url = CHANGES[action_name], reverse("array", args=[array.pk])
+    usual, count = _default_tasks(array, action_name)
     form = TasksForm(request.POST or None, auto_id="tasks_%s", usual=usual)
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
@@ -147,12 +147,12 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
             return success_response(
                 request, action.result.format(format_count(count, "task"), array.name), to=url
             )
-    text = _describe_change(array, step)
-    stops = step in STOPPING_STEPS
-    cost = _stop_cost(array, step, _selected_indexes(request, form, usual=usual)) if stops else None
+    text = _describe_change(array, action_name)
+    stops = action_name in STOPPING_ACTIONS
+    cost = _stop_cost(array, action_name, _selected_indexes(request, form, usual=usual)) if stops else None
     if request.htmx.target == STOP_COST:
         return _show_stop_cost(request, cost, text)
-    runs_again = step == "retry" and not usual
+    runs_again = action_name == "retry" and not usual
     labels = format_html(
         '<span data-shown-for="choice={}">{} {}</span>'
         '<span data-shown-for="choice={}" hidden>{} tasks</span>',
@@ -167,18 +167,18 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
         text=text,
         cost=cost,
         intro_template=STOP_COST_TEMPLATE if stops else "",
-        danger=step == "cancel",
+        danger=action_name == "cancel",
         dismiss=action.dismiss,
     )
 
 
-def _describe_change(array: WorkloadArray, step: str) -> str:
+def _describe_change(array: WorkloadArray, action_name: str) -> str:
     """Return the text of the form, including the number of tasks that wait for earlier tasks."""
     held = count_tasks_by_array([array])[array.pk].held
-    if step not in STOPPING_STEPS or not held:
-        return CHANGES[step].text
+    if action_name not in STOPPING_ACTIONS or not held:
+        return CHANGES[action_name].text
     waiting = f"{format_count(held, 'task')} that {'waits' if held == 1 else 'wait'} for earlier tasks"
-    return f"The unfinished tasks include {waiting}. {CHANGES[step].text}"
+    return f"The unfinished tasks include {waiting}. {CHANGES[action_name].text}"
 
 
 def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple[int, ...] | None:
@@ -192,20 +192,20 @@ def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple
     return edited.cleaned_data["indexes"] if edited.is_valid() else ()
 
 
-def _stop_cost(array: WorkloadArray, step: str, indexes: Iterable[int] | None) -> StopCost | None:
+def _stop_cost(array: WorkloadArray, action_name: str, indexes: Iterable[int] | None) -> StopCost | None:
     if indexes is None:
-        return stop_cost(step, [array])
+        return stop_cost(action_name, [array])
     tasks = Workload.objects.filter(array=array, superseded=False, array_index__in=indexes)
-    return stop_cost(step, tasks.only("pk"))
+    return stop_cost(action_name, tasks.only("pk"))
 
 
-def _default_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
+def _default_tasks(array: WorkloadArray, action_name: str) -> tuple[str, int]:
     """Return a description and the number of the tasks that a change affects by default."""
     counts = count_tasks_by_array([array])[array.pk]
-    if step == "cancel":
+    if action_name == "cancel":
         return (f"All {format_count(counts.live, 'unfinished task')}" if counts.live else ""), counts.live
-    if step in ("suspend", "resume"):
-        is_resume = step == "resume"
+    if action_name in ("suspend", "resume"):
+        is_resume = action_name == "resume"
         tasks = Workload.objects.filter(array=array, superseded=False)
         count = tasks.filter(IS_SUSPENDED if is_resume else CAN_BE_SUSPENDED).count()
         kind = "suspended task" if is_resume else "pending and running task"

@@ -41,11 +41,11 @@ from projects.web.arrays.parameters import (
     slice_by_parameter,
 )
 from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.workloads.actions import bulk_actions
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import STATES
-from projects.web.workloads.steps import bulk_steps
 
 FIXED_COLUMNS = 8  # maximum number of task table columns, excluding parameters
 MAX_SQUARES = 1000  # maximum number of tasks that are shown as squares
@@ -334,6 +334,6 @@ def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts
     if not may(request.actor, Action.OPERATE, array):
         return []
     if array.state == ArrayState.ACTIVE:
-        offered = bulk_steps(request.actor, array, counts)
-        return [step for step in ("retry", "suspend", "resume", "cancel") if step in offered]
+        offered = bulk_actions(request.actor, array, counts)
+        return [action for action in ("retry", "suspend", "resume", "cancel") if action in offered]
     return ["retry" if counts.failed else "run again", "delete"]

@@ -198,21 +198,21 @@ def add_user(request: Request) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def set_active(request: Request, user_id: str, step: str) -> HttpResponse:
+def set_active(request: Request, user_id: str, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or deactivate or activate a user (POST)."""
     if not may(request.actor, Action.ADMINISTER):
         raise Forbidden("Only platform admins can deactivate users. Ask a platform admin.")
     user = get_object_or_404(User, pk=user_id)
     if request.method == "POST":
-        change = accounts.deactivate if step == "deactivate" else accounts.activate
+        change = accounts.deactivate if action_name == "deactivate" else accounts.activate
         change(actor=request.actor, user=user)
-        return success_response(request, f"User {user.username} {step}d.", to=reverse("access"))
+        return success_response(request, f"User {user.username} {action_name}d.", to=reverse("access"))
     return confirm_page(
         request,
-        title=f"{step.capitalize()} {user.username}?",
-        warning=DEACTIVATION if step == "deactivate" else ACTIVATION,
-        label=f"{step.capitalize()} user",
-        danger=step == "deactivate",
+        title=f"{action_name.capitalize()} {user.username}?",
+        warning=DEACTIVATION if action_name == "deactivate" else ACTIVATION,
+        label=f"{action_name.capitalize()} user",
+        danger=action_name == "deactivate",
         back=reverse("access"),
     )
 

@@ -111,7 +111,7 @@ RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleStep:
+class ScheduleAction:
     """Action on a schedule that the user must confirm, with the text of its dialog."""
 
     title: str
@@ -123,29 +123,29 @@ class ScheduleStep:
     leaves: bool = False
 
 
-STEPS = {
-    "pause": ScheduleStep(
+ACTIONS = {
+    "pause": ScheduleAction(
         "Pause {}?",
         "No runs are submitted until the schedule is resumed. Submitted runs are not affected.",
         "Pause schedule",
         "Schedule {} paused.",
         schedules.pause_schedule,
     ),
-    "resume": ScheduleStep(
+    "resume": ScheduleAction(
         "Resume {}?",
         "Due times that passed while the schedule was paused are skipped.",
         "Resume schedule",
         "Schedule {} resumed.",
         schedules.resume_schedule,
     ),
-    "run": ScheduleStep(
+    "run": ScheduleAction(
         "Run {} now?",
         "The run is submitted with your permissions. The next due time does not change.",
         "Run now",
         "A run of {} was submitted.",
         schedules.run_now,
     ),
-    "delete": ScheduleStep(
+    "delete": ScheduleAction(
         "Delete {}?",
         "The history of its runs is deleted too. Their workloads are kept.",
         "Delete schedule",
@@ -177,7 +177,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return file
     actor = with_roles(request.actor)
     context = {
-        "rows": [(row, _row_steps(actor, row)) for row in listing.rows],
+        "rows": [(row, _row_actions(actor, row)) for row in listing.rows],
         "listing": listing,
         "is_searched": is_searched or bool(project),
         "project": project,
@@ -212,10 +212,10 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
         ],
         "runs": runs.rows,
         "listing": runs,
-        "steps": [
-            (step, label)
-            for step, label in _allowed_steps(request.actor, schedule)
-            if not (step == "run" and is_template_missing)
+        "actions": [
+            (action_name, label)
+            for action_name, label in _allowed_actions(request.actor, schedule)
+            if not (action_name == "run" and is_template_missing)
         ],
         "may_change": schedules.may_change(request.actor, schedule),
     }
@@ -224,23 +224,23 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def apply_step(request: Request, project: str, name: str, step: str) -> HttpResponse:
+def apply_action(request: Request, project: str, name: str, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or perform the action (POST)."""
     schedule = find_schedule(request, project, name)
-    if step == "run":
+    if action_name == "run":
         request.require("submit", schedule.project)
     else:
         schedules.require_change_permission(request.actor, schedule)
-    chosen = STEPS[step]
+    chosen = ACTIONS[action_name]
     back = reverse("schedule", args=[project, name])
-    if step == "run" and _with_missing_template([schedule]):
+    if action_name == "run" and _with_missing_template([schedule]):
         text = f"Template {schedule.template} no longer exists. Edit the schedule to choose another workload."
         return _refuse_run(request, schedule, text, status=422 if request.method == "POST" else 200)
     if request.method == "POST":
         try:
             chosen.run(actor=request.actor, schedule=schedule)
         except (Conflict, Invalid) as error:
-            if step != "run":
+            if action_name != "run":
                 raise
             return _refuse_run(request, schedule, describe_error(error), status=error.status)
         to = reverse("schedules") if chosen.leaves else back
@@ -297,20 +297,20 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
     return row
 
 
-def _row_steps(actor: Actor, row: ScheduleRow) -> list[tuple[str, str]]:
+def _row_actions(actor: Actor, row: ScheduleRow) -> list[tuple[str, str]]:
     """Return the actions that the list offers for one schedule, with short labels."""
     return [
-        (step, label.removesuffix(" schedule"))
-        for step, label in _allowed_steps(actor, row.schedule)
-        if step != "delete" and not (step == "run" and row.is_template_missing)
+        (action_name, label.removesuffix(" schedule"))
+        for action_name, label in _allowed_actions(actor, row.schedule)
+        if action_name != "delete" and not (action_name == "run" and row.is_template_missing)
     ]
 
 
-def _allowed_steps(actor: Actor, schedule: Schedule) -> Iterator[tuple[str, str]]:
+def _allowed_actions(actor: Actor, schedule: Schedule) -> Iterator[tuple[str, str]]:
     """Yield the actions that the user may perform, with their labels."""
     if may(actor, Action.SUBMIT, schedule.project):
-        yield "run", STEPS["run"].label
+        yield "run", ACTIONS["run"].label
     if schedules.may_change(actor, schedule):
         change = "pause" if schedule.paused_at is None else "resume"
-        yield change, STEPS[change].label
-        yield "delete", STEPS["delete"].label
+        yield change, ACTIONS[change].label
+        yield "delete", ACTIONS["delete"].label

@@ -19,9 +19,9 @@ from projects.services import workloads as service
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
 from projects.web.services.serving import load_serving_statuses
+from projects.web.workloads.actions import inapplicable_reason
 from projects.web.workloads.resubmission import resubmit_and_open
-from projects.web.workloads.steps import inapplicable_reason
-from projects.web.workloads.stops import PHASES_WITH_PODS, STOPPING_STEPS, stop_cost
+from projects.web.workloads.stops import PHASES_WITH_PODS, STOPPING_ACTIONS, stop_cost
 
 MAX_SELECTED = 200
 CONFIRMED = "confirmed"  # name of the field in the confirmation form
@@ -138,7 +138,7 @@ class UnchangedRows:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def apply_to_selection(request: Request, step: str) -> HttpResponse:
+def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
     Rows to which the action does not apply stay unchanged, and the confirmation names them with the reason. A
@@ -147,14 +147,14 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))
     counts = count_tasks_by_array([row for row in selected if isinstance(row, WorkloadArray)])
-    chosen, unchanged = _split_selection(request.actor, step, selected, counts)
-    action = ACTIONS[step]
+    chosen, unchanged = _split_selection(request.actor, action_name, selected, counts)
+    action = ACTIONS[action_name]
     is_post = request.method == "POST"
-    if is_post and step == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
+    if is_post and action_name == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
         return resubmit_and_open(request, selected[0])
-    if is_post and (step != "resubmit" or CONFIRMED in request.POST):
+    if is_post and (action_name != "resubmit" or CONFIRMED in request.POST):
         return success_response(request, _change(request.actor, action, chosen), to=reverse("workloads"))
-    cost = stop_cost(step, chosen)
+    cost = stop_cost(action_name, chosen)
     lost_by_row = cost.lost_by_row if cost else {}
     serving = load_serving_statuses(
         row
@@ -162,11 +162,11 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
         if isinstance(row, Workload) and row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING
     )
     context = {
-        "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
-        "warning": _warning(action, chosen) if chosen else "" if selected else _no_change_text(step),
+        "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {action_name}",
+        "warning": _warning(action, chosen) if chosen else "" if selected else _no_change_text(action_name),
         "cost": cost,
         "label": f"{action.title} {_describe(chosen)}",
-        "dismiss": _dismiss(step, chosen) if chosen else "Close",
+        "dismiss": _dismiss(action_name, chosen) if chosen else "Close",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": action.danger,
@@ -176,7 +176,7 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
             if isinstance(row, Workload)
         ],
         "arrays": [
-            (row, _describe_tasks(step, counts[row.pk]), lost_by_row.get(row.pk, 0))
+            (row, _describe_tasks(action_name, counts[row.pk]), lost_by_row.get(row.pk, 0))
             for row in chosen
             if isinstance(row, WorkloadArray)
         ],
@@ -187,12 +187,12 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
 
 
 def _split_selection(
-    actor: Actor, step: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
+    actor: Actor, action_name: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
 ) -> tuple[Rows, list[UnchangedRows]]:
     """Return the rows to which the action applies, and the excluded rows grouped by reason."""
     by_reason = dict[str, list[Workload | WorkloadArray]]()
     for row in selected:
-        reason = inapplicable_reason(actor, step, row, counts.get(row.pk, TaskCounts()))
+        reason = inapplicable_reason(actor, action_name, row, counts.get(row.pk, TaskCounts()))
         by_reason.setdefault(reason, []).append(row)
     chosen = by_reason.pop("", [])
     return chosen, [UnchangedRows(reason, rows) for reason, rows in by_reason.items()]
@@ -202,12 +202,12 @@ def _warning(action: BulkAction, rows: Rows) -> str:
     return action.warnings[len(rows) > 1].format(rows=_kind(rows))
 
 
-def _dismiss(step: str, rows: Rows) -> str:
+def _dismiss(action_name: str, rows: Rows) -> str:
     have_pods = all(isinstance(row, Workload) and row.phase in PHASES_WITH_PODS for row in rows)
-    if step in STOPPING_STEPS and have_pods:
+    if action_name in STOPPING_ACTIONS and have_pods:
         return "Keep running"
     kind = _kind(rows)
-    return ACTIONS[step].dismiss.format(rows="all" if " and " in kind else kind)
+    return ACTIONS[action_name].dismiss.format(rows="all" if " and " in kind else kind)
 
 
 def _kind(rows: Rows) -> str:
@@ -216,14 +216,14 @@ def _kind(rows: Rows) -> str:
     return " and ".join(kind if len(rows) == 1 else f"{kind}s" for kind in sorted(kinds, reverse=True))
 
 
-def _no_change_text(step: str) -> str:
+def _no_change_text(action_name: str) -> str:
     kind = {
         "resume": "suspended workloads",
         "retry": "arrays with failed tasks",
         "resubmit": "ended workloads",
         "delete": "ended workloads",
     }
-    return f"Select {kind.get(step, 'live workloads')} that your role allows you to {step}."
+    return f"Select {kind.get(action_name, 'live workloads')} that your role allows you to {action_name}."
 
 
 def _change(actor: Actor, action: BulkAction, rows: Rows) -> str:
@@ -255,13 +255,13 @@ def _describe(rows: Rows) -> str:
     return " and ".join(counts)
 
 
-def _describe_tasks(step: str, counts: TaskCounts) -> str:
+def _describe_tasks(action_name: str, counts: TaskCounts) -> str:
     """Describe the tasks of an array that an action changes."""
-    if step == "retry":
+    if action_name == "retry":
         return format_count(counts.failed, "failed task")
-    if step == "resume":
+    if action_name == "resume":
         return format_count(counts.suspended, "suspended task")
-    return format_count(counts.total if step == "delete" else counts.live, "task")
+    return format_count(counts.total if action_name == "delete" else counts.live, "task")
 
 
 def _unchanged_text(rows: Rows) -> str:

@@ -26,6 +26,7 @@ from projects.services import workloads as service
 from projects.services.arrays import TaskCounts, failure_causes, failures_by_array
 from projects.web.arrays.progress import load_progress
 from projects.web.arrays.queued_tasks import load_queued_tasks
+from projects.web.workloads.actions import BULK_ACTIONS, bulk_actions
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
     COLUMNS,
@@ -58,7 +59,6 @@ from projects.web.workloads.no_matches import describe_no_matches
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, set_request_words
 from projects.web.workloads.reservations import load_reservations
-from projects.web.workloads.steps import BULK_STEPS, bulk_steps
 from projects.web.workloads.stops import stop_cost
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
@@ -67,7 +67,7 @@ FAILED_PERIOD, FAILED_MAX = "24h", 3  # recent failures that are named above the
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadStep:
+class WorkloadAction:
     """Action on a workload, with the text of its confirmation page."""
 
     title: str
@@ -82,8 +82,8 @@ class WorkloadStep:
         return f"{self.title} workload"
 
 
-STEPS: Mapping[str, WorkloadStep] = {
-    "cancel": WorkloadStep(
+ACTIONS: Mapping[str, WorkloadAction] = {
+    "cancel": WorkloadAction(
         "Cancel",
         "A cancelled workload cannot be resumed.",
         "is being cancelled",
@@ -91,21 +91,21 @@ STEPS: Mapping[str, WorkloadStep] = {
         "Keep running",
         danger=True,
     ),
-    "suspend": WorkloadStep(
+    "suspend": WorkloadAction(
         "Suspend",
         "The workload keeps its submission time and stays suspended until you resume it.",
         "is being suspended",
         service.suspend,
         "Keep running",
     ),
-    "resume": WorkloadStep(
+    "resume": WorkloadAction(
         "Resume",
         "The workload returns to its project's queue.",
         "is queued again",
         service.resume,
         "Keep suspended",
     ),
-    "delete": WorkloadStep(
+    "delete": WorkloadAction(
         "Delete",
         "The workload and its logs are deleted. The events and evictions are kept in the history.",
         "was deleted",
@@ -116,14 +116,14 @@ STEPS: Mapping[str, WorkloadStep] = {
 }
 
 # Warnings for workloads without pods, which have nothing to stop.
-PENDING_STEPS: Mapping[str, WorkloadStep] = {
+PENDING_ACTIONS: Mapping[str, WorkloadAction] = {
     "cancel": replace(
-        STEPS["cancel"],
+        ACTIONS["cancel"],
         warning="The workload leaves the queue. A cancelled workload cannot be resumed.",
         dismiss="Keep workload",
     ),
     "suspend": replace(
-        STEPS["suspend"],
+        ACTIONS["suspend"],
         warning="The workload leaves the queue. It keeps its submission time and stays suspended until you "
         "resume it.",
         dismiss="Keep in queue",
@@ -206,7 +206,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
         "periods": PERIODS,
-        "bulk_steps": [(step, step.capitalize()) for step in BULK_STEPS],
+        "bulk_actions": [(action_name, action_name.capitalize()) for action_name in BULK_ACTIONS],
         "unmeasured_since": common_last_measurement(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
@@ -233,7 +233,7 @@ def _set_bulk_actions(actor: Actor, row: Workload) -> None:
     """Set the row's bulk actions, and whether the user may control the row and submit a copy of it."""
     target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
     target.project = row.project
-    cast("Any", row).bulk_steps = " ".join(bulk_steps(actor, target, counts))
+    cast("Any", row).bulk_actions = " ".join(bulk_actions(actor, target, counts))
     cast("Any", row).is_operable = may(actor, Action.OPERATE, target)
     cast("Any", row).is_copyable = may(actor, Action.SUBMIT, row.project)
 
@@ -262,21 +262,21 @@ def _query_for_saved_view(request: Request) -> str:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def apply_step(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
+def apply_action(request: Request, workload_id: uuid.UUID, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET) or perform the action (POST)."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
-    action = step_for(workload, step)
+    action = action_for_phase(workload, action_name)
     workload_url = reverse("workload", args=[workload.pk])
     if request.method == "POST":
         action.run(actor=request.actor, workload=workload)
-        deleted = step == "delete"
+        deleted = action_name == "delete"
         to = reverse("workloads") if deleted else workload_url
         return success_response(request, f"{workload.name} {action.result_text}.", to=to, leave=deleted)
     context = {
         "workload": workload,
-        "step": action,
-        "cost": stop_cost(step, [workload]),
+        "action": action,
+        "cost": stop_cost(action_name, [workload]),
         "back": workload_url,
         "post_to": request.path,
     }
@@ -285,6 +285,7 @@ def apply_step(request: Request, workload_id: uuid.UUID, step: str) -> HttpRespo
     )
 
 
-def step_for(workload: Workload, step: str) -> WorkloadStep:
+def action_for_phase(workload: Workload, action_name: str) -> WorkloadAction:
     """Return the action with the text that fits the workload's phase."""
-    return PENDING_STEPS.get(step, STEPS[step]) if workload.phase == "pending" else STEPS[step]
+    pending = PENDING_ACTIONS if workload.phase == "pending" else {}
+    return pending.get(action_name, ACTIONS[action_name])

@@ -16,7 +16,7 @@ from berth.server.web.numbers import duration
 from projects.models import Phase, Workload, WorkloadArray
 from projects.queries.lost_work import work_lost_if_stopped
 
-STOPPING_STEPS = ("cancel", "suspend")
+STOPPING_ACTIONS = ("cancel", "suspend")
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 
@@ -35,9 +35,9 @@ class StopCost:
     time_to_stop: str
 
 
-def stop_cost(step: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost | None:
+def stop_cost(action: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost | None:
     """Return the cost of an action on workloads and arrays, or None if the action stops no pods."""
-    if step not in STOPPING_STEPS:
+    if action not in STOPPING_ACTIONS:
         return None
     keys = [row.pk for row in rows]
     stopped = list(
@@ -55,7 +55,7 @@ def stop_cost(step: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost |
         sum(seconds_by_workload.values()),
         {pk: seconds for pk, seconds in lost_by_row.items() if seconds},
         _checkpoint_of_run(stopped[0]) if len(stopped) == 1 else None,
-        _describe_time_to_stop(_seconds_to_stop(workload, step) for workload in different),
+        _describe_time_to_stop(_seconds_to_stop(workload, action) for workload in different),
     )
 
 
@@ -64,13 +64,13 @@ def _checkpoint_of_run(workload: Workload) -> datetime | None:
     return checkpoint_at if started_at and checkpoint_at and checkpoint_at > started_at else None
 
 
-def _seconds_to_stop(workload: Workload, step: str) -> int:
+def _seconds_to_stop(workload: Workload, action: str) -> int:
     """Return the time until SIGKILL. Suspended pods also get the time of the preemption notice, if any."""
     try:
         spec = parse_workload(workload.spec)
     except SpecError:  # the document was stored by an earlier version
         return GRACE_DEFAULT
-    return spec.stop_seconds if step == "suspend" else spec.grace_period_seconds
+    return spec.stop_seconds if action == "suspend" else spec.grace_period_seconds
 
 
 def _describe_time_to_stop(seconds: Iterable[int]) -> str:

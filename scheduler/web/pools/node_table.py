@@ -22,7 +22,7 @@ from scheduler.models import Allocation, Reservation
 from scheduler.reports.utilization import summary
 
 PAGE_SIZE = 50
-BULK_STEPS = ("cordon", "uncordon", "drain")
+BULK_ACTIONS = ("cordon", "uncordon", "drain")
 DEVICES = Func(F("devices"), function="cardinality", output_field=IntegerField())
 BY_ACTOR = re.compile(r"^cordon by (\S+?)(?:: (.*))?$", re.DOTALL)
 
@@ -93,9 +93,9 @@ class NodeRow:
         return self.utilization.shown.get(self.node.pk)
 
     @property
-    def steps(self) -> str:
+    def bulk_actions(self) -> str:
         """Bulk actions that apply to this node."""
-        return " ".join(step for step in NODE_ACTIONS.get(self.node.state, ()) if step in BULK_STEPS)
+        return " ".join(action for action in NODE_ACTIONS.get(self.node.state, ()) if action in BULK_ACTIONS)
 
     @property
     def bar(self) -> Bar:

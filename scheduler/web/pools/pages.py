@@ -32,7 +32,7 @@ from scheduler.reports.utilization.summary import utilization_by_pool
 from scheduler.web.pools.capacity import Capacity, capacity_by_pool, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import requested_pool_csv, scaling_history_listing
-from scheduler.web.pools.node_table import BULK_STEPS
+from scheduler.web.pools.node_table import BULK_ACTIONS
 from scheduler.web.pools.nodes import allocated_by_project, list_pool_nodes
 from scheduler.web.pools.remedies import remedy_buttons
 
@@ -218,7 +218,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
-        "bulk_steps": BULK_STEPS,
+        "bulk_actions": BULK_ACTIONS,
         "blocked": list_blocked_actions(pool, now),
         "finding_counts": count_findings(findings),
         "findings": [

@@ -33,8 +33,8 @@ def _page_remedy(label: str, route: str, *arguments: str, **parameters: str) -> 
 
 
 REMEDIES: Mapping[RemedyForm, Build] = {
-    RemedyForm.RETRY: lambda pool: _dialog_remedy("Retry provisioning", "pool-step", pool, "retry"),
-    RemedyForm.RESUME: lambda pool: _dialog_remedy("Resume pool", "pool-step", pool, "resume"),
+    RemedyForm.RETRY: lambda pool: _dialog_remedy("Retry provisioning", "pool-action", pool, "retry"),
+    RemedyForm.RESUME: lambda pool: _dialog_remedy("Resume pool", "pool-action", pool, "resume"),
     RemedyForm.MAXIMUM: lambda pool: _dialog_remedy("Raise maximum", "pool-settings", pool),
     RemedyForm.SETTINGS: lambda pool: _dialog_remedy("Edit settings", "pool-settings", pool),
     RemedyForm.MACHINES: lambda pool: _page_remedy("Show machines", "pool-machines", pool),
@@ -54,12 +54,12 @@ def remedy_buttons(finding: Finding, pool: NodePool) -> list[Remedy]:
     if len(finding.nodes) == 1:
         (node,) = finding.nodes
         if finding.fix is RemedyForm.UNCORDON:
-            return [_dialog_remedy(f"Uncordon {node}", "node-step", node, "uncordon")]
+            return [_dialog_remedy(f"Uncordon {node}", "node-action", node, "uncordon")]
         return [_page_remedy(f"Show {node}", "node", node)]
     count = format_count(len(finding.nodes), "node")
     query = urlencode({"finding": finding.name})
     show = Remedy(f"Show {count}", f"{reverse('node-pool', args=[pool.name])}?{query}#nodes", in_dialog=False)
     if finding.fix is RemedyForm.NODES:
         return [show]
-    path = reverse("pool-nodes-step", args=[pool.name, "uncordon"]) + "?state=cordoned"
+    path = reverse("pool-nodes-action", args=[pool.name, "uncordon"]) + "?state=cordoned"
     return [Remedy(f"Uncordon {count}", path, in_dialog=True), show]

@@ -27,11 +27,11 @@ from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import current_quota_warnings, is_editable, ports, resubmission_obstacle
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.workloads.actions import allowed_actions
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import set_request_words
 from projects.web.workloads.resubmission import resubmission_source
-from projects.web.workloads.steps import steps_for
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.models import Eviction
@@ -182,7 +182,7 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         "evicted": _last_eviction(request.actor, workload),
         "forecast": _queue_context(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
-        "steps": steps_for(workload) if is_operator else [],
+        "actions": allowed_actions(workload) if is_operator else [],
         "is_resubmittable": _is_resubmittable(request.actor, workload),
         "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),

@@ -68,7 +68,7 @@ def test_resubmission_is_the_emphasized_action_on_all_tabs_of_an_ended_workload(
         primary = re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', page)
         assert primary == ["Resubmit"] and "button danger" not in page, tab
     admin = sign_in("alice").get(f"/workloads/{workload.pk}").content.decode()
-    assert re.findall(r'<a class="button danger" id="([^"]*)"', admin) == ["step-delete"]
+    assert re.findall(r'<a class="button danger" id="([^"]*)"', admin) == ["action-delete"]
     completed = client.get(f"/workloads/{ended(cast, 'done', 'completed').pk}").content.decode()
     assert re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', completed) == ["Resubmit"]
 
@@ -84,7 +84,7 @@ def test_viewers_see_no_button_and_may_not_resubmit(cast: Cast, sign_in: SignIn)
 def test_one_selected_workload_is_resubmitted_immediately(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     listed = client.get("/workloads?state=ended").content.decode()
-    assert 'data-steps="resubmit"' in listed, "dave may not delete carol's workload"
+    assert 'data-actions="resubmit"' in listed, "dave may not delete carol's workload"
     answer = client.post("/workloads/resubmit", {"w": [str(workload.pk)]}, headers=HTMX)
     assert answer.headers["HX-Redirect"] == f"/workloads/{Workload.objects.get(name='train-2').pk}"
 

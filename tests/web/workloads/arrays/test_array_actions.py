@@ -13,7 +13,7 @@ def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_
     dave, url = sign_in("dave"), f"/arrays/{sweep.pk}"
     Workload.objects.filter(array=sweep, array_index=3).update(phase="completed", ended_at=make.ago())
     page = text(dave, url)
-    assert 'id="step-suspend"' in page and 'id="step-resume"' not in page
+    assert 'id="action-suspend"' in page and 'id="action-resume"' not in page
     form = dave.get(f"{url}/suspend", headers=HTMX).content.decode()
     assert "All 116 pending and running tasks" in form and ">Suspend 116 tasks</span>" in form
     answer = dave.post(f"{url}/suspend", {"indexes": "10-19"}, headers=HTMX)
@@ -26,7 +26,7 @@ def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_
         "suspended"
     }
     page = text(dave, url)
-    assert 'id="step-suspend"' not in page and 'id="step-resume"' in page
+    assert 'id="action-suspend"' not in page and 'id="action-resume"' in page
     form = dave.get(f"{url}/resume", headers=HTMX).content.decode()
     assert "All 116 suspended tasks" in form and "Keep suspended" in form
     assert (
@@ -164,7 +164,7 @@ def test_retry_is_the_main_action_only_for_arrays_with_failures(
     )
     dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": ""})
     retry, copy = (
-        '<a class="button primary" id="step-retry"',
+        '<a class="button primary" id="action-retry"',
         '<a class="button primary" href="/submit?like=',
     )
     page = text(dave, f"/arrays/{sweep.pk}")

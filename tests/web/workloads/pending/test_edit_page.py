@@ -320,4 +320,4 @@ def test_edit_page_rejects_running_workloads_and_other_users(
     assert sign_in("grace").get(address(train)).status_code == 404
     Workload.objects.filter(pk=train.pk).update(phase="running")
     assert "Suspend it to edit it" in dave.get(address(train)).content.decode()
-    assert 'id="step-edit"' not in dave.get(f"/workloads/{train.pk}").content.decode()
+    assert 'id="action-edit"' not in dave.get(f"/workloads/{train.pk}").content.decode()

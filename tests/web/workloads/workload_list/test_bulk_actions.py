@@ -107,7 +107,7 @@ def test_each_row_lists_the_bulk_actions_that_apply_to_it(cast: Cast, sign_in: S
     array_of_two(cast, "broken", "failed", "completed")
     array_of_two(cast, "whole", "completed", "completed")
     rows = sign_in("dave").get("/workloads?state=all").context["slice"].rows
-    assert {row.array.name if row.array else row.name: row.bulk_steps for row in rows} == {
+    assert {row.array.name if row.array else row.name: row.bulk_actions for row in rows} == {
         "running": "suspend cancel", "suspended": "resume cancel", "completed": "resubmit delete",
         "carols": "", "active": "suspend retry cancel", "paused": "resume cancel", "broken": "retry delete",
         "whole": "delete",

@@ -31,7 +31,7 @@ from projects.selectors import arrays, projects, schedules, workloads
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.schedules import may_change
 from projects.services.workloads import EDITABLE_PHASES, managed_workloads
-from projects.web.workloads.steps import bulk_steps, steps_for
+from projects.web.workloads.actions import allowed_actions, bulk_actions
 
 MIN_VERB_LETTERS = 3
 MIN_LAST_VERB_LETTERS = 4  # minimum length of a verb that follows a name
@@ -103,7 +103,7 @@ STOP_WORDS = {"the", "of", "in", "for"}
 MAX_CANDIDATES, MAX_PHRASES = 20, 6
 DANGEROUS = {"cancel", "delete"}
 # Actions whose icons have a different name.
-STEP_ICONS = {"pause": "suspend", "run": "resume", "retry": "resubmit"}
+ACTION_ICONS = {"pause": "suspend", "run": "resume", "retry": "resubmit"}
 SWITCH_THEME = "Switch between dark and light theme"
 EDIT_QUOTA = "Edit the quota"
 # Title, route and icon of each page, and the filters that the page supports.
@@ -208,7 +208,7 @@ def row_actions(
 
 def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[SearchHit]:
     """Yield the actions that the states of the array's tasks and the user's role allow."""
-    steps = bulk_steps(actor, array, counts)
+    actions = bulk_actions(actor, array, counts)
     titles = {
         "retry": "Retry failed tasks of {}",
         "suspend": "Suspend tasks of {}",
@@ -216,14 +216,14 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
         "cancel": "Cancel tasks of {}",
         "delete": "Delete {}",
     }
-    for step, title in titles.items():
-        if step in steps:
+    for action, title in titles.items():
+        if action in actions:
             path = (
                 reverse("array-delete", args=[array.pk])
-                if step == "delete"
-                else reverse("array-step", args=[array.pk, step])
+                if action == "delete"
+                else reverse("array-action", args=[array.pk, action])
             )
-            yield _step_action(step, title.format(array.name), path, array.project.name)
+            yield _dialog_action(action, title.format(array.name), path, array.project.name)
     yield from _copy_action(actor, array)
 
 
@@ -241,13 +241,13 @@ def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> I
         )
     if can_operate and has_own_document and workload.phase in EDITABLE_PHASES:
         yield SearchHit(f"Edit {name}", reverse("workload-edit", args=[workload.pk]), "edit", project)
-    for step in steps_for(workload) if can_operate else ():
-        path = reverse("workload-step", args=[workload.pk, step])
-        yield _step_action(step, f"{step.capitalize()} {name}", path, project)
+    for action in allowed_actions(workload) if can_operate else ():
+        path = reverse("workload-action", args=[workload.pk, action])
+        yield _dialog_action(action, f"{action.capitalize()} {name}", path, project)
     can_resubmit = has_own_document and workload.phase in ENDED_PHASES
     if can_resubmit and may(actor, Action.SUBMIT, workload.project):
         path = reverse("workload-resubmit", args=[workload.pk])
-        yield _step_action("resubmit", f"Resubmit {name}", path, project)
+        yield _dialog_action("resubmit", f"Resubmit {name}", path, project)
     yield from _copy_action(actor, workload)
 
 
@@ -257,23 +257,23 @@ def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Search
         yield SearchHit(f"Edit a copy of {row.name}", path, "copy", row.project.name)
 
 
-def _step_action(step: str, title: str, path: str, place: str) -> SearchHit:
+def _dialog_action(action: str, title: str, path: str, place: str) -> SearchHit:
     """Return the action whose form opens on the current page."""
-    icon = STEP_ICONS.get(step, step)
-    return SearchHit(title, path, icon, place, in_dialog=True, is_action=True, is_danger=step in DANGEROUS)
+    icon = ACTION_ICONS.get(action, action)
+    return SearchHit(title, path, icon, place, in_dialog=True, is_action=True, is_danger=action in DANGEROUS)
 
 
 def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
     """Yield the actions that the schedule's state and the user's role allow."""
-    steps = []
+    actions = []
     if may(actor, Action.SUBMIT, schedule.project):
-        steps.append("run")
+        actions.append("run")
     if may_change(actor, schedule):
-        steps += ["resume" if schedule.paused_at else "pause", "delete"]
-    for step in steps:
-        path = reverse("schedule-step", args=[schedule.project.name, schedule.name, step])
-        title = f"{step.capitalize()} {schedule.name}"
-        yield _step_action(step, title, path, f"{schedule.project.name}, schedule")
+        actions += ["resume" if schedule.paused_at else "pause", "delete"]
+    for action in actions:
+        path = reverse("schedule-action", args=[schedule.project.name, schedule.name, action])
+        title = f"{action.capitalize()} {schedule.name}"
+        yield _dialog_action(action, title, path, f"{schedule.project.name}, schedule")
 
 
 def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:

@@ -20,21 +20,21 @@
   /** Offer the actions that apply to selected rows, with the number of rows, or say that none applies. */
   function offer(chosen) {
     let offered = 0;
-    for (const button of document.querySelectorAll("#bulk [data-step]")) {
-      const suitable = chosen.filter((box) => box.dataset.steps.split(" ").includes(button.dataset.step)).length;
+    for (const button of document.querySelectorAll("#bulk [data-action]")) {
+      const suitable = chosen.filter((box) => box.dataset.actions.split(" ").includes(button.dataset.action)).length;
       button.hidden = !suitable;
       const share = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : chosen.length > 1 ? ` ${suitable}` : "";
       button.querySelector("[data-share]").textContent = share;
       offered += suitable;
     }
-    const copy = document.querySelector("[data-copy-selected]"), none = document.querySelector("[data-no-step]");
+    const copy = document.querySelector("[data-copy-selected]"), none = document.querySelector("[data-no-action]");
     if (copy) {
       copy.hidden = chosen.length !== 1 || !("copyable" in chosen[0].dataset);
       if (!copy.hidden) copy.href = copy.dataset.copySelected + chosen[0].value;
     }
     if (!none) return;
     none.hidden = Boolean(offered) || (copy && !copy.hidden);
-    const mayAct = chosen.some((box) => !("denied" in box.dataset)), rows = none.dataset.noStep;
+    const mayAct = chosen.some((box) => !("denied" in box.dataset)), rows = none.dataset.noAction;
     none.textContent = mayAct ? `No action applies to the selected ${rows}.` : `Your role does not allow you to change the selected ${rows}.`;
   }
 

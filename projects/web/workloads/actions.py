@@ -6,7 +6,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 from projects.services.arrays import TaskCounts
 
-BULK_STEPS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
+BULK_ACTIONS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
 ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
 NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
 NOT_AN_ARRAY, ENDED_NO_ARRAY = "Not an array", "Not an array; resubmit it instead"
@@ -15,7 +15,7 @@ TASK, ARRAY = "An array task; retry it instead", "An array; retry it or edit a c
 NOT_ALLOWED = "Not allowed by your role"
 
 
-def steps_for(workload: Workload) -> list[str]:
+def allowed_actions(workload: Workload) -> list[str]:
     """Return the names of the actions that the workload's phase allows."""
     if workload.phase in ENDED_PHASES:
         return ["delete"]
@@ -24,55 +24,55 @@ def steps_for(workload: Workload) -> list[str]:
     return ["suspend", "cancel"]
 
 
-def bulk_steps(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:
+def bulk_actions(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:
     """Return the bulk actions of the workload list that apply to the row.
 
     `counts` contains the array's task counts.
     """
-    return [step for step in BULK_STEPS if not inapplicable_reason(actor, step, row, counts)]
+    return [action for action in BULK_ACTIONS if not inapplicable_reason(actor, action, row, counts)]
 
 
-def inapplicable_reason(actor: Actor, step: str, row: Workload | WorkloadArray, counts: TaskCounts) -> str:
+def inapplicable_reason(actor: Actor, action: str, row: Workload | WorkloadArray, counts: TaskCounts) -> str:
     """Return why an action does not apply to a workload or array, or an empty string if it does."""
     reason = (
-        _workload_obstacle(step, row) if isinstance(row, Workload) else _array_obstacle(step, row, counts)
+        _workload_obstacle(action, row) if isinstance(row, Workload) else _array_obstacle(action, row, counts)
     )
     is_allowed = (
-        may(actor, Action.SUBMIT, row.project) if step == "resubmit" else may(actor, Action.OPERATE, row)
+        may(actor, Action.SUBMIT, row.project) if action == "resubmit" else may(actor, Action.OPERATE, row)
     )
     return reason or ("" if is_allowed else NOT_ALLOWED)
 
 
-def _workload_obstacle(step: str, workload: Workload) -> str:
+def _workload_obstacle(action: str, workload: Workload) -> str:
     has_ended = workload.phase in ENDED_PHASES
-    if step == "retry":
+    if action == "retry":
         return ENDED_NO_ARRAY if has_ended else NOT_AN_ARRAY
-    if step == "resubmit" and workload.array_id is not None:
+    if action == "resubmit" and workload.array_id is not None:
         return TASK
-    if step in ("delete", "resubmit"):
+    if action in ("delete", "resubmit"):
         return "" if has_ended else LIVE
-    if step == "resume":
+    if action == "resume":
         return "" if _is_suspended(workload) else NOT_SUSPENDED
     if has_ended:
         return ENDED
     if workload.phase == Phase.STOPPING and workload.next_phase in ENDED_PHASES:
         return STOPPING
-    return SUSPENDED if step == "suspend" and _is_suspended(workload) else ""
+    return SUSPENDED if action == "suspend" and _is_suspended(workload) else ""
 
 
-def _array_obstacle(step: str, array: WorkloadArray, counts: TaskCounts) -> str:
-    if step == "retry":
+def _array_obstacle(action: str, array: WorkloadArray, counts: TaskCounts) -> str:
+    if action == "retry":
         return "" if counts.failed else NO_FAILURES
-    if step == "resubmit":
+    if action == "resubmit":
         return ARRAY
     has_ended = array.state != ArrayState.ACTIVE
-    if step == "delete":
+    if action == "delete":
         return "" if has_ended else LIVE
-    if step == "resume":
+    if action == "resume":
         return "" if counts.suspended else NOT_SUSPENDED
     if has_ended:
         return ENDED
-    if step == "suspend" and counts.live == counts.suspended + counts.stopping:
+    if action == "suspend" and counts.live == counts.suspended + counts.stopping:
         return SUSPENDED if counts.suspended else STOPPING
     return ""
 
