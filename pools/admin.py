@@ -184,7 +184,7 @@ class NodePoolAdmin(PlatformModelAdmin):
 
     @display(description="Nodes")
     def size(self, pool: NodePool) -> str:
-        return f"{pool.nodes_min} to {pool.nodes_max}" if pool.elastic else str(pool.nodes_min)
+        return f"{pool.nodes_min} to {pool.nodes_max}" if pool.is_elastic else str(pool.nodes_min)
 
     @display(description="Node shape")
     def node_shape(self, pool: NodePool) -> str:

@@ -285,7 +285,7 @@ class NodePool(CombinedChecks, FastRows):
         return f"pool {self.name}"
 
     @property
-    def elastic(self) -> bool:
+    def is_elastic(self) -> bool:
         return self.nodes_max is not None
 
     @property

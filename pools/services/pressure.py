@@ -138,7 +138,7 @@ def _apply_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> bool:
 
 def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleDecision | None:
     expired = pool.expires_at is not None and at >= pool.expires_at
-    if pool.paused or not (expired or (pool.elastic and pool.pressure)):
+    if pool.paused or not (expired or (pool.is_elastic and pool.pressure)):
         return None
     return decide_node_count(
         _reported_pressure(pool, nodes),

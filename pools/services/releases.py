@@ -101,7 +101,7 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
     was not resized recently.
     """
     expired = pool.expires_at is not None and now >= pool.expires_at
-    if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
+    if pool.paused or expired or not pool.is_elastic or pool.operational_since is None or pool.provisioning:
         return False
     quiet_seconds = max(pool.node_consolidation_after, pool.autoscale_cooldown)
     return pool.last_scaled_at is None or not 0 <= (now - pool.last_scaled_at).total_seconds() < quiet_seconds

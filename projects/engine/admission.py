@@ -32,7 +32,7 @@ def oversold_resources(department: Allowance, projects: Iterable[Allowance]) -> 
 
 
 def submission_warnings(
-    requested: Amounts, preemptible: bool, path: Sequence[Allowance], department_oversold: bool
+    requested: Amounts, preemptible: bool, path: Sequence[Allowance], is_department_oversold: bool
 ) -> list[str]:
     """Return warnings for the submitter. `path` contains the project and then its department."""
     warnings: list[str] = []
@@ -48,7 +48,7 @@ def submission_warnings(
                     f"The workload is non-preemptible and requests more {RESOURCE_NAMES[resource]} than "
                     f"the quota of {allowance.owner}, so it cannot start until the quota is raised."
                 )
-    if department_oversold and not preemptible:
+    if is_department_oversold and not preemptible:
         warnings.append(
             "The quotas of the department's projects add up to more than the department's own quota: "
             "non-preemptible workloads may stay pending although the project is within its quota."

@@ -159,7 +159,7 @@ def _size_findings(facts: PoolFacts) -> Iterator[Finding]:
             "The pool has no nodes: no machine has joined.",
             *_remedy_for_missing_nodes(facts),
         )
-    elif not facts.nodes and pool.nodes_desired == 0 and pool.elastic:
+    elif not facts.nodes and pool.nodes_desired == 0 and pool.is_elastic:
         yield Finding(
             Severity.NOTE,
             "no nodes",

@@ -100,7 +100,7 @@ def queue_findings(facts: PoolFacts) -> Iterator[Finding]:
         RemedyForm.QUEUE,
     )
     pool = facts.pool
-    if pool.elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
+    if pool.is_elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
         yield Finding(
             Severity.NOTE,
             "maximum size",

@@ -162,7 +162,7 @@ def _busiest_pool(pools: Sequence[NodePool]) -> NodePool:
         pools,
         key=lambda pool: (
             capacity[pool.pk].allocated + capacity[pool.pk].reserved + pending[pool.name],
-            capacity[pool.pk].existing,
+            capacity[pool.pk].existing_gpus,
         ),
     )
 

@@ -101,7 +101,7 @@ def test_broadcast_completes_when_every_node_has_responded() -> None:
     calls.handle_outcome(*ended_call(uuid.uuid4(), "late", broadcast=str(sent.key), late=True))
     calls.handle_outcome(*ended_call(first, "a", broadcast=str(sent.key)))
     assert future.result(0) == ["a", "b"]
-    assert calls.outstanding == 0
+    assert calls.outstanding_count == 0
 
 
 def test_broadcast_is_sent_separately_and_in_order() -> None:
@@ -115,7 +115,7 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     calls = PendingCalls()
     future = calls.add(b"x")
     assert future.cancel()
-    assert (calls.take_batch(), calls.take_cancelled(), calls.outstanding) == ([], [], 0)
+    assert (calls.take_batch(), calls.take_cancelled(), calls.outstanding_count) == ([], [], 0)
     sent = calls.add(b"y")
     calls.take_batch()
     sent.cancel()
@@ -178,7 +178,7 @@ def test_callback_of_a_future_can_submit_another_call() -> None:
     first = calls.add(b"x")
     first.add_done_callback(lambda _: more.append(calls.add(b"y")))
     calls.handle_outcome(*ended_call(first.key, 1))
-    assert (first.result(0), len(more), calls.outstanding) == (1, 1, 1)
+    assert (first.result(0), len(more), calls.outstanding_count) == (1, 1, 1)
 
 
 def test_open_calls_of_an_ended_session_fail_and_new_calls_are_rejected() -> None:

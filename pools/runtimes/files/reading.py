@@ -61,7 +61,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
     with _open_directory(parent, [name]) as base:
         walk.add_directory(base, ".", "", 0)
     files = sorted(walk.files, key=lambda file: file.path)
-    return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX])), walk.existing
+    return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX])), walk.existing_paths
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
@@ -96,7 +96,7 @@ class _DirectoryWalk:
     def __init__(self, since: int = -1) -> None:
         self._since = since
         self.files: list[PodFile] = []
-        self.existing: set[str] = set()  # paths of all entries except directories
+        self.existing_paths: set[str] = set()  # paths of all entries except directories
         self.skipped: dict[str, str] = {}
         self._seen = 0
         self._path_bytes = 0
@@ -116,7 +116,7 @@ class _DirectoryWalk:
 
     def _add_file(self, path: str, info: os.stat_result) -> None:
         self._count_path(path)
-        self.existing.add(path)
+        self.existing_paths.add(path)
         if problem := _skip_reason(info):
             self._skip(path, problem)
         elif info.st_ctime_ns > self._since:

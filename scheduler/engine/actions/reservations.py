@@ -13,7 +13,7 @@ ReservedPod = tuple[BoardRole, Pod]
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
     """Start the gangs whose reserved capacity is free now, and reject the other gangs with reservations."""
-    for gang in board.reserved:
+    for gang in board.reserved_gangs:
         if gang.choice != choice or gang.name in board.served:
             continue
         if gang.name in board.cycle.started_reservations:  # a cycle may run the actions several times

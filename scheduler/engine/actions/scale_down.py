@@ -20,7 +20,7 @@ def scale_down_for_pending(board: Board, choice: int) -> None:
 
 
 def _scale_down_to_max(board: Board, choice: int) -> None:
-    for gang in board.incomplete:
+    for gang in board.incomplete_gangs:
         if gang.choice == choice and any(_excess_replicas(gang, part) for part in gang.parts):
             with board.trial(gang, default_reason=Reason.WAITING_FOR_GANG) as trial:
                 trial.accept(Kind.SHRINK, "more replicas than its maximum", (_remove_excess(board, gang),))

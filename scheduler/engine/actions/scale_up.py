@@ -107,7 +107,7 @@ def elastic_gangs(board: Board, choice: int) -> list[Gang]:
     """
     return [
         gang
-        for gang in board.elastic
+        for gang in board.elastic_gangs
         if gang.choice == choice
         and gang.has_pods
         and gang.meets_minimum

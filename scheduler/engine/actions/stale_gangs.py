@@ -10,7 +10,7 @@ from scheduler.engine.plan import Eviction, Kind, QueueImpact, Reason
 
 
 def stop_stale_gangs(board: Board, choice: int) -> None:
-    for gang in board.incomplete:
+    for gang in board.incomplete_gangs:
         if gang.choice != choice or gang.name in board.cycle.evicted or not gang.has_pods:
             continue
         # A gang that has only reservations is not stale.

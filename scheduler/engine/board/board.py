@@ -91,9 +91,9 @@ class Board:
         # Gangs that may start because they are below their minimum in the snapshot, grouped by request.
         self.pending_groups: dict[Hashable, PendingGroup] = {}
         self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}
-        self.elastic: list[Gang] = []
-        self.reserved: list[Gang] = []  # gangs with reservations from an earlier cycle
-        self.incomplete: list[Gang] = []  # gangs that may scale, or whose pods may start or stop
+        self.elastic_gangs: list[Gang] = []
+        self.reserved_gangs: list[Gang] = []  # gangs with reservations from an earlier cycle
+        self.incomplete_gangs: list[Gang] = []  # gangs that may scale, or whose pods may start or stop
         # Reasons that prevent gangs from starting, such as a suspension or backoff.
         self.ineligible: dict[str, tuple[Reason, Numbers]] = {}
         self.served = served

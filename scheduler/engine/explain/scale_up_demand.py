@@ -32,7 +32,7 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
     """
     return [
         gang
-        for gang in board.elastic
+        for gang in board.elastic_gangs
         if gang.workload.scale_up_adds_nodes
         and gang.is_running
         and gang.simple

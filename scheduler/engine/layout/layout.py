@@ -95,11 +95,11 @@ class Layout:
             self.choices[choice] += 1
             gang = board.add(workload, choice, by_pool.get(pool, ()))
             if gang.is_elastic:
-                insort(board.elastic, gang, key=by_name)
+                insort(board.elastic_gangs, gang, key=by_name)
             elif gang.is_complete:
                 continue
             if any(pod.state is PodState.RESERVED for pod in gang.pods):
-                insort(board.reserved, gang, key=by_name)
+                insort(board.reserved_gangs, gang, key=by_name)
             self._count_and_enqueue(board, gang)
 
     @property
@@ -171,7 +171,7 @@ class Layout:
             reserved = any(pod.state is PodState.RESERVED for pod in gang.pods)
             too_many = any(part.replica_count > part.role.max for part in gang.parts)
             if gang.is_elastic or reserved or too_many or not meets_minimum:
-                insort(board.incomplete, gang, key=by_name)
+                insort(board.incomplete_gangs, gang, key=by_name)
             if meets_minimum:
                 return
         if reason is not None:

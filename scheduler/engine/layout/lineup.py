@@ -40,7 +40,7 @@ def remove_gang(board: Board, gang: Gang) -> None:
         if not group.gangs:
             del board.pending_groups[group.kind]
             board.groups_by_project[gang.account].remove(group)
-    for listed in (board.elastic, board.reserved, board.incomplete):
+    for listed in (board.elastic_gangs, board.reserved_gangs, board.incomplete_gangs):
         at = bisect_left(listed, gang.name, key=by_name)
         if at < len(listed) and listed[at] is gang:
             del listed[at]
@@ -62,9 +62,9 @@ def start_cycle(board: Board, now: int) -> None:
     board.now = now
     board.cycle = CycleState(
         rejections={name: {reason: numbers} for name, (reason, numbers) in board.ineligible.items()},
-        reserved_only={gang.name for gang in board.reserved if not gang.is_running},
+        reserved_only={gang.name for gang in board.reserved_gangs if not gang.is_running},
         # Preemptors with a reservation, and workloads that are being moved.
-        excluded={gang.name for gang in board.reserved},
+        excluded={gang.name for gang in board.reserved_gangs},
     )
     for group in board.pending_groups.values():
         group.at, group.reasons = 0, {}

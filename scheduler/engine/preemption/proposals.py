@@ -312,7 +312,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
     goal, more = 1, True
     ordered_victims = (
         None
-        if board.elastic or not selection.policy.moves_only
+        if board.elastic_gangs or not selection.policy.moves_only
         else iter(selection.in_eviction_order(selection.victim_candidates()))
     )
     while more:

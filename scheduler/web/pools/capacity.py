@@ -20,16 +20,17 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)  # states of nodes that run po
 class Capacity:
     """GPU capacity in milli-GPU.
 
-    `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping. `reserved_idle`
-    is the part on unallocated GPUs of nodes that can host pods. `closed` is the part of `total` on cordoned
-    and draining nodes, which accept no new pods. `closed_free` is the unallocated part of `closed`.
+    `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping.
+    `reserved_unallocated_gpus` is the part on unallocated GPUs of nodes that can host pods. `closed` is the
+    part of `total` on cordoned and draining nodes, which accept no new pods. `closed_free` is the unallocated
+    part of `closed`.
     """
 
     total: int
     allocated: int
     pending: int
     reserved: int = 0
-    reserved_idle: int = 0
+    reserved_unallocated_gpus: int = 0
     closed: int = 0
     closed_free: int = 0
 
@@ -39,13 +40,13 @@ class Capacity:
             self.allocated + other.allocated,
             self.pending + other.pending,
             self.reserved + other.reserved,
-            self.reserved_idle + other.reserved_idle,
+            self.reserved_unallocated_gpus + other.reserved_unallocated_gpus,
             self.closed + other.closed,
             self.closed_free + other.closed_free,
         )
 
     @property
-    def existing(self) -> int:
+    def existing_gpus(self) -> int:
         """GPUs of nodes that can host pods, and of booting nodes."""
         return self.total + self.pending
 
@@ -60,18 +61,18 @@ class Capacity:
 
     @property
     def free(self) -> int:
-        return max(0, self.total - self.allocated - self.reserved_idle)
+        return max(0, self.total - self.allocated - self.reserved_unallocated_gpus)
 
     @property
     def ready_bar(self) -> Bar:
         """Bar that shows the GPUs of nodes that can host pods. The full width is `total`."""
-        parts = [(self.allocated, "used"), (self.reserved_idle, "reserved"), (self.free, "track")]
+        parts = [(self.allocated, "used"), (self.reserved_unallocated_gpus, "reserved"), (self.free, "track")]
         return stacked_bar(parts, self.total, self._label)
 
     @property
     def booting_reserved_gpus(self) -> int:
         """Reserved GPUs of booting nodes."""
-        return min(self.pending, max(0, self.reserved - self.reserved_idle))
+        return min(self.pending, max(0, self.reserved - self.reserved_unallocated_gpus))
 
     @property
     def reserved_elsewhere(self) -> int:
@@ -80,11 +81,11 @@ class Capacity:
 
     @property
     def bar(self) -> Bar:
-        whole, booting_reserved_gpus = self.existing, self.booting_reserved_gpus
+        whole, booting_reserved_gpus = self.existing_gpus, self.booting_reserved_gpus
         return stacked_bar(
             [
                 (self.allocated, "used"),
-                (self.reserved_idle, "reserved"),
+                (self.reserved_unallocated_gpus, "reserved"),
                 (self.free, "track"),
                 (booting_reserved_gpus, "reserved"),
                 (self.pending - booting_reserved_gpus, "requested"),
@@ -113,7 +114,7 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
         if project is not None:
             allocated[pool] += total.allocated[GPU]
             reserved[pool] += total.reserved[GPU]
-    reserved_idle = _reserved_unallocated(selected_pools) if reserved.total() else Counter[int]()
+    reserved_unallocated_gpus = _reserved_unallocated(selected_pools) if reserved.total() else Counter[int]()
     closed = Counter({pool.pk: sum(gpus[pool.pk, state] for state in CLOSED) for pool in selected_pools})
     closed_allocated = _allocated_on_closed_nodes(selected_pools) if closed.total() else Counter[int]()
     return {
@@ -122,7 +123,7 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
             allocated=allocated[pool.pk],
             pending=sum(gpus[pool.pk, state] for state in PENDING),
             reserved=reserved[pool.pk],
-            reserved_idle=reserved_idle[pool.pk],
+            reserved_unallocated_gpus=reserved_unallocated_gpus[pool.pk],
             closed=closed[pool.pk],
             closed_free=max(0, closed[pool.pk] - closed_allocated[pool.pk]),
         )

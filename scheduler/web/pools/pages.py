@@ -94,7 +94,7 @@ class PoolRow:
     @property
     def cost_per_hour(self) -> Decimal | None:
         """Hourly cost of the pool's existing GPUs, or None if the pool has no price."""
-        return None if self.price is None else self.price * self.capacity.existing / MILLI
+        return None if self.price is None else self.price * self.capacity.existing_gpus / MILLI
 
     @property
     def allocation(self) -> float | None:

@@ -48,7 +48,7 @@ class Cell:
     adds_up: bool = False
     finite: int = 0
     unlimited: int = 0
-    oversold: bool = False
+    is_oversold: bool = False
     allocated: int = 0  # milli-GPU allocated to the owner, set only for GPU quotas
     reserved: int = 0
     over_quota: bool = False

@@ -248,7 +248,7 @@ class QuotaLine:
         return self.share >= self.held + self.pending
 
     @property
-    def oversold(self) -> bool:
+    def is_oversold(self) -> bool:
         return (
             self.numbers_visible
             and self.gpus is not None

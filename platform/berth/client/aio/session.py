@@ -78,7 +78,7 @@ class AsyncSession:
         try:
             while error is None:
                 version = self._background.version
-                if not self._calls.outstanding:
+                if not self._calls.outstanding_count:
                     break
                 await self._background.wait(version, 1.0)
             self._plugins.leave()
@@ -224,9 +224,9 @@ class AsyncSession:
         return True
 
     async def _receive_batch(self) -> bool:
-        if not self._calls.outstanding:
+        if not self._calls.outstanding_count:
             return False
-        if self._calls.outstanding > protocol.BULK_THRESHOLD:
+        if self._calls.outstanding_count > protocol.BULK_THRESHOLD:
             await sleep(protocol.BULK_DELAY_SECONDS)
         params = {"after": self._after, "wait": protocol.LONG_POLL_SECONDS}
         response = await self._transport.execute("GET", f"sessions/{self.id}/results", params=params)

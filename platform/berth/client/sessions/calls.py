@@ -76,7 +76,7 @@ class PendingCalls:
         self.changed: Callable[[], None] = lambda: None
 
     @property
-    def outstanding(self) -> int:
+    def outstanding_count(self) -> int:
         with self._lock:
             return len(self._calls) + len(self._broadcasts)
 

@@ -79,7 +79,9 @@ def _missing_volume_problems(
     counts = [f"0 of {len(labels[pool.pk])} nodes of pool {pool.name} have it" for pool in pools]
     for number, mount in enumerate(spec.volumes):
         on_nodes = any(count_nodes(usable[pool.name][mount.name], labels[pool.pk]) for pool in pools)
-        on_new = any(usable[pool.name][mount.name].is_on_node(pool.labels) for pool in pools if pool.elastic)
+        on_new = any(
+            usable[pool.name][mount.name].is_on_node(pool.labels) for pool in pools if pool.is_elastic
+        )
         if not on_nodes and not on_new:
             message = f"is on no node: {'; '.join(counts[:POOLS_SHOWN])}"
             yield Problem(f"volumes[{number}].name", message, format_value(mount.name), allowed)
