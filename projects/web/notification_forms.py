@@ -29,7 +29,10 @@ TITLES = {
 
 
 class CheckboxSelectMultiple(forms.CheckboxSelectMultiple):
-    """Check boxes. `shown_for` contains the scopes of those that only some scopes show."""
+    """Check boxes. `shown_for` maps the value of a box to the scopes for which it is shown.
+
+    Other boxes are always shown.
+    """
 
     shown_for: Mapping[str, Sequence[str]] = {}
 

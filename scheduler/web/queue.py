@@ -173,7 +173,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 class _PoolHeading:
     """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
 
-    Without a name, the rows are those that no pool has evaluated yet, and the free GPUs are None.
+    Without a name, the rows are workloads that have not been evaluated in any pool, and `free` is None.
     """
 
     name: str
@@ -217,7 +217,7 @@ def _with_hidden_workloads(
 ) -> list[_PoolGroup]:
     """Add placeholders for workloads that the user cannot see, so that positions and counts agree.
 
-    If all pools are listed, the last page ends with `others`, as far as they contain hidden workloads.
+    If all pools are listed, the last page ends with the pools in `others` that contain hidden workloads.
     """
     hidden = hidden_workloads(actor, pool)
     for index, (_, entries) in enumerate(groups):

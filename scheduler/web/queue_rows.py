@@ -27,8 +27,7 @@ NOT_READY = "Cannot start yet"
 class QueueSection:
     """Section of a pool's queue.
 
-    Its first column and its reasons distinguish it from the others. A section with different reasons for the
-    same place in the queue also has a heading.
+    The section of workloads that cannot start yet has a heading, unless all of them wait for a restart delay.
     """
 
     title: str

@@ -54,7 +54,7 @@ def test_quota_change_is_described_in_one_sentence_with_the_changed_values(
     assert (second.link, second.changes) == ("/quotas?pool=local", [])
 
 
-def test_quota_change_has_its_number_comment_expiry_and_the_change_that_it_reverts(
+def test_quota_change_entry_shows_number_comment_expiry_and_reverted_change(
     cast: Cast, sign_in: SignIn
 ) -> None:
     quota = make.quota(cast.vision, cast.pool, 2)
@@ -73,9 +73,7 @@ def test_quota_change_has_its_number_comment_expiry_and_the_change_that_it_rever
     assert quota.gpu_milli == 2000
 
 
-def test_scale_requests_are_named_by_their_service_and_not_by_id_and_state(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_scale_requests_show_the_service_instead_of_their_id(cast: Cast, sign_in: SignIn) -> None:
     request_id = "77eafff7-140d-433f-9037-8c00e74a5c69"
     for action, name in (("scale_out", f"scale_out {request_id}: PENDING"), ("cancel", "Scale-in of chat")):
         Audit.objects.create(

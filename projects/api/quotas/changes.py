@@ -41,7 +41,7 @@ class QuotaChangeResponse(ResponseModel):
     reverts: int | None
     reverted_by: int | None
     superseded_by: int | None = Field(
-        description="Latest change after this one of a quota that you may see. Prevents a revert."
+        description="Latest change that changed any of the listed quotas again. It prevents a revert."
     )
     expires_at: datetime | None = Field(description="Time of the automatic revert.")
     expired: str | None = Field(

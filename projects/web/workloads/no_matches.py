@@ -16,9 +16,9 @@ def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) 
     total = next((each.total for each in states if each.state == "all"), 0)
     text = "No workloads match these filters."
     if filters.search:
-        text = "The search finds parts of names, projects and users, the start of an ID, and label=value."
+        text = "The search matches parts of names, projects and users, the start of an ID, or label=value."
         if replace(filters, search="").is_filtered:
-            text = "The list has other filters. Clear them, or change the search."
+            text = "Other filters are set. Clear them, or change the search."
     return {
         "no_match_title": f'No {state}workloads match "{filters.search}"' if filters.search else "No matches",
         "no_match_text": text,

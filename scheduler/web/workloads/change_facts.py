@@ -75,7 +75,7 @@ def change_facts(actor: Actor, project: Project, answer: RenderedChange, now: da
 def _ended_workload(
     actor: Actor, project: Project, change: Change | None, urls: Mapping[str, str], now: datetime
 ) -> EvictedWorkload | None:
-    """Return the visible workload that has to end, with its loss, or None if the change is another one."""
+    """Return the visible workload that must be ended, with its loss, or None for other changes."""
     if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED or change["subject"] not in urls:
         return None
     name = str(change["subject"])
@@ -85,7 +85,7 @@ def _ended_workload(
 def _basis_of_priority(actor: Actor, project: Project, answer: RenderedChange) -> str:
     """Return which workloads of the project have the priority just below the proposed one.
 
-    The result is empty if the change is another one, or if its rule already names this priority.
+    The result is empty for other changes, and if the rule already names this priority.
     """
     change = answer.change
     if change is None or change["kind"] != ChangeKind.PRIORITY_RAISED:

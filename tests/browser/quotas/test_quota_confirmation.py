@@ -36,7 +36,7 @@ def test_deletion_is_applied_only_after_the_dialog(opened: Open, scene: Scene) -
     assert not Quota.objects.filter(**where).exists()
 
 
-def test_error_of_the_expiry_is_at_its_field_until_it_is_corrected(opened: Open, scene: Scene) -> None:
+def test_expiry_error_stays_at_its_field_until_it_is_corrected(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, _):
         open_settled(page, "/quotas")
         cell(page, "vision").tap()

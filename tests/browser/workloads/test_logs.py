@@ -240,7 +240,7 @@ def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[P
         assert faults == []
 
 
-def test_tools_of_the_log_take_one_row_in_full_screen_on_a_phone(
+def test_log_toolbar_takes_one_row_in_full_screen_on_a_phone(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write(home, pods[0], "step\nRuntimeError: no CUDA device\n")
@@ -258,9 +258,7 @@ def test_tools_of_the_log_take_one_row_in_full_screen_on_a_phone(
         assert faults == []
 
 
-def test_tools_of_the_log_keep_their_places_during_a_search(
-    opened: Open, pods: list[Pod], home: Path
-) -> None:
+def test_log_toolbar_does_not_move_during_a_search(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "loss 1\nloss 2\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

@@ -7,7 +7,7 @@ from tests.browser.driver.chromium import NARROW, WIDE
 from tests.support.present import present
 
 
-def test_head_of_the_list_stays_in_view_below_the_bulk_actions(opened: Open) -> None:
+def test_list_header_stays_in_view_below_the_bulk_actions(opened: Open) -> None:
     with opened("ada", viewport={**WIDE, "height": 500}) as (page, faults):
         page.goto("/workloads")
         head = page.get_by_role("columnheader", name="Workload")
@@ -25,7 +25,7 @@ def test_head_of_the_list_stays_in_view_below_the_bulk_actions(opened: Open) -> 
         assert faults == []
 
 
-def test_first_workload_is_in_the_upper_half_of_a_phone(opened: Open) -> None:
+def test_first_workload_is_in_the_upper_half_of_a_phone_screen(opened: Open) -> None:
     with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/workloads")
         assert present(page.locator(".workload-rows tbody tr").first.bounding_box())["y"] < 350

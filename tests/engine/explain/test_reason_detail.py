@@ -73,7 +73,7 @@ MORE = "vision would have 18 GPUs, more than its fair share of 16"
     ([(Reason.PROJECT_LIMIT, {})], ""),
     ([], ""),
 ])  # fmt: skip
-def test_sentence_states_what_is_short_and_which_bound_is_exceeded(
+def test_sentence_states_the_missing_resource_and_the_exceeded_bound(
     blockers: list[tuple[str, dict[str, Any]]], sentence: str
 ) -> None:
     assert reason_sentence(blockers) == sentence

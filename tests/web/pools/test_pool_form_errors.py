@@ -20,7 +20,7 @@ def alice(cast: Cast, sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
-def test_all_errors_of_a_new_pool_are_shown_together_and_in_words(alice: Client) -> None:
+def test_all_errors_of_a_new_pool_are_shown_at_once_in_plain_english(alice: Client) -> None:
     wrong = {
         "name": "My Pool!", "aws_region": "mars-1", "aws_instance_types": "", "aws_subnets": "foo",
         "aws_image": "", "drain_timeout": "soon", "volumes": '[{"name": "data"', "idle_rule": "below=x",
@@ -47,7 +47,7 @@ def test_all_errors_of_a_new_pool_are_shown_together_and_in_words(alice: Client)
     assert not PATTERN.search(re.sub(r"<[^>]+>", "", summary))
 
 
-def test_image_of_ec2_pool_is_either_an_image_or_a_parameter(alice: Client) -> None:
+def test_ec2_pool_has_either_an_image_or_an_image_parameter(alice: Client) -> None:
     neither = errors(alice.post("/node-pools/new", EC2_POOL | {"aws_image": ""}))
     assert neither == {"aws_image": ["Required unless Image parameter is set."]}
     both = errors(alice.post("/node-pools/new", EC2_POOL | {"aws_image_parameter": "/berth/image"}))

@@ -93,7 +93,7 @@ def test_confirmed_quota_form_shows_a_conflict_with_a_later_change(busy_cast: Ca
     assert vision_gpus(busy_cast) == 1000
 
 
-def test_quota_form_without_evictions_is_saved_at_once(busy_cast: Cast, sign_in: SignIn) -> None:
+def test_quota_form_without_evictions_is_saved_without_a_dialog(busy_cast: Cast, sign_in: SignIn) -> None:
     sent = quota_form(busy_cast, gpu=0, limit_gpu=4)
     assert sign_in("bob").post(ADDRESS, sent, headers=HTMX).status_code == 204
     assert Quota.objects.get(project=busy_cast.vision).limit_gpu_milli == 4000

@@ -117,7 +117,7 @@ def test_revert_dialog_shows_the_values_after_the_revert(cast_with_quotas: Cast,
     assert "<span>restored</span>" in result and '<strong class="strong">1</strong>' in result
 
 
-def test_viewer_does_not_read_that_they_can_revert(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+def test_viewer_is_not_told_that_they_can_revert(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     set_vision(cast_with_quotas, 1)
     assert "You can revert a change" in sign_in("bob").get("/quotas/changes").content.decode()
     assert "You can revert a change" not in sign_in("dave").get("/quotas/changes").content.decode()

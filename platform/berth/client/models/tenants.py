@@ -120,7 +120,7 @@ class QuotaChange(Model):
     reverts: int | None = None
     reverted_by: int | None = None
     superseded_by: int | None = None
-    """Latest change after this one of a quota that you may see. Prevents a revert."""
+    """Latest change that changed any of the listed quotas again. It prevents a revert."""
     expires_at: datetime | None = None
     """Time of the automatic revert."""
     expired: str | None = None

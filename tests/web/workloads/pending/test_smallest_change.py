@@ -104,7 +104,7 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     assert re.search('<dd>now, <span class="soft">instead of about <time', card)
 
 
-def test_workload_to_end_is_linked_with_what_it_would_lose(
+def test_change_that_ends_a_workload_links_to_it_and_states_its_lost_work(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = make.workload(

@@ -220,4 +220,4 @@ def test_empty_list_names_the_search_and_the_matches_in_other_states(cast: Cast,
     assert re.search(r'href="\?search=resn&amp;project=vision&amp;state=all">Show all states<', text)
     text = client.get("/workloads?search=zzz").content.decode()
     assert "No live workloads match &quot;zzz&quot;" in text and "in other states" not in text
-    assert "The search finds parts of names" in text
+    assert "The search matches parts of names" in text
