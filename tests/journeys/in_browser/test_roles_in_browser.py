@@ -67,22 +67,25 @@ def reclaim_quota(grace: Page) -> None:
     submit(grace, "ranking")
     expect(grace.get_by_role("heading", name="Would start")).to_be_visible(timeout=SLOW)
     expect(grace.locator("#answer")).to_contain_text("vision")
-    send(grace, "ranking")
+    grace.get_by_role("button", name="Submit and evict", exact=True).click()
+    question = grace.locator("#dialog")
+    expect(question).to_contain_text("vision")
+    question.get_by_role("button", name="Submit and evict").click()
+    expect(grace.get_by_role("heading", level=1)).to_contain_text("ranking")
     wait_until_running(grace)
 
 
 def read_eviction_reason(dave: Page) -> None:
     """Check that the page updates itself and links to the eviction, which shows its rule and numbers."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
-    eviction = dave.get_by_role("status").filter(has_text="Evicted")
-    expect(eviction).to_contain_text("A 4-GPU workload in project ads reclaimed this workload's 4 GPUs.")
+    reason = dave.get_by_role("region", name="Pending reason")
+    expect(reason).to_contain_text("by a 4-GPU workload in project ads, which reclaimed 4 GPUs.")
     address = dave.url
-    eviction.get_by_role("link", name="Show eviction").click()
+    reason.get_by_role("link", name="Show eviction").click()
     expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
-    why = dave.get_by_role("region", name="Pending reason")
-    expect(why).to_contain_text(
+    expect(reason).to_contain_text(
         "Would exceed fair share", timeout=SLOW
     )  # the workload first waits for its backoff to end
 
