@@ -75,15 +75,15 @@ def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping
 
 
 def ask_before_evicting(
-    request: Request, document: Mapping[str, Any], *, step: str, label: str
+    request: Request, document: Mapping[str, Any], *, form_action: str, label: str
 ) -> HttpResponse | None:
-    """Return a dialog if the page predicts evictions, or None. `step` is the form step that confirms them."""
+    """Return a dialog if the page predicts evictions, or None. `form_action` confirms them."""
     prediction = read_prediction(request, document) if request.htmx else None
     if prediction is None or not prediction.evicts:
         return None
     urls = workload_urls(request.actor, prediction.victims)
     context = {
-        "label": label, "step": step, "post_to": request.path,
+        "label": label, "form_action": form_action, "post_to": request.path,
         "effects": link_names(prediction.reason, urls), "victims": prediction.victims,
     }  # fmt: skip
     response = page(request, "scheduler/submit/evict_question.html", context)

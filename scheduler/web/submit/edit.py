@@ -35,7 +35,7 @@ from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import (
     Draft,
-    apply_step,
+    apply_form_action,
     open_draft,
     open_submitted_document,
     read_draft,
@@ -123,10 +123,10 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return _render_page(request, open_draft(dump_workload(with_units(document))), edit_page)
     draft = read_draft(request.POST, replace(choices_for(request.actor), for_edit=True))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
-    step = request.POST.get("step", "")
-    saves, predicts = step in (SAVE, SAVE_EVICTING), step == PREDICT
+    form_action = request.POST.get("step", "")
+    saves, predicts = form_action in (SAVE, SAVE_EVICTING), form_action == PREDICT
     if not (saves or predicts):
-        apply_step(draft, step)
+        apply_form_action(draft, form_action)
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -136,7 +136,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except BerthError as error:
         _add_error(edit_page, error)
     else:
-        if step == SAVE and (question := _ask_before_evicting(request, edit_page, document)):
+        if form_action == SAVE and (question := _ask_before_evicting(request, edit_page, document)):
             return question
         _apply_edit(request, edit_page, document, dry_run=not saves)
         if predicts:
@@ -159,7 +159,7 @@ def _ask_before_evicting(
     _apply_edit(request, checked, document, dry_run=True)
     if not checked.changes or checked.rejected:
         return None
-    return ask_before_evicting(request, document, step=SAVE_EVICTING, label="Save and evict")
+    return ask_before_evicting(request, document, form_action=SAVE_EVICTING, label="Save and evict")
 
 
 @signed_in

@@ -28,7 +28,7 @@ from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import (
     Draft,
-    apply_step,
+    apply_form_action,
     open_draft,
     open_submitted_document,
     read_draft,
@@ -67,21 +67,25 @@ def index(request: Request) -> HttpResponse:
         if (missing := find_missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})
         draft, answer = open_draft(initial_text(request.actor, request.GET)), CheckResult()
-        _run_step(request, draft, CHECK, answer)
+        _run_form_action(request, draft, CHECK, answer)
         return _render_page(request, draft, answer)
-    step = request.POST.get("step", CHECK)
+    form_action = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
-    if step not in (CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING):
-        apply_step(draft, step, mail=getattr(request.user, "email", ""))
-        step = CHECK
+    if form_action not in (CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING):
+        apply_form_action(draft, form_action, mail=getattr(request.user, "email", ""))
+        form_action = CHECK
     answer = CheckResult()
-    submitted = _run_step(request, draft, step, answer)
+    submitted = _run_form_action(request, draft, form_action, answer)
     if submitted is not None:
         return submitted
-    return _render_page(request, draft, answer, status=200 if step == CHECK or answer.is_clean else 422)
+    return _render_page(
+        request, draft, answer, status=200 if form_action == CHECK or answer.is_clean else 422
+    )
 
 
-def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) -> HttpResponse | None:
+def _run_form_action(
+    request: Request, draft: Draft, form_action: str, answer: CheckResult
+) -> HttpResponse | None:
     """Check the draft, predict its outcome, or submit it. Return the response to a successful submission, or
     the question whether to evict workloads, else None.
     """
@@ -89,14 +93,14 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
         if draft.problems:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
-        if step in (SUBMIT, SUBMIT_EVICTING):
+        if form_action in (SUBMIT, SUBMIT_EVICTING):
             require_chosen_code(document, request.POST.get("code-source", ""))
-            if step == SUBMIT and (question := _ask_before_evicting(request, document)):
+            if form_action == SUBMIT and (question := _ask_before_evicting(request, document)):
                 return question
             # Predict again only if the page has already shown this outcome.
             never_starts = "never-starts" in request.POST and _never_starts(request.actor, document)
             return _submit(request, document, never_starts=never_starts)
-        if step == PREDICT:
+        if form_action == PREDICT:
             _predict(request.actor, document, answer)
             answer.sign(request, document)
         elif _is_array(document):
@@ -114,7 +118,7 @@ def _ask_before_evicting(request: Request, document: Mapping[str, Any]) -> HttpR
         arrays.validate(actor=request.actor, document=document)
     else:
         validate(actor=request.actor, document=document)
-    return ask_before_evicting(request, document, step=SUBMIT_EVICTING, label="Submit and evict")
+    return ask_before_evicting(request, document, form_action=SUBMIT_EVICTING, label="Submit and evict")
 
 
 @signed_in
@@ -122,7 +126,7 @@ def _ask_before_evicting(request: Request, document: Mapping[str, Any]) -> HttpR
 def prediction(request: Request) -> HttpResponse:
     """Predict the outcome of submitting the document, or show its errors in the form."""
     answer, draft = CheckResult(), open_submitted_document(request.POST)
-    _run_step(request, draft, PREDICT, answer)
+    _run_form_action(request, draft, PREDICT, answer)
     if answer.problems:
         return _render_page(request, draft, answer)
     if answer.never_starts:

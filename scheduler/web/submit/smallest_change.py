@@ -79,7 +79,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
         "reasons": [clause for clause in (answer.fit, answer.rule) if clause],
         "note": note_about_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
-        "step": f"set:{json.dumps(edits)}" if edits else "",
+        "form_action": f"set:{json.dumps(edits)}" if edits else "",
     }
     return render(request, "scheduler/submit/smallest_change.html", context)
 

@@ -34,7 +34,7 @@ from projects.models import Project, Template
 from projects.selectors import find_project, schedules, templates
 from projects.services.workloads import templates as service
 from scheduler.web.submit.document_presets import template_text, text_from_workload
-from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.draft import Draft, apply_form_action, open_draft, read_draft
 from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for, submittable_projects
@@ -206,9 +206,9 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         values.get("description", ""),
         _parse_version(values.get("version")),
     )
-    step = values.get("step", "")
-    if step != SAVE:
-        apply_step(draft, step)
+    form_action = values.get("step", "")
+    if form_action != SAVE:
+        apply_form_action(draft, form_action)
         return _render_page(request, draft, _with_document_check(template_page, draft))
     try:
         if draft.problems:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.http import QueryDict
 
-from scheduler.web.submit.form.draft import PREFIX, Draft, apply_step, open_draft, read_draft
+from scheduler.web.submit.form.draft import PREFIX, Draft, apply_form_action, open_draft, read_draft
 from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.form.presentation import prepare_form
 
@@ -108,7 +108,7 @@ def test_only_elastic_training_has_a_max_replicas_field() -> None:
 
 def test_default_events_are_selected() -> None:
     draft = open_draft(TEXT)
-    apply_step(draft, "add:notifications", mail="me@example.org")
+    apply_form_action(draft, "add:notifications", mail="me@example.org")
     (events,) = (
         field
         for part in prepare_form(draft, FORM_CHOICES).parts
@@ -140,7 +140,7 @@ def test_form_fields_reflect_the_document() -> None:
 )  # fmt: skip
 def test_pools_can_be_reordered(step: str, order: str) -> None:
     draft = open_draft(TEXT + "pools: [a, b, c]\n")
-    apply_step(draft, step)
+    apply_form_action(draft, step)
     assert (draft.data or {})["pools"] == order.strip("[]").split(", ")
     assert draft.text.startswith(TEXT)
 
@@ -206,8 +206,8 @@ def test_command_list_stays_a_list() -> None:
 
 def test_roles_and_notifications_can_be_added_and_removed() -> None:
     draft = open_draft(TEXT)
-    apply_step(draft, "add:roles")
-    apply_step(draft, "add:notifications", mail="me@example.org")
+    apply_form_action(draft, "add:roles")
+    apply_form_action(draft, "add:notifications", mail="me@example.org")
     assert draft.text == (
         TEXT.replace("# short\n", "# short\nnotifications:\n  - to: me@example.org\n")
         + "  - name: role-2\n    replicas: 1\n"
@@ -215,11 +215,11 @@ def test_roles_and_notifications_can_be_added_and_removed() -> None:
     changed = post(draft, None, **{"roles[1].gpu": "1", "notifications[0].on": ["", "failed"]})
     assert (changed.data or {})["roles"][1] == {"name": "role-2", "replicas": 1, "gpu": 1}
     assert (changed.data or {})["notifications"] == [{"to": "me@example.org", "on": ["failed"]}]
-    apply_step(changed, "remove:roles[1]")
-    apply_step(changed, "remove:notifications[0]")
+    apply_form_action(changed, "remove:roles[1]")
+    apply_form_action(changed, "remove:notifications[0]")
     assert changed.data == open_draft(TEXT).data
     for nonsense in ("add:", "remove:roles[9]", "explode:roles", "add:..", "remove:name[0]"):
-        apply_step(changed, nonsense)
+        apply_form_action(changed, nonsense)
     assert changed.data == open_draft(TEXT).data
 
 
@@ -309,7 +309,7 @@ def test_form_explains_max_runtime() -> None:
 
 def test_form_labels_the_preempted_event_as_evicted() -> None:
     draft = open_draft(TEXT)
-    apply_step(draft, "add:notifications", mail="me@example.org")
+    apply_form_action(draft, "add:notifications", mail="me@example.org")
     fields = [shown.form_field for part in prepare_form(draft, FORM_CHOICES).parts for shown in part.fields]
     by_path = {field.path: field for field in fields}
     assert dict(by_path["notifications[0].on"].choices)["preempted"] == "Evicted"

@@ -35,7 +35,7 @@ from scheduler.web.submit.form.git_secret import format_git_secret, write_git_se
 PREFIX = "f:"
 CODE = "code"  # key of the section that specifies the pods' files
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
-SET = "set"  # form action that sets values in the document (see `apply_step`)
+SET = "set"  # form action that sets values in the document (see `apply_form_action`)
 TEXT_ONLY_HINT = "This value can only be edited in the document."
 
 
@@ -106,13 +106,13 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
     return draft
 
 
-def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
+def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None:
     """Apply the effect of a form button to the document.
 
     `add:roles` and `remove:roles[1]` add and remove a part of the form, `up:pools[1]` and `down:pools[0]`
     move a value in a list, `code:TREE` sets the code, and `set:[["priority", 60]]` sets values.
     """
-    verb, _, path = step.partition(":")
+    verb, _, path = form_action.partition(":")
     if verb == SET:
         _set_values(draft, path)
         return

@@ -118,7 +118,7 @@ class RenderedField:
 
     @property
     def ranking(self) -> list[tuple[str, str, str]]:
-        """Selected values in order, each with the form steps that move it up or down where possible.
+        """Selected values in order, each with the form actions that move it up or down where possible.
 
         The list is empty if the order of the values does not matter.
         """
