@@ -58,9 +58,7 @@ def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return how many nodes may be drained now for each reason. The budgets of an expired pool are
-    ignored.
-    """
+    """Return how many nodes may be drained now for each reason. An expired pool has no budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]

@@ -33,7 +33,7 @@ def write_many(
     at: datetime,
     after: int | None = None,
 ) -> None:
-    """Write a scaling event for each node in one statement. `nodes` contains (node, reason) pairs."""
+    """Write a scaling event for each (node, reason) pair in `nodes`, in one statement."""
     ScalingEvent.objects.bulk_create(
         ScalingEvent(pool=pool, kind=kind, reason=reason, at=at, node=node, after=after)
         for node, reason in nodes

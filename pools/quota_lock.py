@@ -8,7 +8,7 @@ KEY = 0x71756F74  # key of the PostgreSQL advisory lock
 def lock_pools_and_quotas() -> None:
     """Take the lock, and hold it until the end of the transaction.
 
-    Must be called before a pool is created, or a group or quota is changed.
+    Call it before you create a pool, or change a group or quota.
 
     Without this lock, a pool and a group could be given the same name, or two quotas of one owner could apply
     to one pool.

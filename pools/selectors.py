@@ -61,9 +61,8 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with the given name, or else the last node that had the name.
-
-    Return None if no node ever had the name.
+    """Return the current node with the given name, or else the last node that had it. Return None if there
+    never was one.
     """
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()

@@ -31,8 +31,8 @@ OF_POOLS = {"ssh_key", *S3_KEY}  # fields that only pool secrets may have
 
 
 class SecretBody(Body):
-    """Content of a secret: a value for pods, credentials for a container image registry, or a key that Berth
-    itself uses.
+    """Content of a secret: a value for pods, credentials for a container registry, or a key that Berth itself
+    uses.
     """
 
     value: Annotated[str | None, Field(repr=False, description="Text for pods. Cannot be read again.")] = None

@@ -13,7 +13,7 @@ MISSING = ("NoSuchKey", "404")
 
 
 class UploadNotFound(Exception):
-    """Raised if a multipart upload no longer exists, because it was completed or the store deleted it."""
+    """Raised if a multipart upload no longer exists: it was completed, or the store deleted it."""
 
 
 class BucketWriter:

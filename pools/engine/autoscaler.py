@@ -11,10 +11,10 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 class PoolPressure:
     """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot.
 
-    `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
-    reservations on booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready
-    nodes, and `booting` counts nodes that are requested but not ready. `gang_nodes` is the number of empty
-    nodes needed to run the queued work without splitting gangs.
+    `queued` is work that fits the pool's limits but needs more nodes, plus work with reservations on booting
+    nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and `booting`
+    counts nodes that are requested but not ready. `gang_nodes` is the number of empty nodes needed to run the
+    queued work without splitting gangs.
     """
 
     queued: int
@@ -45,8 +45,9 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and when a pool last scaled, became idle and expires. Times are in seconds, and None if
-    there is no such time.
+    """Current time, the times when a pool last scaled and became idle, and the time when it expires.
+
+    Times are in seconds. They are None if there is no such time.
     """
 
     now: float
@@ -74,9 +75,8 @@ class ScaleDecision:
 def decide_node_count(
     pressure: PoolPressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
-    """Return the decision about the desired node count, made by the first rule that applies.
-
-    The cooldown delays scaling down but not scaling up.
+    """Decide the desired node count by the first rule that applies. The cooldown delays scaling down but not
+    scaling up.
     """
     if clock.expires_at is not None and clock.now >= clock.expires_at:
         return ScaleDecision(0, ScalingRule.EXPIRED, "the pool has expired")

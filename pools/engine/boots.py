@@ -1,13 +1,12 @@
-"""Backoff after failed boots, and the number of failures that stops provisioning."""
+"""Backoff after failed boots, and the limit at which provisioning stops."""
 
 MIN_DELAY = 30
 MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the delay in seconds before the next launch request.
-
-    The delay doubles with each further failed boot, up to a maximum.
+    """Return the delay in seconds before the next launch request. It doubles with each failed boot, up to a
+    maximum.
     """
     if failures <= 0:
         return 0

@@ -19,8 +19,8 @@ class DisruptionReason(StrEnum):
 class Budget:
     """Limit on the nodes that may be disrupted at the same time, as a number or a percentage.
 
-    With a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Without a
-    schedule, the budget always applies.
+    If there is a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Otherwise,
+    it always applies.
     """
 
     nodes: int | None = None
@@ -72,10 +72,8 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return how many more nodes may be drained for each reason.
-
-    `disrupted` of the pool's `total` nodes are already disrupted. For each reason, the strictest budget
-    applies.
+    """Return how many more nodes may be drained for each reason, according to the strictest budget.
+    `disrupted` of the pool's `total` nodes are already disrupted.
     """
     remaining: dict[DisruptionReason, int] = {}
     limiting_budgets: dict[DisruptionReason, Budget] = {}

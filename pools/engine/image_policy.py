@@ -42,7 +42,7 @@ class ImagePolicy:
 
 
 def matches(pattern: str, image: ImageReference) -> bool:
-    """Return whether an image reference matches a pattern, in which `*` and `?` are wildcards.
+    """Return whether an image reference matches a pattern, where `*` and `?` are wildcards.
 
     Registry and name are compared separately, so `*` never spans both. A pattern without a tag or digest
     matches every tag and digest. A pattern with a tag never matches a reference by digest, because the digest

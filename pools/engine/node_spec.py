@@ -52,7 +52,7 @@ def parse_node_spec(value: Any) -> NodeSpec:
     """Parse a node spec in any of the four notations.
 
     These are a number, a (min, max) pair, a mapping with min, max and desired, and a NodeSpec. Raises Invalid
-    if the value has another form or contradicts itself.
+    if the value has any other form or contradicts itself.
     """
     match value:
         case NodeSpec():

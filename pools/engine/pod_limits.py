@@ -28,9 +28,8 @@ FIELD = "default_limits"
 class DefaultLimits(Document):
     """Default limits for roles that set none.
 
-    With `memory_from_request` or `cpu_from_request`, a role that requests the resource is limited to its
-    request. For all other roles, `memory_mib` and `cpu` are the limits. Limits below the role's request are
-    raised to the request.
+    If `memory_from_request` or `cpu_from_request` is set, a role's request is also its limit. In all other
+    cases, the limits are `memory_mib` and `cpu`. Limits below the role's request are raised to the request.
     """
 
     memory_from_request: bool = True
@@ -110,7 +109,7 @@ def limits_in_api_units(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve_limit(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
-    """Return a limit and its source. `least` is the minimum for limits that are derived from a request."""
+    """Return a limit and its source. A limit that is derived from a request is at least `least`."""
     if declared is not None:
         return declared, LimitSource.DOCUMENT
     if requested and from_request:

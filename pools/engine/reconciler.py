@@ -154,10 +154,7 @@ def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, LostWork]) -> tuple[i
 
 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
-    """Cancel drains until the fleet has its desired size.
-
-    The drains of the lowest ordinals are cancelled first.
-    """
+    """Cancel drains until the fleet has its desired size, starting with the lowest ordinals."""
     ordinals = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
     reverted_ordinals = frozenset(ordinals)
     fleet = replace(
@@ -167,12 +164,14 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _needs_nodes(fleet: Fleet) -> bool:
-    """Return whether the fleet has too few nodes, or no head node, without which all others are useless."""
+    """Return whether the fleet has too few nodes or lacks its head node, which all other nodes need."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
 def _next_launch(fleet: Fleet) -> Launch:
-    """Return a launch request for the head node if it is missing, or else for the next free ordinals."""
+    """Return a launch request for the head node if it is missing. Otherwise, request the next free
+    ordinals.
+    """
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

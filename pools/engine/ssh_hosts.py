@@ -52,8 +52,8 @@ class Host:
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> HostTask | None:
     """Return the task that is due, or None if no task is due.
 
-    `watched_for` is how long this process has been receiving reports. Earlier silence does not count, because
-    agents cannot report while Berth is stopped.
+    `watched_for` is how long this process has been receiving reports. Silence before that does not count,
+    because agents cannot report while Berth is stopped.
     """
     if host.is_busy or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None

@@ -11,8 +11,8 @@ HEAD = 0
 class LostWork(NamedTuple):
     """Work that would be lost if a node were drained. Values are ordered by the amount of work.
 
-    A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start of a pod or its
-    workload's last checkpoint.
+    A drain waits indefinitely for `non_preemptible` pods. Seconds count from the start of the pod or the last
+    checkpoint of its workload.
     """
 
     non_preemptible: int = 0
@@ -29,8 +29,8 @@ def choose_victims(
 ) -> tuple[int, ...]:
     """Return at most `count` nodes to drain, in order.
 
-    Nodes with the least work come first. With `include_head`, the head node comes last. Ties are resolved by
-    ordinal, highest first.
+    Nodes with the least work come first, and ties go to the highest ordinal. If `include_head` is set, the
+    head node comes last.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))

@@ -44,7 +44,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Volume of a pool: the directory `source` on the nodes that have all `nodes` labels, or objects in S3.
+    """Volume of a pool: the directory `source` on every node with the labels in `nodes`, or objects in S3.
 
     Without `projects`, all projects may use the volume. If the source is s3://BUCKET/PREFIX, nodes fetch the
     objects from the store at `endpoint`, or from AWS if it is empty. Berth lists the objects and signs their
@@ -64,7 +64,7 @@ class Volume:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the volume is in S3, so that nodes have to fetch it."""
+        """Whether the volume is in S3, in which case nodes must fetch it."""
         return self.source.startswith(S3)
 
     @property

@@ -69,7 +69,7 @@ class LocalEnvironments:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def begin_installation(self, name: str, recipe: Recipe) -> None:
-        """Start a node's installation unless it is running or has left an exit code."""
+        """Start a node's installation unless it is already running or has ended."""
         home = self._boot_directory(name)
         if (home / "exit").exists() or self._is_running(home):
             return
@@ -86,9 +86,7 @@ class LocalEnvironments:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
-        """Return the installation's progress, or None if the installation is not running and left no exit
-        code.
-        """
+        """Return the installation's progress, or None if no installation is running or has ended."""
         self._reap()
         home = self._boot_directory(name)
         # Check whether the script is running before reading its exit code, because it may end in between.
@@ -154,7 +152,7 @@ class LocalEnvironments:
     def _with_script_failure(
         self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
     ) -> Progress:
-        """Add a failure outside the script's phases, such as a full disk, to the progress."""
+        """Add a failure outside the script's own phases, such as a full disk, to the progress."""
         return add_script_failure(
             progress, f"{_read_text(home / 'output')}\nexit code {code}", secrets.values()
         )

@@ -81,7 +81,7 @@ def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progres
 
 
 def add_script_failure(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
-    """Add a phase for a script that failed outside its phases."""
+    """Add a phase that records a failure outside the script's own phases."""
     failed = Phase("script", "failed", 0, _redact_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 

@@ -37,7 +37,9 @@ def for_host(key: int, version: int) -> str:
 
 
 def verified_host(token: str) -> tuple[int, int] | None:
-    """Return the host's primary key and the installation's version, or None for other tokens."""
+    """Return the host's primary key and the installation's version, or None if the token is not for an
+    SSH host.
+    """
     key, _, version = (verified_key(token, "host") or "").partition("-")
     return (int(key), int(version)) if key and version else None
 
@@ -54,7 +56,7 @@ def for_pod(key: str) -> str:
 
 
 def for_downloads(key: str) -> str:
-    """Return the secret that a node uses to download a pod's code and volumes while the pod is live."""
+    """Return the secret with which a node downloads a pod's code and volumes while the pod is live."""
     return _sign("downloads", key)
 
 

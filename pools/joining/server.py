@@ -22,7 +22,9 @@ class ReachableServer:
 
 
 def reachable_server() -> ReachableServer:
-    """Return the server's URL and certificates. Raises ProviderError if machines could not join."""
+    """Return the server's URL and certificates. Raises ProviderError if machines could not use them to
+    join.
+    """
     url = str(settings.BERTH_PUBLIC_URL)
     if not url:
         message = "BERTH_PUBLIC_URL is not set. Set it to the URL at which machines reach this server"

@@ -29,8 +29,8 @@ BERTH_CA
 
 
 def user_data(order: LaunchRequest) -> str:
-    """Return a launch request's first-boot script. The script is the same whenever the request is repeated
-    with the same settings.
+    """Return a launch request's first-boot script. A repeated request with the same settings gets the same
+    script.
 
     Raises ProviderError if machines could not join with the current settings.
     """

@@ -95,7 +95,7 @@ class Clusters:
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
     def close_unused_clusters(self, used: Collection[Cluster]) -> None:
-        """Close the connections to all clusters except those in `used`, which pools still need."""
+        """Close the connections to all clusters that are not in `used`."""
         in_use = {id(cluster) for cluster in used}
         with self._lock:
             unused = [key for key, cluster in self._clusters.items() if id(cluster) not in in_use]

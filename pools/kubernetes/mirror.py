@@ -72,7 +72,7 @@ class Mirror:
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return all pods of this installation, and the scheduled pods of others. Raises Unreachable.
 
-        The first list may take up to `patience` seconds after the first read. Later readers do not wait.
+        Readers wait for the first list, but at most until `patience` seconds after the first read.
         """
         return self._read("pods", patience)
 
@@ -305,7 +305,7 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return the parts of a node's state that determine which pods it accepts, or None if there is no
+    """Return the parts of a node's state that determine which pods it accepts. Return None if there is no
     node.
     """
     if node is None:

@@ -109,7 +109,9 @@ def read_inventory(
 
 
 def is_large_enough(node: ClusterNode, shape: Shape) -> bool:
-    """Return whether the node would be large enough for the pool's node shape if it had no foreign pods."""
+    """Return whether the node would have enough capacity for the pool's node shape if it had no foreign
+    pods.
+    """
     total = node.allocatable
     fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
     return fits and total.gpus >= shape.gpus

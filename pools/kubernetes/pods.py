@@ -165,8 +165,8 @@ class PodCalls:
     def delete_unusable_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
         """Delete a pod that cannot start or does not exit, and record the report as its end.
 
-        Before the deletion, the end is recorded as planned: Berth may crash during this call, and the watch
-        may report the deletion before the call returns.
+        The planned end is recorded before the deletion, because Berth may crash during this call, and the
+        watch may report the deletion before the call returns.
         """
         self._ledger.plan_end(pod_id, report, durable=True)
         with translate_failures(cluster.api.server):
@@ -183,8 +183,8 @@ class PodCalls:
     def record_end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end, and return the effective report.
 
-        The recorded time is never in the future, even if the cluster's clock is ahead. A pod that Berth
-        deleted ends as planned.
+        The recorded time is never in the future, even if the cluster's clock is ahead. The planned report
+        applies if Berth deleted the pod.
         """
         now = datetime.now(UTC)
         if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
@@ -197,9 +197,8 @@ class PodCalls:
         return self._ledger.record_end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the planned report of a pod that Berth has deleted, or None if no plan applies.
-
-        A plan to give up a pod that cannot start is obsolete if the pod has started since.
+        """Return the planned report of a pod that Berth has deleted, or None if there is none. A report that
+        the pod cannot start does not apply if the pod has started since.
         """
         entry = self._ledger.find(pod_id)
         planned = entry.planned if entry is not None else None
@@ -254,8 +253,8 @@ class PodCalls:
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
     """Return the grace period for a deletion in seconds.
 
-    The result is at most the pod's own grace period plus the time to copy its files. If the command gets less
-    time than its own grace period, the cluster kills both containers at once.
+    It is at most the pod's own grace period plus the time to copy its files. If the command gets less than
+    its own grace period, both containers are killed at the same time.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())

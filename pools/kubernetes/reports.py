@@ -40,8 +40,8 @@ Object = Mapping[str, Any]
 def read_report(pod: Object) -> PodReport:
     """Return the report for a pod that exists in the cluster.
 
-    The pod counts as ended once its processes have ended. A pod whose files are being copied still occupies
-    its resources, so it counts as running.
+    A pod has ended once its processes have ended. While its files are being copied, it still occupies its
+    resources and counts as running.
     """
     report = _report_for_state(pod)
     return report if report.state is PodState.EXITED else replace(report, eviction=_eviction_message(pod))
@@ -79,8 +79,8 @@ def _report_for_state(pod: Object) -> PodReport:
 
 
 def awaits_code(pod: Object) -> bool:
-    """Return whether the init container is running, which means that it waits for the pod's code. Return
-    False if the pod is being deleted.
+    """Return whether the pod is waiting for its code: its init container is running, and it is not being
+    deleted.
     """
     return (
         "running" in _code_container_state(pod.get("status") or {})
@@ -89,7 +89,9 @@ def awaits_code(pod: Object) -> bool:
 
 
 def has_files_to_copy(pod: Object) -> bool:
-    """Return whether the pod's files can be copied, because its command has ended or is being stopped."""
+    """Return whether the pod's files can be copied: its files container is running, and its command has ended
+    or is being stopped.
+    """
     status = pod.get("status") or {}
     if "running" not in _container_state(status, "containerStatuses", files.CONTAINER):
         return False
@@ -105,7 +107,7 @@ def command_report(pod: Object) -> PodReport | None:
 
 
 def _keeps_files(status: Object) -> bool:
-    """Return whether the container that keeps the files is running or about to start."""
+    """Return whether the container that keeps the files is running or about to run."""
     if status.get("phase") == "Failed":
         return False
     state = _container_state(status, "containerStatuses", files.CONTAINER)
@@ -195,7 +197,7 @@ def _exit_report(pod: Object, terminated: Object) -> PodReport:
 def _was_ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
     """Return whether the pod was deleted before its command ended.
 
-    A pod whose files are being copied may be deleted after its command has ended.
+    Berth may delete a pod after its command has ended, while its files are being copied.
     """
     metadata = pod["metadata"]
     if not (deadline := _valid_time(metadata.get("deletionTimestamp"))):

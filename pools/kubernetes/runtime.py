@@ -63,7 +63,7 @@ ISOLATION = Isolation(
 
 @dataclass(frozen=True, slots=True)
 class _CachedReport:
-    """Cached report of a running pod, valid while the mirror holds the same pod object."""
+    """Cached report of a running pod, valid until the mirror replaces the pod object."""
 
     pool: str
     pod: Mapping[str, Any]
@@ -209,7 +209,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.record_end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Start or continue to copy the pod's files.
+        """Start or continue copying the pod's files.
 
         If the container still runs after the copy, delete the pod and return its final report. Otherwise,
         return None.
@@ -227,7 +227,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def _missing_report(self, pod_id: str) -> PodReport:
         """Return the report for a pod that is missing from the mirror.
 
-        The API server is queried, because the watch may lag behind or may just have recorded the pod's end.
+        The API server is queried, because the watch may be behind or may just have recorded the pod's end.
         """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
@@ -355,7 +355,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return no address and an arbitrary port, which is free because each pod has its own address."""
+        """Return no address and an arbitrary port. The port is free, because each pod has its own address."""
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:

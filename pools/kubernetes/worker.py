@@ -103,7 +103,9 @@ class Worker:
         return call
 
     def _drop_unread_results(self) -> None:
-        """Discard results that no caller has read, for example because a report already showed the effect."""
+        """Discard results that no caller has read, for example because a report already showed the
+        outcome.
+        """
         now = time.monotonic()
         if now >= self._drop_at:
             self._drop_at = now + RESULT_SECONDS

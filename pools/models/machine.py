@@ -84,7 +84,7 @@ class Machine(models.Model):
 
 
 class JoinTokenUse(models.Model):
-    """Record of a machine that joined with a token. A machine counts once even if it joins again."""
+    """Record of a machine that joined with a token. A machine that joins again counts only once."""
 
     token = models.ForeignKey(JoinToken, on_delete=models.CASCADE, related_name="uses")
     machine = models.ForeignKey(Machine, on_delete=models.CASCADE, related_name="token_uses")

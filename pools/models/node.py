@@ -25,8 +25,8 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(FastRows):
-    """Node of a pool. Its shape is the pool's at the time of the launch request, unless the provider
-    reports another one.
+    """Node of a pool. It has the pool's shape at the time of the launch request, unless the provider reports
+    a different one.
     """
 
     State = NodeState

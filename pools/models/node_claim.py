@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class NodeClaim(models.Model):
-    """A pool's claim to a cluster node, from the launch request until the node's termination."""
+    """A pool's claim to a cluster node. It lasts from the launch request until the node's termination."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="node_claims")
     node_name = models.CharField(max_length=253)

@@ -22,7 +22,7 @@ class SecretKind(models.TextChoices):
 class Secret(models.Model):
     """Base class of secrets. `sealed` is the encrypted value or password, which is never shown.
 
-    `registry` is a host with an optional port and path. `username` belongs to the registry, or is the ID of
+    `registry` is a host with an optional port and path. `username` is the registry's username, or the ID of
     an S3 access key. Both are empty for other kinds. `version` is incremented with each new content.
     """
 

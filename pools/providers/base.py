@@ -67,8 +67,7 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that Berth shares with other users.
 
-    The instance's shape excludes resources that others use. Devices are an exception: the shape counts all of
-    them.
+    The instance's shape excludes resources that others use, except devices: it counts all devices.
 
     `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
     `labels` are the machine's own labels.

@@ -1,4 +1,4 @@
-"""Formats of text in provider settings: the pattern of each, and the words that describe it to users."""
+"""Text formats in provider settings: patterns, and words that describe them to users."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Format of a text, as metadata of an annotated type. `noun` names it, and `allowed` gives an example."""
+    """Text format, used as metadata of an annotated type. `noun` is its name, and `allowed` is an example."""
 
     pattern: str
     noun: str
@@ -21,7 +21,7 @@ class TextFormat:
         return core_schema.no_info_wrap_validator_function(self._validate, schema)
 
     def _validate(self, value: Any, validate: ValidatorFunctionWrapHandler) -> str:
-        """Replace the error about the pattern with one that says what to enter."""
+        """Replace the error about a mismatched pattern with one that says what to enter."""
         try:
             return str(validate(value))
         except ValidationError as error:

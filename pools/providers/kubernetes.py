@@ -158,9 +158,7 @@ class KubernetesProvider:
 
 
 def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
-    """Return whether the pod belongs to one of the pool's current instances, and not to an earlier
-    instance.
-    """
+    """Return whether the pod belongs to a current instance of the pool, not to an earlier one."""
     metadata = pod["metadata"]
     return (
         mirror.is_own_pod(pod)

@@ -68,7 +68,7 @@ class StaticProvider:
                 mark_departed_if_unused(key, now)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Return an empty preview, because machines join a pool after its creation."""
+        """Return an empty preview. Machines join a pool only after it has been created."""
         return Preview()
 
     def _assign_machines(self, order: LaunchRequest) -> list[MachineUse]:

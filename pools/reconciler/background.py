@@ -24,7 +24,7 @@ class BackgroundReconciler:
     def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
         """Start a pass unless one is running. Return the previous pass's result, or raise its error.
 
-        The result is False while a pass is running or if there was none.
+        Return False while a pass is running, and before the first pass.
         """
         running = self._passes.get(pool_id)
         if running is not None and not running.done():

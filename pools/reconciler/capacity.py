@@ -60,8 +60,8 @@ def _foreign_devices(count: int, total: int, before: Collection[int], held: Coll
     """Choose the devices that count as used by foreign pods.
 
     Kubernetes reports only the number of used devices. Earlier choices are kept, and allocated devices are
-    chosen last. If an allocated device is chosen, a foreign pod has occupied it first: Berth's pod on the
-    device will be lost, and no other pod may be placed there.
+    chosen last. An allocated device is chosen only if a foreign pod occupied it first. Berth's pod on the
+    device is then lost, and no other pod may be placed there.
     """
     preferred = sorted(range(total), key=lambda index: (index in held, index not in before, -index))
     return sorted(preferred[:count])

@@ -136,16 +136,17 @@ def _is_current_request(pool: NodePool, order: LaunchRequest) -> bool:
 
 
 def _is_new_request(pool: NodePool, context: PassContext) -> bool:
-    """Return whether this pass created the launch request. If so, no earlier call can have succeeded."""
+    """Return whether this pass created the launch request, in which case no earlier call can have
+    succeeded.
+    """
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances that have not ended into those that can become nodes and all others.
-
-    Both lists are sorted by ordinal.
+    """Split the instances that have not ended into those that can become nodes and those that cannot. Sort
+    both lists by ordinal.
     """
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []

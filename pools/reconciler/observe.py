@@ -156,7 +156,7 @@ def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
     """Store whether the node's launch request is in the provider's own queue. Return whether this has
     changed.
 
-    The node's age counts from the time when the request left the queue.
+    The node's age counts from when the request leaves the queue.
     """
     is_queued = instance.state is InstanceState.QUEUED
     if node.queued == is_queued:

@@ -39,10 +39,9 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Lock the pool's row for updates, and return it. New foreign keys to the row remain possible.
-
-    Otherwise, a transaction that locks a node and writes its history would wait for the pool, and a deadlock
-    could occur.
+    """Lock the pool's row for updates, and return it. Other transactions may still insert foreign keys to the
+    row. Otherwise, a transaction that locks a node and writes its history would wait for the pool, and a
+    deadlock could occur.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 

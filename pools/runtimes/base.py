@@ -131,7 +131,7 @@ class PodCause(str, Enum):
 class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command has exited.
 
-    `progress` describes what a starting pod is waiting for, for example "pulling layer 3 of 7, 26 MB", and
+    `progress` says what a starting pod is waiting for, such as "pulling layer 3 of 7, 26 MB", and
     `pulls_image` is true if it waits for its image. `address` is the pod's network address if it differs from
     the node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
     warnings about a running pod, and `warning` is the latest one. `eviction` is a clause that says why the
@@ -220,7 +220,7 @@ class StartRejected(RuntimeFailure):
 
 
 class ChannelRejected(Exception):
-    """Raised if no channel can be opened, because the pod is not running or its runtime has no channels."""
+    """Raised if no channel can be opened: the pod is not running, or its runtime has no channels."""
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,8 @@ class Runtime(PodFileReader, Protocol):
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Send SIGTERM to the pod's processes, and SIGKILL after the grace period. Return immediately.
 
-        With a notice, the processes that handle its signal first receive that signal, and SIGTERM follows
-        after the lead time. Runtimes without the capability `sends_notices` ignore notices.
+        If there is a notice, its signal goes first to the processes that handle it, and SIGTERM follows after
+        the lead time. Runtimes without the capability `sends_notices` ignore notices.
 
         Idempotent. A stop that ends the pod sooner, including its lead time, replaces an earlier stop. An
         unknown pod is recorded as stopped.
@@ -316,14 +316,14 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """Return the last `lines` lines of the log, or only the end of these lines if they are very long."""
+        """Return the last `lines` lines of the log. If these lines are very long, return only their end."""
         ...
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
         """Return the times when the parts of the log from `start` to `end` were written, in ascending order.
 
-        The first bytes of each part may be older than its time by up to `LOG_TIMES_SECONDS`. The parts end
-        before `end` if the times of the last bytes are unknown.
+        The beginning of a part may be up to `LOG_TIMES_SECONDS` older than its time. The parts end before
+        `end` if the times of the last bytes are unknown.
         """
         ...
 
@@ -363,7 +363,7 @@ class Runtime(PodFileReader, Protocol):
     def rendezvous(self) -> tuple[str, int]:
         """Return an address and a free port for one gang's rendezvous.
 
-        An empty address stands for the address of the rank-0 node.
+        An empty address means the address of the rank-0 node.
         """
         ...
 

@@ -212,9 +212,7 @@ class LocalRuntime(LocalFiles):
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Return the report for a pod whose lock no shim holds, because the pod is starting or has failed to
-        start.
-        """
+        """Return the report for a pod without a running shim: the pod is starting, or has failed to start."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
@@ -350,7 +348,7 @@ class LocalRuntime(LocalFiles):
 
 
 def _usage_by_pod(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
-    """Return the usage of pods as measured by control groups or, without them, summed over processes."""
+    """Return the pods' usage, measured by control groups if possible, or else summed over processes."""
     usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
     measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}
     rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}

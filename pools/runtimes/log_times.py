@@ -22,7 +22,7 @@ _BATCH = 1024
 def read_times(log_path: Path, start: int, end: int, *, grows: bool = False) -> list[LogTime]:
     """Return the known times of the bytes from `start` to `end`.
 
-    If `grows` is set, the log's modification time is also the time of the bytes since the last entry.
+    If `grows` is set, bytes after the last entry have the log's modification time.
     """
     times: list[LogTime] = []
     try:

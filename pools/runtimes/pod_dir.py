@@ -118,7 +118,7 @@ class PodDir:
     def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Record a request to stop the pod.
 
-        Of several requests, the one with the earliest deadline applies, with its own lead time.
+        The request with the earliest deadline applies, including its lead time.
         """
         before = self.read("stop")
         lead = notice.lead_seconds if notice else 0
@@ -224,7 +224,7 @@ class PodDir:
         shutil.rmtree(self.path / "podman", ignore_errors=True)
 
     def _remove_leftovers(self) -> None:
-        """Remove control groups and shared memory that a killed shim left behind and that are not in use."""
+        """Remove unused control groups and shared memory that a killed shim left behind."""
         remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
         spec = self.read("order") or {}
         if "shared_memory" in spec:

@@ -53,7 +53,7 @@ def reset_failed_boots(pool: NodePool) -> bool:
 
 
 def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> bool:
-    """Let the pool request nodes again immediately. Return False if no boots had failed.
+    """Let the pool request nodes again immediately. Return False if no boot has failed.
 
     The caller must hold the lock on the pool.
     """

@@ -101,8 +101,8 @@ def record_report(
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
     """Record that a node's machine will be interrupted.
 
-    If the node is still booting and its Slurm allocation ends, its boot counts as failed, because the next
-    allocation would probably also be too short.
+    If a Slurm node is still booting, its boot counts as failed: the next allocation would have the same time
+    limit.
     """
     is_slurm = node.pool.provider == NodePool.Provider.SLURM
     if node.state not in PENDING or not is_slurm:
@@ -136,7 +136,7 @@ def leave(secret: str, *, at: datetime) -> None:
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
     """Register a machine that was launched for a node, and return the machine's secret.
 
-    The machine may repeat the call until its node is ready, because a response may be lost.
+    A response may be lost, so the machine may repeat the call until its node is ready.
     """
     pool, _, client_token = order.partition(".")
     if pool != pool_name:

@@ -20,8 +20,8 @@ RESULTS: Mapping[str, tuple[Callable[..., None], NodeState]] = {
 class NodeBatch:
     """Result of an action on several nodes.
 
-    `unchanged` lists nodes that were already in the resulting state. `rejected` pairs each remaining node
-    with the reason.
+    `unchanged` lists nodes that were already in the resulting state. `rejected` lists the other unchanged
+    nodes with reasons.
     """
 
     changed: tuple[Node, ...]

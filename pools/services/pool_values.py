@@ -84,9 +84,8 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
 
 
 def _normalize_documents(pool: NodePool, fields: dict[str, Any]) -> list[Problem]:
-    """Convert the structured fields to the stored format.
-
-    Remove the invalid ones, and return their problems.
+    """Convert the structured fields to the stored format. Remove invalid fields, and return their
+    problems.
     """
     is_kubernetes = fields.get("runtime", pool.runtime) == NodePool.Runtime.KUBERNETES
 
@@ -121,9 +120,7 @@ def _set_credentials(
 
 @contextmanager
 def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
-    """Rename the fields in problems to the fields that the caller set, such as nodes_max instead of
-    nodes.max.
-    """
+    """Rename the fields in problems as the caller names them, such as nodes_max instead of nodes.max."""
     try:
         yield
     except Invalid as error:
@@ -170,7 +167,7 @@ def check_pool(pool: NodePool) -> None:
 
 
 def problems_of(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
-    """Return the problems that the check finds in its arguments."""
+    """Run the check, and return the problems that it raises."""
     try:
         check(*arguments)
     except Invalid as error:

@@ -92,7 +92,7 @@ def _merge_environment(
 ) -> tuple[dict[str, Any], environments.PluginChanges]:
     """Return the values with the merged environment, and the plugins.
 
-    Raises Invalid with the problems of all values, so that users see them together.
+    Raises Invalid with all problems, so that users see them together.
     """
     try:
         columns, plugins = environments.split_values(values)
@@ -103,7 +103,7 @@ def _merge_environment(
 
 
 def check_new_pool(*, name: str, **values: Any) -> None:
-    """Raise Invalid with the problems for which `create_pool` would reject the values."""
+    """Raise Invalid, with all problems, if `create_pool` would reject the values."""
     _new_pool(name, split_keys(values)[0])
 
 

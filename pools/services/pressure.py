@@ -151,8 +151,8 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
     """Return the pool's load from the latest report.
 
-    The nodes that queued work needs are added to the node count at the time of the report. If no work is
-    queued, the current node count is used instead, so that an outdated count does not cause a scale-down.
+    If work is queued, the node count is the one at the time of the report. Otherwise, it is the current
+    count, because an outdated count could cause a scale-down.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:
@@ -184,8 +184,8 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
     """Return when the pool became idle, or None if it is not idle.
 
-    A pool is not idle while work is running or queued or a node is booting. The idle time starts no earlier
-    than the time when the pool's newest node became ready.
+    A pool is not idle while work is running or queued, or a node is booting. It becomes idle at the earliest
+    when its newest node becomes ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -25,7 +25,7 @@ POLICY = NodePool.NodeConsolidation
 class ReleasableNodes:
     """Names of nodes that may be released if their pods fit on other nodes.
 
-    `empty` and `underutilized` are the maximum numbers of such nodes that may be released at the same time.
+    `empty` and `underutilized` limit how many nodes of each kind may be released at the same time.
     """
 
     nodes: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class ReleasableNodes:
 def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
     """Return the nodes that the scheduler may release.
 
-    No node may be released while the pool is being resized, or shortly afterwards.
+    The result is empty while the pool is being resized, and shortly afterwards.
     """
     if pool.node_consolidation == POLICY.NEVER or not _is_stable(pool, now):
         return ReleasableNodes()
@@ -108,9 +108,8 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return whether the node may be released: it is not the head node, and has been ready for long enough.
-
-    A cordoned node may not be released, because an admin has taken it out of service.
+    """Return whether the node may be released: it is not the head node, is not cordoned by an admin, and has
+    been ready for long enough.
     """
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled

@@ -44,7 +44,7 @@ class SecretExists(Conflict):
 class SecretContent:
     """Content of a secret: a value for pods, or credentials for a registry, SSH hosts or S3.
 
-    `username` belongs to the registry, or is the ID of the access key.
+    `username` is the registry's username, or the ID of the access key.
     """
 
     value: str = field(repr=False)

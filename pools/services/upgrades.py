@@ -23,7 +23,7 @@ class AgentRelease:
 
 
 def upgrade_agent(*, actor: Any, node: Node) -> None:
-    """Request an upgrade of the node's agent, during which the node's pods keep running. Idempotent.
+    """Request an upgrade of the node's agent. The node's pods keep running. Idempotent.
 
     Raises Conflict if the node has no agent or its agent is current.
     """

@@ -225,7 +225,9 @@ class PoolForm(Form):
         return pool_sections(self.providers())
 
     def keep_secrets(self) -> None:
-        """Keep the entered secrets if the form is shown again, so that they are submitted again."""
+        """Keep the entered secrets when the form is shown again, so that the user need not enter them
+        twice.
+        """
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True

@@ -17,7 +17,9 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Dialog about a change. `token` identifies the change, so that only this change counts as confirmed."""
+    """Dialog about a change. `token` identifies the change, so that a confirmation applies only to this
+    change.
+    """
 
     title: str
     texts: Sequence[str]

@@ -28,9 +28,7 @@ def node_capacity(node: Node) -> Amounts:
 
 
 def node_free_capacity(node: Node) -> Amounts:
-    """Return the free resources of a node that `annotate_allocated` has annotated. Return zeros if the node
-    accepts no pods.
-    """
+    """Return the free resources of a node from `annotate_allocated`, or zeros if the node accepts no pods."""
     return to_amounts(*_free_amounts(node))
 
 

@@ -1,4 +1,4 @@
-"""Detect the end of the agent's job, and the resources that a cluster has allocated to the job."""
+"""Detect the resources that a cluster has allocated to the agent's job, and when the job ends."""
 
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ class TerminationSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script has ended without a signal to the agent.
-
-    Processes with sessions of their own, such as the agent, may outlive the script.
+    """Return whether the job's script has ended without a signal to the agent. The agent can outlive the
+    script, because it has its own session.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

@@ -57,8 +57,7 @@ class Job:
     def _session_pids(self) -> list[int]:
         """Return the IDs of the processes in the script's session, even if the script itself has ended.
 
-        If the agent was killed after starting a script but before recording it, that script's session is
-        included.
+        This includes a script that the agent started but could not record before it was killed.
         """
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""

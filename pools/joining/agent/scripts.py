@@ -60,10 +60,8 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that starts a node on this machine. It may take minutes, so it runs in the background.
-
-    The instructions are stored, so that a restarted agent does not start its node again, which would stop the
-    pods.
+    """Script that starts a node on this machine. It runs in the background, because it may take minutes.
+    Starting a node again would stop its pods, so the instructions are stored for a restarted agent.
     """
 
     def __init__(self) -> None:

@@ -90,9 +90,9 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the installed agent, and join again.
+    """Stop the installed agent before joining again.
 
-    A running agent would stop its pods when its secret is revoked.
+    Joining revokes the agent's secret, and a running agent would then stop its pods.
     """
     manager.stop()
     try:

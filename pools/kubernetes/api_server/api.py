@@ -51,7 +51,7 @@ class Unreachable(Exception):
 
 
 class AccessDenied(Unreachable):
-    """Raised if the API server rejects the credentials or requires a permission that they lack."""
+    """Raised if the API server rejects the credentials, or they lack a required permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Api:
 
 
 def _rejection_message(connection: Connection) -> str:
-    """Return the message for status 401, with the rejected credential and a remedy."""
+    """Return the message for status 401, which names the rejected credential and a remedy."""
     if connection.token_file:
         return (
             f"the API server rejects the service account's token in {connection.token_file}. Check that the "
@@ -313,7 +313,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _errors_as_invalid(part: str, allowed: str) -> Iterator[None]:
-    """Convert errors in the block to Invalid with the path of the kubeconfig part."""
+    """Convert errors in the block to Invalid, with the path of the faulty part of the kubeconfig."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

@@ -52,8 +52,8 @@ class ChannelLoop:
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
         """Return a connection to a pod's port. `pod` is the pod's API path.
 
-        If no process listens on the port, the connection ends immediately. Such connections do not count as
-        channels. Raises ChannelRejected or RuntimeFailure.
+        If no process listens on the port, the connection ends immediately. The connection does not count as a
+        channel. Raises ChannelRejected or RuntimeFailure.
         """
         ours, theirs = socket.socketpair()
         opening = self.submit(self._begin_port(api, pod, port, theirs))

@@ -62,7 +62,7 @@ def build_package() -> bytes:
 
 @cache
 def boot_command() -> tuple[str, ...]:
-    """Return the command that loads and runs the package, ignoring PYTHON* environment variables."""
+    """Return the command that loads and runs the package and ignores PYTHON* environment variables."""
     boot = Path(__file__).with_name("boot.py").read_text("utf-8")
     return ("python3", "-I", "-S", "-c", boot, str(len(build_package())))
 

@@ -83,8 +83,8 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket to the API server. For error messages, `resource` names the resource that Berth needs
-    permission for.
+    """Open a WebSocket to the API server. `resource` is the resource that Berth needs permission for, for
+    error messages.
 
     Raises ChannelRejected or RuntimeFailure.
     """

@@ -77,7 +77,7 @@ def unpack_command(mark: str, size: int) -> list[str]:
 
 
 def end_marker(mark: str) -> bytes:
-    """Return the archive entry of an empty file that is sent last. Once this file has arrived, the archive is
+    """Return the archive entry of an empty file that is sent last. Its arrival shows that the archive is
     complete.
     """
     return tarfile.TarInfo(f"{MARK}{mark}").tobuf(tarfile.GNU_FORMAT)

@@ -98,8 +98,8 @@ class FileCollector:
     def advance(self, pod_id: str, source: CopySource) -> bool:
         """Start copying a pod's files unless this has already begun.
 
-        Return whether the pod must now be deleted, because its container did not end after the copy or does
-        not respond.
+        Return whether the pod must now be deleted: its container does not respond, or did not end after the
+        copy.
         """
         with self._lock:
             copy = self._current.get(pod_id)
@@ -164,9 +164,8 @@ class FileCollector:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: CopySource) -> None:
-        """Copy all of a failed pod's files if requested, or else only its outputs.
-
-        If all files together exceed the limits, only the outputs are copied.
+        """Copy a failed pod's files if requested, otherwise only its outputs. If the files exceed the limits,
+        only the outputs are copied.
         """
         wanted, copies = source.wanted, self._copies
         takes_all = wanted.keeps and source.has_failed

@@ -85,7 +85,9 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class FilesToCopy:
-    """Files to copy from an ended pod: its outputs below `base` and, with `keeps`, all files if it failed."""
+    """Files to copy from an ended pod: its outputs below `base`, plus all of its files if it failed and
+    `keeps` is set.
+    """
 
     base: str
     outputs: tuple[str, ...]

@@ -24,8 +24,8 @@ Object = Mapping[str, Any]
 def examine_cluster(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
     """Return the cluster's nodes for a pool with the given node shape, and the problems found.
 
-    `claimed_by` maps the UID of each node that a pool already uses to that pool's name. Raises ApiError or
-    Unreachable if the API server does not respond or rejects the account.
+    `claimed_by` maps the UID of each node in use to the name of its pool. Raises ApiError or Unreachable if
+    the API server does not respond or rejects the account.
     """
     api, settings = access.cluster.api, access.settings
     version = str(api.get("/version").get("gitVersion") or "")

@@ -18,7 +18,9 @@ USER_DATA_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """Launched instances. `failures` contains (code, message) pairs that explain missing instances."""
+    """Launched instances. `failures` contains (code, message) pairs that explain why instances are
+    missing.
+    """
 
     instance_ids: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
@@ -60,7 +62,7 @@ def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: i
 def no_instances_error(result: LaunchResult) -> ProviderError:
     """Return the error for a launch that created no instances.
 
-    The outcome is final, because EC2 repeats its response for the same token.
+    A retry with the same token cannot succeed, because EC2 would repeat its response.
     """
     kind, message = summarize_errors(result.failures)
     if kind is ProviderErrorKind.BROKEN:

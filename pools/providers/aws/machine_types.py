@@ -34,8 +34,8 @@ class MachineTypes:
     def check_fit(self, names: Sequence[str], shape: Shape) -> None:
         """Raise ProviderError if an instance type does not fit the node shape.
 
-        Pods would fail on a node that declares more than its machine has, and undeclared GPUs would cost
-        money without being used.
+        Pods would fail on a node that declares more than its machine has. Undeclared GPUs would cost money
+        but remain unused.
         """
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:

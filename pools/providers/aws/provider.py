@@ -42,8 +42,8 @@ class AwsProvider:
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Return the instances that have the launch request's tag. If there are none, launch them.
 
-        Tags may appear late, so a launch also uses the request's client token. For a token that EC2 has seen
-        before, it returns the first response again.
+        Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated token
+        with its first response.
         """
         with translate_sdk_errors():
             description_by_id, message = (

@@ -12,7 +12,7 @@ from pools.providers.slurm.jobs import PilotJob, PilotName
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Number of jobs that Slurm accepted, and the error that ended the submission early."""
+    """Number of jobs that Slurm accepted, and the error that stopped the submission, if any."""
 
     accepted: int
     error: ProviderError | None = None
@@ -49,7 +49,7 @@ class SlurmClient(Protocol):
         self, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
-        """Submit one job for each name in order, until Slurm rejects one.
+        """Submit a job for each name, in order, until Slurm rejects a job.
 
         Other users of the cluster cannot read `variables`, the pilot script's shell variables. `living` are
         jobs that may not have read their variables yet. After an error of the kind TIMEOUT or BROKEN, the job

@@ -61,7 +61,7 @@ def make_machine(
     name: str, state: str, *, cores: tuple[int, int], memory_mib: tuple[int, int], gres: tuple[str, str],
     reason: str, features: str, is_silent: bool,
 ) -> PreviewedNode:  # fmt: skip
-    """Return a machine. `state` is in lower case, and each pair contains the used and the total amount."""
+    """Return a machine. `state` is in lower case. Each pair contains the used amount and the total."""
     model, gpus = _parse_gpus(gres[1])
     _, used_gpus = _parse_gpus(gres[0])
     is_unusable = is_silent or any(word in state for word in UNUSABLE)

@@ -72,10 +72,9 @@ class SlurmProvider:
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
     def _submit(self, order: LaunchRequest, living: Sequence[PilotName]) -> str:
-        """Submit the launch request's jobs. Return why Slurm rejected some of them, or an empty string if it
-        rejected none.
+        """Submit the launch request's jobs. Return why Slurm rejected some of them, or "" if it accepted all.
 
-        Raises ProviderError if Slurm accepted none, or if Slurm did not respond.
+        Raises ProviderError if Slurm accepted none, or did not respond.
         """
         names = self._names(order)
         submission = self.client.submit(order, names, self._variables(order), living)

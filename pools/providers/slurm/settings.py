@@ -211,8 +211,8 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that is missing or unsupported with slurmrestd, or has no effect
-    without it.
+    """Yield a problem for each setting that conflicts with `rest_url`, requires it, or is missing although
+    `rest_url` requires it.
     """
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):

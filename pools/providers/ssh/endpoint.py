@@ -40,8 +40,8 @@ class Endpoint:
     """SSH server, with the user and the private key to log in.
 
     `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
-    server without one. `private_key` contains the key itself. `bastion` is the server through which the
-    connection is made.
+    server without a pinned key. `private_key` contains the key itself. `bastion` is the server through which
+    the connection is made.
     """
 
     address: str

@@ -65,7 +65,7 @@ class SshProvider(StaticProvider):
         ]
 
     def _shortage_message(self, order: LaunchRequest) -> str:
-        """Return a message that too few hosts are usable, with some of their problems."""
+        """Return a message that says that too few hosts are usable, and names some of the reasons."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")
         problems = [f"{host.name}: {host.message}" for host in failing[:HOSTS_NAMED]]

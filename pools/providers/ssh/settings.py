@@ -245,9 +245,8 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return the new settings, in which hosts that are listed without a `host_key` keep their pinned keys.
-
-    A key is kept only if the host's name and address are unchanged. `host_key: null` removes the pinned key.
+    """Return the new settings with the pinned keys of hosts that are listed without a `host_key`. A host
+    keeps its key only if its name and address are unchanged. `host_key: null` removes the pinned key.
     """
     pinned = {
         (host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved_hosts()

@@ -161,7 +161,7 @@ class SshMaintenance:
             history.write(row.pool, ScalingKind.ERROR, f"host {row.name}: {row.message}", at=now)
 
     def _watch_duration(self, pool: NodePool) -> timedelta:
-        """Return how long this process has watched the pool without a long interruption."""
+        """Return how long this process has been watching the pool without a long interruption."""
         current = time.monotonic()
         watch = self._watches.get(pool.pk)
         longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)
@@ -172,7 +172,7 @@ class SshMaintenance:
 
 
 def _import_tasks() -> Any:
-    """Return the `tasks` module, imported late so that only processes that need asyncssh load it."""
+    """Return the `tasks` module. It is imported late, so that only processes that need asyncssh load it."""
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:

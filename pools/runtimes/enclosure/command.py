@@ -22,7 +22,7 @@ _END = ("--chdir", "/", "--", HOLDER)
 class Mount:
     """Bind mount of the machine's path `source` at `target` in a pod.
 
-    With `is_copied`, the pod gets a copy of the file instead, because copying is faster than mounting.
+    If `is_copied` is set, the pod gets a copy of the file instead, which is faster than a mount.
     """
 
     source: str
@@ -82,8 +82,8 @@ def prepared_command(
 ) -> tuple[str, ...]:
     """Return the bubblewrap command line of an enclosure that still lacks the pod's own mounts.
 
-    `shared` is the part of the view that is the same for all pods. The root directory remains writable for
-    the shim, which adds the mounts.
+    `shared` is the part of the view that all pods have in common. The root directory remains writable for the
+    shim, which adds the mounts.
     """
     argv = _base_options(shared, level, program, blocks_nesting)
     return (*argv, *_mount_options(_mounts(shared), set()), *_END)
@@ -100,7 +100,7 @@ def without_temporary_paths(view: FileSystemView) -> FileSystemView:
 
 
 def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None:
-    """Return the mounts that turn an enclosure prepared for `shared` into the enclosure of `view`.
+    """Return the mounts that turn an enclosure prepared for `shared` into one for `view`.
 
     Each mount consists of three strings: bubblewrap's option, the source and the target. Return None if the
     result would differ from an enclosure built from scratch, or if another pod could have placed symbolic

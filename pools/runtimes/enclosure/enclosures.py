@@ -38,8 +38,8 @@ class NotVisible(Exception):
 class StartDirectory:
     """Directory `path` where a pod starts.
 
-    `created` is the directory that the pod's shim must create first, if any. `shared` is a directory of the
-    machine that the pod can access.
+    `created` is the directory, if any, that the pod's shim must create first. `shared` is a directory of the
+    machine to which the pod has access.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class Enclosures:
     def rejection_reason(self, spec: PodSpec, workspaces: Path) -> str:
         """Return why this machine must not run the pod, or an empty string if it may.
 
-        On a machine without isolation, record the pod's project if the machine serves none yet.
+        A machine without isolation serves only one project, so record the pod's project if it is the first.
         """
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:

@@ -173,7 +173,8 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
 
 
 def retry_until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
-    """Return the result of the first uninterrupted attempt, or the text of an OSError that is not transient.
+    """Return the result of the first attempt that is not interrupted, or the text of an OSError that is not
+    transient.
 
     Raises ProbeInterrupted.
     """

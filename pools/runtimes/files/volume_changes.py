@@ -12,7 +12,7 @@ from pools.runtimes.shim.transfers.volumes import DIRECTORY
 
 
 def list_changes(directory: Path, volume: str) -> VolumeChanges:
-    """Return the changes to a volume. `directory` contains the pod's records. Raises FilesNotFound."""
+    """Return the changes to a volume. `directory` is where the pod's records are. Raises FilesNotFound."""
     parent = directory / DIRECTORY
     try:
         record = Path(copy_record_path(str(parent / volume)))

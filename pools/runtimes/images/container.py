@@ -86,8 +86,8 @@ class Container(Namespaces):
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return the pod's command and environment variables, with defaults from the image.
 
-        A command replaces the image's entrypoint and arguments. A pod's variable overrides the image's, which
-        overrides Berth's default.
+        The pod's command replaces the image's entrypoint and arguments. The pod's variables override the
+        image's variables, which override Berth's defaults.
         """
         defaults = _environment_variables(self._order, "env_default")
         of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]

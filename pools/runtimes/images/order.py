@@ -120,9 +120,8 @@ def _bind_option(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield each mount, followed by all mount points of the machine below it.
-
-    Without mounts of their own, these would remain writable inside a read-only mount.
+    """Yield each mount, followed by the machine's mount points below it. Otherwise, these mount points would
+    remain writable inside a read-only mount.
     """
     points = [_unescape(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:

@@ -72,7 +72,9 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Checks) -> None:
-    """Wait until all of the pod's processes have ended. Meanwhile, handle stop requests and run checks."""
+    """Wait until all of the pod's processes have ended. In the meantime, handle stop requests and run
+    checks.
+    """
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor, pod.channels.fd):

@@ -63,10 +63,8 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Start the command, but let it run only after its process ID is recorded. Return an error message or
-        "".
-
-        This process runs concurrently with bubblewrap and the process that becomes or starts the command.
+        """Start the command, but let it run only after its process ID is recorded. Return an error
+        message or "".
         """
         failure = (
             self.secrets.read_and_delete()
@@ -210,8 +208,8 @@ class Pod:
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the kernel killed the command, or probably one of its children, because of the
-        memory limit.
+        """Return whether the kernel killed the command for exceeding the memory limit. Exit code 137 also
+        counts, because a shell returns it after its child is killed.
         """
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
@@ -268,7 +266,9 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether the command has ended (after a stop, all processes) or the grace period has expired."""
+        """Whether to stop waiting for the pod: its command has ended. After a stop request, all processes
+        must have ended, or the grace period must have expired.
+        """
         if self.deadline is None:
             return self.wait_status is not None
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
@@ -305,8 +305,8 @@ class Pod:
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
         """Send SIGTERM to all processes after the lead time, and SIGKILL after the grace period.
 
-        At the start of the lead time, send the signal `number` to the processes that handle it. After
-        repeated calls, the earliest times apply.
+        Send the signal `number` at once to the processes that handle it. If this method is called again, the
+        earlier times apply.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)

@@ -25,7 +25,7 @@ def stat_fields(pid: int) -> list[str] | None:
 def start_time(pid: int) -> str:
     """Return the process's start time in ticks since boot, or "" if there is no such process.
 
-    Together with the process ID, the start time identifies a process.
+    A process is identified by its ID and start time.
     """
     fields = stat_fields(pid)
     return fields[19] if fields else ""

@@ -15,7 +15,7 @@ from pools.runtimes.shim.records import read_fields
 def become_spare(assignment: int, root: str) -> None:
     """Prepare an enclosure. Then run the pod whose directory and anchor arrive on the pipe `assignment`.
 
-    Return if the pipe is closed, because the server has exited or no longer needs this shim.
+    Return if the pipe is closed: the server has exited or no longer needs this shim.
     """
     prepared = _prepare(f"{root}/{FILE}")
     pod = os.read(assignment, select.PIPE_BUF)

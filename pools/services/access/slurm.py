@@ -35,7 +35,7 @@ def token_receiver(pool: NodePool) -> tuple[Any, Any]:
 def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) -> None:
     """Delete the unsaved pool's token if it would now be sent to a different URL or for a different user.
 
-    Otherwise, anyone who may edit the pool could have the token sent to their own server and read it there.
+    Otherwise, anyone who may edit the pool could redirect the token to their own server.
     """
     if pool.provider != SLURM or not receiver[0] or token_receiver(pool) != receiver:
         pool.slurm_token_sealed = ""

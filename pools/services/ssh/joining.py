@@ -65,9 +65,9 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
 
 
 def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
-    """Store why the machine was rejected, and delay the next installation of the agent.
+    """Store why the machine was rejected, and postpone the agent's next installation.
 
-    All attempts of the agent between two installations count as one.
+    A repeated rejection for the same reason is ignored.
     """
     with transaction.atomic():
         hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool")
@@ -83,8 +83,8 @@ def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
     """Return the row of the host's machine, or None if the machine has not joined before.
 
-    If the host used to be another machine, mark that machine as departed. Raises Conflict if the machine
-    belongs to another pool, or to another host or a join token of this pool.
+    If the host used to be a different machine, mark that machine as departed. Raises Conflict if the machine
+    belongs to another pool or host, or joined with a token.
     """
     check_no_other_pool(host.pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")

@@ -96,9 +96,8 @@ def _parse_job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _parse_user(row: Row, key: str) -> str:
-    """Return the user who owns a job.
-
-    Raises UnreadableAnswer if the user is missing, because the job may belong to the pool.
+    """Return the user who owns a job. Raises UnreadableAnswer if the user is missing, because the job might
+    belong to the pool.
     """
     user = row.get(key)
     if not isinstance(user, str) or not user:

@@ -138,8 +138,8 @@ class SlurmRest:
     ) -> Mapping[str, Any]:  # fmt: skip
         """Call slurmrestd and return the JSON object of its response.
 
-        Raises ProviderError for errors whose codes are not in `ignored`. If a path does not exist, the next
-        call negotiates the version again, because slurmrestd may have been upgraded.
+        Raises ProviderError for errors, except those with a code in `ignored`. If a path does not exist, the
+        next call negotiates the version again, because slurmrestd may have been upgraded.
         """
         server = connection.server
         full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"
@@ -168,7 +168,9 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline that several calls share. It limits how long other pools must wait."""
+    """Return the monotonic deadline that several calls share. It limits how long a slow server delays
+    other pools.
+    """
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

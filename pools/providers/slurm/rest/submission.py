@@ -28,7 +28,7 @@ unset {variable}
 def submission_body(
     api: Api, settings: SlurmSettings, order: LaunchRequest, name: PilotName, variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the request body for a job like the one that `sbatch` submits for other pools."""
+    """Return the request body that submits a job like those that other pools submit with `sbatch`."""
     load = _LOAD.format(directory=shell_path(settings.directory), days=LOG_DAYS, variable=VARIABLE)
     job = {
         **_common_keys(settings, order), **dict(settings.rest_options),

@@ -1,7 +1,7 @@
 """Berth's own programs for channels: copying files, forwarding ports, and SFTP.
 
-They need nothing from the image, and are loaded before the process enters the pod, where Python's files may
-be missing.
+They need nothing from the image. They are loaded before the process enters the pod, because the pod may not
+have Python's files.
 """
 
 from __future__ import annotations

@@ -204,10 +204,8 @@ class Unpacker:
         self._levels.append(_OpenDirectory(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory. If it is new, set its mode and modification time now.
-
-        If they were set earlier, the mode could prevent files from being written, and writing them would
-        change the time. Raises CopyError.
+        """Close the innermost directory. If it is new, set its mode and modification time. This comes last,
+        because the mode may prevent writes, and writes change the time. Raises CopyError.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()

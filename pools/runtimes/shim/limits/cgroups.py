@@ -28,9 +28,8 @@ class CannotLimit(Exception):
 
 
 class Cgroups:
-    """Control groups of one pod. `limits` are in bytes, thousandths of a core, and processes.
-
-    A group with a limit of 0 only measures usage.
+    """Control groups of one pod. `limits` are in bytes, thousandths of a core and number of processes. A
+    group with a limit of 0 only measures usage.
     """
 
     def __init__(self, name: str, limits: dict[str, int]) -> None:

@@ -53,7 +53,7 @@ def append_entries(log_path: str, log_limit: int, entries: Iterable[tuple[int, i
 
 
 def _drop_every_second_entry(path: str) -> None:
-    """Drop every second entry, which makes the remaining times half as exact. Keep the last entry."""
+    """Drop every second entry except the last one, which halves the accuracy of the remaining times."""
     with open(path, "rb") as file:
         data = file.read()
     count = len(data) // ENTRY_BYTES

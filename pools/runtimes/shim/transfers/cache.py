@@ -80,8 +80,8 @@ class Cache:
         return free
 
     def trim(self) -> None:
-        """Evict the least recently used objects until the unused objects fit into the cache's share of the
-        disk.
+        """Evict the least recently used objects until the unused objects fit into the cache's share of
+        the disk.
         """
         status = os.statvfs(self._root)
         limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)

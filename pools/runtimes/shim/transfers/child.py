@@ -31,7 +31,7 @@ class Transfer:
     """Transfer of data to one pod. `cause` is set if the pod was stopped during the transfer.
 
     Subclasses define `transfer`, which runs in the child process, and the texts of messages. `is_broken` is
-    true if the previous attempt ended with BROKEN.
+    true if the previous attempt ended in a BROKEN error.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"
@@ -68,7 +68,9 @@ class Transfer:
         return ""
 
     def _attempt(self, is_broken: bool) -> tuple[str, str]:
-        """Run one attempt in a child process. Return its error's kind and message, or two empty strings."""
+        """Run one attempt in a child process. Return the kind and message of its error, or two empty
+        strings.
+        """
         self.prepare()
         output, write_fd = os.pipe()
         pid = os.fork()

@@ -47,7 +47,7 @@ def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interr
 
 
 class _ChangesPending(Exception):
-    """Raised while changes that earlier pods made to the volume have not been uploaded yet."""
+    """Raised while changes by earlier pods to the volume are waiting to be uploaded."""
 
 
 class VolumeFetch(Transfer):
