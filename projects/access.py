@@ -148,7 +148,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments in which the user can see every project, not just some of them."""
+    """Return the departments in which the user can see all projects, not only some."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

@@ -20,7 +20,7 @@ class GrantedRole:
     project_id: int | None = None
 
     def covers(self, project: Any) -> bool:
-        """Return whether this is a role in the project or in its department."""
+        """Return whether this role applies to the project, directly or through its department."""
         if self.project_id is not None:
             return bool(self.project_id == project.pk)
         return self.department_id is not None and bool(self.department_id == project.department_id)

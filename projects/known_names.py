@@ -18,7 +18,9 @@ from projects.models import Audit, Department, Project
 def unknown_project_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "project"
 ) -> Problem | None:
-    """Return a problem if neither a visible project nor the history has the name, else None."""
+    """Return a problem if the name belongs to no visible project, now or in the history. Otherwise,
+    return None.
+    """
     return unknown_name_problem(path, name, "a project", [NameColumn(visible_projects(actor)), *history])
 
 
@@ -33,7 +35,7 @@ def unknown_pool_problem(actor: Actor, name: str | None, *history: NameColumn) -
 
 
 def unknown_pool_or_group_problem(actor: Actor, name: str | None) -> Problem | None:
-    """Return a problem if no visible pool or quota group has the name, else None."""
+    """Return a problem if no visible pool or quota group has the name. Otherwise, return None."""
     groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
     return unknown_pool_problem(actor, name, NameColumn(groups))
 
@@ -45,7 +47,7 @@ def unknown_node_problem(actor: Actor, name: str | None) -> Problem | None:
 def unknown_user_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "user"
 ) -> Problem | None:
-    """Return a problem if the actor cannot see a user with the name, else None.
+    """Return a problem if the actor cannot see a user with the name. Otherwise, return None.
 
     Actors can see themselves, the members of visible projects and departments, the submitters of visible
     workloads, and the users that they administer.
@@ -62,9 +64,8 @@ def unknown_user_problem(
 def unknown_id_problem(
     path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]
 ) -> Problem | None:
-    """Return a problem if none of the `rows` has the ID, else None.
-
-    `rows` contains pairs of a queryset and its ID column.
+    """Return a problem if none of the `rows` has the ID. Otherwise, return None. `rows` contains pairs of a
+    queryset and its ID column.
     """
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None

@@ -11,7 +11,7 @@ MAX_NAMES = 3
 
 
 def explain_missing_role(action: str, obj: Any) -> str:
-    """Return a sentence that names the required role, and the users who can grant it."""
+    """Return a sentence that names the required role and the users who can grant it."""
     owner = _owner(obj)
     if isinstance(owner, Project):
         role = {"submit": Role.MEMBER, "edit": Role.DEPARTMENT_ADMIN, "set_quota": Role.DEPARTMENT_ADMIN}.get(
@@ -32,7 +32,7 @@ def explain_missing_role(action: str, obj: Any) -> str:
 
 
 def explain_missing_platform_role() -> str:
-    """Return a sentence that names the required platform role, and the users who can grant it."""
+    """Return a sentence that names the required platform role and the users who can grant it."""
     role = role_title(Role.PLATFORM_ADMIN)
     return f"You need the {role} role. Ask {names_of_platform_admins() or f'another {role}'} to grant it."
 

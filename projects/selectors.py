@@ -119,10 +119,8 @@ def workloads(actor: Actor) -> QuerySet[Workload]:
 
 
 def id_condition(word: str, column: str = "pk") -> Q:
-    """Return a condition for IDs that start with the word. It matches no ID if the word cannot be the start
-    of an ID.
-
-    At least MIN_ID_LETTERS hexadecimal digits are required, so that ordinary words match no IDs.
+    """Return a condition for IDs that start with the word. It matches nothing unless the word consists of at
+    least MIN_ID_LETTERS hexadecimal digits, so that ordinary words match no IDs.
     """
     digits = word.lower().replace("-", "")
     if not ID_START.fullmatch(word.lower()) or not MIN_ID_LETTERS <= len(digits) <= ID_LETTERS:
@@ -208,7 +206,7 @@ def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
 def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
     """Return the runs of visible workloads that received the secret.
 
-    `is_outdated` is True if the run has not ended and the secret has since changed.
+    `is_outdated` is True if the secret has changed since, and the run has not ended.
     """
     rows = _visible_secret_uses(actor).filter(_uses_of(secret))
     rows = rows.select_related("workload__project__department")
@@ -258,7 +256,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
 
 
 def _outdated_condition(secret: RecordedSecret) -> Q:
-    """Return a filter for live runs that received a secret that has since been changed or recreated."""
+    """Return a filter for live runs that received a secret that has been changed or recreated since."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 
@@ -333,7 +331,9 @@ def users(actor: Actor) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user to grant a role to, who must have exactly the given name, or None if there is none."""
+    """Return the user with exactly the given name, so that they can be granted a role. Return None if there
+    is none.
+    """
     return User.objects.filter(username=username).first()
 
 

@@ -67,7 +67,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test without sending reports of passed set-up and teardown phases to the main process.
+    """Run a test without reporting passed set-up and teardown phases to the main process.
 
     Each report takes about a millisecond, and only `--durations` needs all of them.
     """
@@ -121,7 +121,7 @@ def postgres(migrated_home: Path | None) -> Iterator[str]:
 
 @pytest.fixture
 def frozen_rate_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Reset all rate limits, and freeze their clock so that no window ends during the test."""
+    """Reset all rate limits and freeze their clock, so that no window ends during the test."""
     from django.core.cache import cache
 
     cache.clear()
@@ -146,7 +146,7 @@ def django_db_modify_db_settings(
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Close connections that test threads left open, because they would block dropping the database."""
+    """Close connections that test threads left open. They would prevent the database from being dropped."""
     from berth.server.web.live import listener
 
     listener.IDLE_SECONDS = 0.0  # the listener ends once the last page is closed

@@ -191,7 +191,7 @@ def past_utilization(
 ) -> UtilizationPoint:  # fmt: skip
     """Record that `gpus` devices of a pod were `busy` percent utilized in the minute or hour from `at`.
 
-    If the pod's allocation began later, move its start to that time.
+    If the pod's allocation began later, move its start back to `at`.
     """
     began = at.replace(minute=0 if step == 3600 else at.minute, second=0, microsecond=0)
     Allocation.objects.filter(pod=pod, bound_at__gt=began).update(bound_at=began)

@@ -1,4 +1,4 @@
-"""Columns of the audit list: what was done, to which object, in which project, and with which values."""
+"""Columns of the audit list: action, object, project and changed values."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ BEFORE_OBJECT = re.compile(r" (?:of|about)(?: the)?(?: node pool)?$")
 
 @dataclass(frozen=True, slots=True)
 class AuditColumns:
-    """Columns of an audit entry. `model` is the object's model if the object still exists, otherwise None."""
+    """Columns of an audit entry. `model` is the object's model, or None if the object no longer exists."""
 
     entry: ActivityEntry
     action: str
@@ -72,8 +72,8 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
 
 
 def _is_valid_key(model: type[Model], key: str) -> bool:
-    """Return whether the text can be a primary key. It cannot be one in the audit entry of a prune, which
-    refers to no object.
+    """Return whether the text can be a primary key. Prunes have no object, so their audit entries contain
+    other text.
     """
     try:
         model._meta.pk.to_python(key)

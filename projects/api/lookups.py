@@ -19,7 +19,7 @@ from projects.services.quotas.places import find_pool_or_group
 def resolve_pool(name: str) -> NodePool:
     """Return the pool with the given name, to look up or change a quota in it. Raises NotFound.
 
-    The caller must first check access to the quota's owner.
+    The caller must first check access to the owner of the quota.
     """
     pool = NodePool.objects.filter(name=name).first()
     if pool is None:

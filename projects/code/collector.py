@@ -75,8 +75,8 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete partial writes and stored chunks without a row, which remain after a crash or the deletion of
-    a project.
+    """Delete partial writes, and stored chunks that have no row. These remain after a crash or the deletion
+    of a project.
     """
     store.delete_partial_writes(before=before)
     keys = store.keys(before=before)
@@ -87,7 +87,7 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk's ID from its key, or None if the key contains no ID because Berth did not write
+    """Return the chunk's ID from its key. Return None if the key contains no ID, because Berth did not write
     the chunk.
     """
     try:

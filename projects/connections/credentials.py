@@ -45,16 +45,15 @@ def load_active_user(credential: Credential) -> User | None:
 
 
 def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
-    """Return a user's roles. A connection ends when one of the user's roles is revoked."""
+    """Return a user's roles. Revoking any of them ends the connection."""
     roles = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
     superuser = {("superuser",)} if user.is_superuser else set()
     return frozenset({*roles, *superuser})
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return one state value per credential, in at most seven queries.
-
-    The value changes when the credential becomes invalid or the user's permissions change.
+    """Return a value for each credential, in at most seven queries. It changes when the credential becomes
+    invalid, or the user's permissions change.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_port_session_owners(unique)}
@@ -91,9 +90,8 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 
 
 def _port_session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    """Return the owners of live port sessions.
-
-    A port session ends once the browser session or token that opened it becomes invalid.
+    """Return the owners of live port sessions. A port session ends with the browser session or token that
+    opened it.
     """
     digests = [credential.port_session for credential in credentials if credential.port_session]
     if not digests:

@@ -91,7 +91,7 @@ def _is_ip_literal(host: str) -> bool:
 
 
 def describe_rejection(host: str, address: str, reason: str) -> str:
-    """Combine a reason from `find_rejection` with the host and address into a sentence without a
+    """Combine a reason from `find_rejection` with the host and address. The result is a sentence without a
     full stop.
     """
     if host.strip("[]") == address:

@@ -49,9 +49,7 @@ def load_window(row: Autoscaler) -> SampleWindow:
 
 
 def scaling_times(service: Service, now: datetime) -> ScalingTimes:
-    """Return the timestamps for a scaling decision. The last scale request counts even if a user made it, so
-    that it starts a cooldown.
-    """
+    """Return the timestamps for a scaling decision. A user's scale request also starts a cooldown."""
     last = last_scale_request(service)
     if last is None:
         return ScalingTimes(now.timestamp())
@@ -67,7 +65,7 @@ def metrics_snapshot(window: SampleWindow, config: AutoscalerConfig) -> dict[str
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return whether `every` seconds have passed since `last`, or the clock was set back."""
+    """Return whether `every` seconds have passed since `last`, or the clock was set back since."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 

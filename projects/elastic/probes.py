@@ -120,7 +120,7 @@ def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
 
 
 def _connect_engine(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
-    """Probe whether the engine serves the service's model with the parameters of the initial engines."""
+    """Check whether the engine serves the service's model with the same parameters as the initial engines."""
     try:
         identity = adapter.identity(url)
     except ServingError as error:

@@ -37,7 +37,9 @@ def update_router(view: ServiceView, router: RouterClient | None, fence: Fence, 
 
 
 def mark_lost_engines(view: ServiceView, router: RouterClient | None, fence: Fence) -> None:
-    """Mark engines as unregistered if a restarted router no longer lists them. They are then added again."""
+    """Mark engines as unregistered if a restarted router no longer lists them, so that they are added
+    again.
+    """
     assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return
@@ -63,7 +65,7 @@ def should_route(engine: InferenceEngine, view: ServiceView, now: datetime) -> b
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     """Mark a draining inference engine as isolated. Return False if it was already marked or is not draining.
 
-    Without a router, clients must stop sending requests to the engine on their own.
+    If there is no router, the clients themselves must stop sending requests to the engine.
     """
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False

@@ -62,7 +62,7 @@ def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
 
 
 def clear_sync_marks(fence: Fence) -> None:
-    """Clear all marks of running copies. Called by a new leader, when no other process is copying."""
+    """Clear all marks of running copies. Only a new leader calls this, when no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 

@@ -27,7 +27,7 @@ class IssuedWarning:
 class IdleFacts:
     """Running workload, its idle rule, and the time when all of its GPUs became idle.
 
-    `idle_since` is None while a GPU is not measured, and in the future during the warm-up.
+    `idle_since` is None while a GPU is not measured. During the warm-up, it is in the future.
     """
 
     run: int

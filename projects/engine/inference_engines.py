@@ -139,7 +139,7 @@ def _next_transition(engine: InferenceEngineFacts) -> EngineTransition | None:
 
 
 def _unreachable_transition(engine: InferenceEngineFacts) -> EngineTransition:
-    """Return the transition that fails an external inference engine that cannot be reached.
+    """Return the transition to failed for an external inference engine that cannot be reached.
 
     External engines must already be running when they are added.
     """

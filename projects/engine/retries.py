@@ -14,8 +14,8 @@ from berth.core.wording.words import format_count
 class Failure:
     """Failure of a run. `kind` is an exit code, a signal or a reason, as in retry rules.
 
-    `role` and `node` are set if a single pod failed. `of_pod` is True if a pod failed, so that rules for
-    `pod_failed` also match.
+    `role` and `node` are set if a single pod failed. `of_pod` is True if a pod failed. Rules for `pod_failed`
+    then also match.
     """
 
     kind: str
@@ -106,8 +106,9 @@ def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
 
 
 def _larger_memory(rule: RetryRule, memory: int) -> int | None:
-    """Return the memory in MiB for the next run, 0 if it cannot be increased further, or None if the rule
-    adds no memory.
+    """Return the memory in MiB for the next run.
+
+    Return 0 if it cannot be increased further, or None if the rule adds no memory.
     """
     if rule.memory_factor is None or rule.memory_max_mib is None:
         return None

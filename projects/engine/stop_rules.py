@@ -16,9 +16,8 @@ WORST = math.inf
 
 @dataclass(frozen=True)
 class TaskReports:
-    """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped.
-
-    Of the points in `series`, only those before the step of the best value are used.
+    """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped. Only
+    points in `series` before the step of the best value are used.
     """
 
     index: int
@@ -104,7 +103,8 @@ def steps_to_compare(
 
 
 def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[int]) -> list[TaskStop]:
-    """Return the running tasks to stop among those whose latest step is in `steps`, sorted by index.
+    """Return the running tasks to stop, sorted by index. Only tasks whose latest step is in `steps` are
+    considered.
 
     A task is stopped if its best value is worse than the median of the other tasks' best values up to the
     same step. Tasks that have not reached this step are not compared. A task whose latest value is not finite

@@ -21,7 +21,7 @@ class Assignment:
 
 
 def assign_calls(calls: Iterable[PendingCall], slots_by_node: Mapping[int, int], turn: int) -> Assignment:
-    """Assign calls in order to nodes, round-robin from `turn`, skipping nodes without free slots.
+    """Assign calls, in order, to the nodes with free slots, round-robin from `turn`.
 
     A call that must run on a specific node waits for that node and does not advance the turn.
     """

@@ -99,7 +99,7 @@ def pool_or_group_columns(place: PoolOrGroup) -> dict[str, Any]:
 
 
 def applies_to_any(pools: Iterable[NodePool]) -> Q:
-    """Return a filter for the quotas that apply to any of the pools or to the pools' groups."""
+    """Return a filter for the quotas that apply to any of the pools, directly or through their group."""
     members = list(pools)
     return Q(pool__in=members) | Q(group__in={pool.quota_group_id for pool in members} - {None})
 

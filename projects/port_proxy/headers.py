@@ -116,10 +116,8 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
 def is_cross_site(
     headers: Iterable[tuple[bytes, bytes]], *, own_origin: str, method: str, is_socket: bool
 ) -> bool:
-    """Return whether the request came from another site.
-
-    Navigation to a page, for example by a link, does not count. Browsers treat the port hosts of all
-    workloads as one site and send cookies to all of them.
+    """Return whether the request came from a different site. Following a link to a page does not count.
+    Browsers treat all port hosts as the same site and send cookies to all of them.
     """
     headers = list(headers)
     origin = find_header(headers, b"origin")

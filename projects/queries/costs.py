@@ -63,9 +63,8 @@ def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID,
 
 
 def array_gpu_hours_and_cost(array: uuid.UUID, now: datetime) -> tuple[float, Decimal | None]:
-    """Return the GPU-hours allocated to all tasks of an array, and their cost as in `array_costs`.
-
-    The cost is None if the tasks used no GPUs or the price is unknown.
+    """Return an array's GPU-hours over all tasks, and their cost as in `array_costs`. The cost is None if the
+    tasks used no GPUs or the price is unknown.
     """
     rows = _gpu_time(ARRAY_GPU_TIME, [array], now)
     return _gpu_hours(rows), _costs_by_owner(rows).get(array)
@@ -100,7 +99,7 @@ def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
 
 
 def workload_gpu_hours(workload: uuid.UUID, now: datetime) -> float:
-    """Return the GPU-hours that were allocated to all runs of one workload."""
+    """Return a workload's GPU-hours over all runs."""
     return _gpu_hours(_gpu_time(WORKLOAD_GPU_TIME, [workload], now))
 
 

@@ -31,7 +31,9 @@ class IdleStatus:
 
     @property
     def sentence(self) -> str:
-        """Return the warning if there is one. Otherwise, return the rules, or "" if there are none."""
+        """Return the text of the warning, if any. Otherwise, return the text of the rules, or "" if there are
+        none.
+        """
         return self.warning.message if self.warning else " ".join(rule.sentence for rule in self.rules)
 
 

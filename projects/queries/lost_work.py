@@ -11,7 +11,9 @@ from projects.models import Phase, Pod, WorkloadKind
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the lost GPU-seconds since the start or the last checkpoint, whichever is later."""
+    """Return the GPU-seconds since the start or the last checkpoint, whichever is later. This work would
+    be lost.
+    """
     since = max(since, checkpoint_at or since)
     return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000
 

@@ -55,7 +55,7 @@ def metric_names(array: WorkloadArray) -> list[str]:
 
 
 def count_unread_tasks(array: WorkloadArray, now: datetime) -> int:
-    """Return how many tasks have a recently ended pod whose log has not been read completely."""
+    """Return how many tasks have a pod that ended recently and whose log has not been read completely."""
     read = MetricsReader.objects.filter(pod=OuterRef("pk"), is_complete=True)
     pods = Pod.objects.filter(workload__array=array, workload__superseded=False, started_at__isnull=False)
     unread = pods.filter(~Exists(read), ended_at__gt=now - REPORTS_FOLLOW)

@@ -14,7 +14,7 @@ from projects.models.workloads import ENDED_PHASES
 
 
 def services(actor: Actor) -> QuerySet[Service]:
-    """Return visible services, annotated with `total` and `active`, the numbers of their live and active
+    """Return visible services, annotated with the numbers of their live (`total`) and active (`active`)
     inference engines.
     """
     rows = Service.objects.select_related("workload__project__department", "autoscaler")

@@ -76,7 +76,7 @@ def postpone_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
 def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
     """Fail the request's workloads, in the caller's transaction.
 
-    Suspended workloads do not fail. If they are resumed, the code is requested again.
+    Suspended workloads do not fail. Their code is requested again when they are resumed.
     """
     if not _lock_fetch(fetch):
         return
@@ -156,8 +156,8 @@ def _announce(workloads: Sequence[Workload]) -> None:
 def error_text(error: Exception) -> str:
     """Convert an error to a sentence.
 
-    Fetch errors are already sentences. The case of their first letter is kept, because it can belong to a
-    host name.
+    Fetch errors are already sentences. Their first letter stays as it is, because they may begin with a host
+    name.
     """
     if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]

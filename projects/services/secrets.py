@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class UnusableSecret(BerthError):
-    """Raised if a secret that a pod or an image pull needs was deleted or cannot be decrypted."""
+    """Raised if a secret for a pod or an image pull was deleted or cannot be decrypted."""
 
     code, status, title = "unusable_secret", 409, "A secret cannot be used"
 
@@ -115,7 +115,7 @@ def require_submitter_for_personal_secrets(
 ) -> None:
     """Raise Forbidden if one of the documents uses personal secrets and the user did not submit it.
 
-    Otherwise, a project admin could replace the command to read another user's secrets.
+    Otherwise, a project admin could edit the command and read another user's secrets.
     """
     if actor.user is not None and actor.user.pk == submitter_id:
         return
@@ -125,8 +125,8 @@ def require_submitter_for_personal_secrets(
 
 @dataclass(frozen=True, slots=True)
 class RegistryAuth:
-    """Credentials for image pulls: an auth.json file, or "" without credentials, and the secret for each
-    registry.
+    """Credentials for image pulls: an auth.json file and the secret for each registry. The file is "" if
+    there are no credentials.
     """
 
     json: str = field(default="", repr=False)

@@ -85,7 +85,7 @@ def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fie
 def _require_admin_for_volumes(actor: Actor, name: str) -> None:
     """Raise Forbidden if an existing volume names the new project, unless the user may define volumes.
 
-    Otherwise, an admin of another department could reuse the name of a deleted project and read its files.
+    Otherwise, an admin of a different department could reuse a deleted project's name and read its files.
     """
     stored = NodePool.objects.exclude(volumes=[]).values_list("volumes", flat=True)
     if not may(actor, Action.ADMINISTER) and any(

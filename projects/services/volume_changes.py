@@ -100,9 +100,8 @@ class VolumeTransfer:
         return True
 
     def _storable_files(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
-        """Yield the files that can be stored as objects, sorted by path.
-
-        Record why other files cannot be stored.
+        """Yield the files that can be stored as objects, sorted by path. Record why the others cannot be
+        stored.
         """
         remaining = set(listed) - {path for path, _ in self._deleted}
         folders = {folder for path in remaining for folder in _parent_folders(path)}
@@ -118,7 +117,7 @@ class VolumeTransfer:
                 yield file
 
     def _check_size(self, listed: dict[str, ListedObject]) -> None:
-        """Raise OutputsRejected if the change would prevent pods from fetching the volume."""
+        """Raise OutputsRejected if pods could not fetch the volume after the change."""
         sizes = {path: entry.size for path, entry in listed.items()}
         for path, _ in self._deleted:
             sizes.pop(path, None)

@@ -96,7 +96,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     """Return the host's IP addresses. Raises ForbiddenAddress or OSError.
 
-    All addresses must be allowed, because Berth cannot choose which one the connection uses.
+    All of them must be allowed, because Berth cannot choose the address of the connection.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port_or_default(parts)
@@ -132,7 +132,7 @@ def _rejection_reason(
 
 
 def is_local(address: Address) -> bool:
-    """Return whether the address belongs to this machine, in which case a socket can be bound to it."""
+    """Return whether the address belongs to this machine. A socket can then be bound to it."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

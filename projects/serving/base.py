@@ -138,9 +138,8 @@ class RouterClient(Protocol):
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """Add the engine to the router, which sends it requests immediately or after a health check.
-
-        Raises ServingError with TIMEOUT, without adding the engine, if the router never considers it healthy.
+        """Add the engine to the router, which sends it requests immediately or after a health check. If the
+        router never considers it healthy, raise ServingError with TIMEOUT and do not add it.
         """
         ...
 
@@ -152,7 +151,7 @@ class RouterClient(Protocol):
         """Stop new requests to the inference engine until `mark_healthy` is called. Running requests
         continue.
 
-        A router that cannot mark engines removes the engine from its list and from `workers`.
+        A router that cannot mark engines instead removes the engine from its list and from `workers`.
         """
         ...
 

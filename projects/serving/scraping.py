@@ -30,7 +30,7 @@ class Scrape:
 def scrape(targets: Sequence[ScrapeTarget], *, now: Callable[[], float], seconds: float) -> Scrape:
     """Scrape all targets. Inference engines that do not respond within `seconds` have no reading.
 
-    The sample's time is the time at which the requests were sent.
+    The sample's time is when the requests were sent.
     """
     at, deadline = now(), time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")

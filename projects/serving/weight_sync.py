@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
     """Copy weights, and return the new weight version of the inference engine at `to`. Raises ServingError.
 
-    The engine is paused during the copy, so that its requests wait and no response mixes old and new weights.
-    Then its cache is flushed. The engine is resumed even if an error occurs.
+    The engine is paused during the copy. Its requests wait, so no response mixes old and new weights. Then
+    its cache is flushed. The engine is resumed even if an error occurs.
     """
     version = adapter.weight_version(seed)
     if not version:

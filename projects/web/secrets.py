@@ -146,10 +146,7 @@ class SecretRow:
 
     @property
     def has_form(self) -> bool:
-        """Return whether the secret can be set on a page.
-
-        SSH keys of pools are set in the pool's settings.
-        """
+        """Return whether the secret can be set on a page. SSH keys are set in the settings of their pool."""
         return not isinstance(self.row, PluginSecret) and self.row.kind in FORMS
 
     @property
@@ -161,7 +158,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key for looking up how many runs received the secret and how many workloads use an outdated
+        """Key for counting the runs that received the secret, and the workloads that use an outdated
         version.
         """
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
@@ -352,7 +349,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _replacement_value(owner: str, secret: Secret | RecordedSecret) -> str:
-    """Return the form value that confirms the replacement of this version of the secret."""
+    """Return the form value that confirms that this version of the secret may be replaced."""
     return f"{owner}/{secret.name}@{secret.version}"
 
 

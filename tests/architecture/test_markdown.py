@@ -24,7 +24,7 @@ def find_documents() -> list[Path]:
 
 
 def stray_rows(text: str) -> list[str]:
-    """Return table rows outside any table: rows after a blank line and rows without a header."""
+    """Return table rows that belong to no table: rows after a blank line and rows without a header."""
     stray = []
     for token in PARSER.parse(text):
         if token.type == "inline":

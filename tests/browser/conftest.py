@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Start a browser, and close it before tests in another folder start an event loop."""
+    """Start a browser. Close it before tests in a different folder start an event loop."""
     with chromium() as started, pytest.MonkeyPatch.context() as patched:
         # The driver runs an event loop on this thread. Rows are created only between calls to the driver.
         patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")

@@ -14,7 +14,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class CodeServer:
-    """A server that answers each request with the next of its answers and repeats the last one."""
+    """A server that sends its responses in order, one for each request, and repeats the last one."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: list[Answer] = [send_archive()]

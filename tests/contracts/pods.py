@@ -33,7 +33,7 @@ def order(pod_id: str, *command: str, **changes: object) -> PodSpec:
 
 
 def poll_until(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
-    """Call `look` until `enough` accepts its result, and return that result."""
+    """Call `look` until `enough` accepts its result. Return the accepted result."""
     started = time.monotonic()
     while not enough(answer := look()):
         waited = time.monotonic() - started

@@ -196,9 +196,8 @@ def test_fair_shares_equal_the_reference_calculation(document: dict[str, Any]) -
 
 
 def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: int) -> int:
-    """Return the queue's demand: its allocated plus its requested amount.
-
-    The queue's limit, or its quota if it may not borrow, caps the demand.
+    """Return the queue's demand: its allocated plus its requested amount. Demand is capped at the queue's
+    limit, or at its quota if it may not borrow.
     """
     pool_quota = queue.pool_quotas.get(pool, PoolQuota())
     children = [child for child in snapshot.queues if child.parent == queue.name]

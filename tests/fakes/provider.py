@@ -19,7 +19,9 @@ from pools.providers.preview import Preview
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Makes the next call fail. With `after`, the call takes effect first, as if its response were lost."""
+    """Makes the next call fail. If `after` is set, the call takes effect first, as if its response were
+    lost.
+    """
 
     kind: ProviderErrorKind = ProviderErrorKind.BROKEN
     message: str = "scripted failure"
@@ -28,7 +30,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class ExtraInstances:
-    """Makes the next launch request return `more` extra instances, or fewer if `more` is negative."""
+    """Makes the next launch request return `more` extra instances. A negative number removes instances."""
 
     more: int = 0
 

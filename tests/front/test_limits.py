@@ -63,9 +63,8 @@ def read_response(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tuple[int, bytes, int]:
-    """Send the whole body before reading, as most clients do.
-
-    Return the status, data and number of bytes sent.
+    """Send the whole body before reading, as most clients do. Return the status, the data and the number of
+    bytes sent.
     """
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
     head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", length, *headers, "", ""])

@@ -1,4 +1,4 @@
-"""Run the tests in several processes, which are forked after one process has collected the tests.
+"""Run the tests in several processes. They are forked after a single process has collected the tests.
 
 Collecting the tests imports all modules, which takes more than ten seconds of CPU time. Each worker of
 pytest-xdist would repeat that. The workers of this module take groups of tests from one pipe, and each worker
@@ -61,7 +61,7 @@ def groups_of(items: list[pytest.Item]) -> list[Group]:
 class Worker:
     """A process that runs tests. `exited` becomes readable once it has ended.
 
-    The end of the pipe does not show that, because a process that a test has started may hold the pipe open.
+    The end of the pipe does not show this, because a process that a test started may keep the pipe open.
     """
 
     pid: int

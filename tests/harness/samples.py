@@ -13,9 +13,8 @@ DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
 
 
 def sample(values: Iterable[Any], keep: int = 1) -> list[Any]:
-    """Return the parameters, with all after the first `keep` marked as heavy.
-
-    A tuple holds several arguments.
+    """Return the parameters. All after the first `keep` are marked as heavy. A tuple holds several
+    arguments.
     """
     params = [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.heavy])

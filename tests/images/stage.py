@@ -147,7 +147,7 @@ def _text(path: Path) -> str:
 
 
 def assert_nothing_is_left(stage: ImageStage) -> None:
-    """Wait until nothing is left of this stage's containers, because podman may still be unmounting one."""
+    """Wait until no container of this stage is left, because podman may still be unmounting one."""
     poll_until(lambda: _traces(stage), lambda left: left == [])
 
 

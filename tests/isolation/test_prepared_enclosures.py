@@ -70,7 +70,7 @@ def server(stage: LocalStage) -> int:
 
 
 def has_enclosure(pid: int) -> bool:
-    """Return whether bubblewrap, a child of this shim, has built an enclosure: `cat` runs inside."""
+    """Return whether bubblewrap, a child of this shim, has built an enclosure. `cat` then runs inside."""
     inside = [process for builder in children(pid) for process in children(builder)]
     return any(
         Path(f"/proc/{each}/comm").read_text() == "cat\n" for init in inside for each in children(init)

@@ -46,7 +46,7 @@ def test_killed_isolation_test_is_repeated(tmp_path: Path, bubblewrap: Path, sta
 def test_pods_wait_rather_than_start_with_weaker_isolation(
     tmp_path: Path, bubblewrap: Path, stage: LocalStage
 ) -> None:
-    """A machine that kills the tests, for example because it lacks memory, may offer isolation later."""
+    """A machine that kills the probes, for example for lack of memory, may offer isolation later."""
     bubblewrap.write_text("1000\n")
     fresh = LocalRuntime(tmp_path / "home" / "fresh", anchor="")
     with pytest.raises(RuntimeFailure, match=r"could not be tested: .*bubblewrap was killed"):

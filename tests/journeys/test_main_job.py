@@ -1,4 +1,4 @@
-"""Test the main use case: borrow, reclaim, resume without loss, explain."""
+"""Test the main use case: borrow, reclaim, resume without lost work, and explain."""
 
 import re
 from pathlib import Path

@@ -31,7 +31,7 @@ def test_workload_lookup_uses_its_index(db: None, index: str) -> None:
 
 
 def hide_table_behind_copy(table: str, index: str) -> None:
-    """Hide a table behind an empty copy that has a single index.
+    """Hide a table behind an empty copy with a single index.
 
     The table itself has other indexes, and its statistics depend on earlier tests.
     """

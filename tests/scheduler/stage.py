@@ -87,7 +87,7 @@ class Stage:
     def tick(self, times: int = 1, seconds: float = 0) -> None:
         """Run `times` ticks.
 
-        As in the scheduler process, reconciliation is put off while ticks follow each other without a pause.
+        As in the scheduler process, reconciliation waits while ticks follow each other without a pause.
         """
         for number in range(times):
             changed = self.loop.tick(reconcile=False)

@@ -23,7 +23,7 @@ WIRE = Wire(HERE, seconds=60.0)
 
 @contextmanager
 def sglang_router(log: Path, *more: str, port: int = 0) -> Iterator[str]:
-    """Run the real router. A closed port replaces its tokenizer hub, so that nothing is downloaded."""
+    """Run the real router. Its tokenizer hub is a closed port, so that nothing is downloaded."""
     address, metrics = f"http://127.0.0.1:{port or free_port()}", str(free_port())
     command = [
         sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1",

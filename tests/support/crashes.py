@@ -9,7 +9,7 @@ from berth.db.loops import crash_points
 
 
 class Killed(BaseException):
-    """Simulates kill -9. It is not an `Exception`, so that no handler catches it."""
+    """Simulates kill -9. It is not an `Exception`, so no handler catches it."""
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def never() -> bool:
 
 
 def turns(count: int) -> Callable[[], bool]:
-    """Return a function that reports on its `count`th call that the time is up."""
+    """Return a function that says that the time is up when it is called for the `count`th time."""
     calls = iter(range(1, 1000))
     return lambda: next(calls) >= count
 

@@ -94,7 +94,7 @@ def running_workload(cast: Cast) -> Workload:
 
 @pytest.fixture
 def rack7(cast: Cast) -> None:
-    """Create a node and two workloads whose names begin with rack7."""
+    """Create a node and two workloads whose names begin with "rack7"."""
     make.node(cast.pool, name="rack7-node")
     make.workload(cast.vision, "rack7-train", phase="running")
     make.workload(cast.ads, "rack7-ranker")

@@ -125,7 +125,7 @@ class SubmitResults(WorkerView):
     )
     @idempotent  # type: ignore[arg-type] # without a user, responses are not stored and may have any type
     def post(self, request: Request) -> HttpResponse:
-        """Accept results. To save one request per call, the response contains the next calls."""
+        """Accept results. The response contains the next calls, which saves a request per call."""
         pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)
         workers.accept_results(pod=pod, results=_parse_results(request.data))
         return HttpResponse(_encode_calls(pod, query.having), content_type=CONTENT_TYPE)

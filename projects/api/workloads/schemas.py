@@ -198,7 +198,8 @@ LimitSourceName = Literal["document", "request", "pool"]
 class PodLimitsResponse(ResponseModel):
     """Resource limits of a pod. Null means unlimited.
 
-    The source is `document`, `request` (the pool sets limits to requests) or `pool` (the pool's default).
+    The source is `document`, `request` (the pool limits pods to their requests) or `pool` (the pool's
+    default).
     """
 
     memory_mib: int | None

@@ -84,7 +84,7 @@ class _Fetch:
     git: GitProgram
 
     def find_target(self) -> _FetchTarget:
-        """Return the branch, tag or commit that the document specifies."""
+        """Return the branch, tag or commit named in the document."""
         ref = self.spec.ref
         if ref is not None and COMMIT.fullmatch(ref):
             return _FetchTarget(ref, has_long_ids=len(ref) == 64)
@@ -144,9 +144,7 @@ class _Fetch:
         return output.strip()
 
     def find_tree(self, commit: str) -> str:
-        """Return the object ID of the directory that the document specifies, by default the root
-        directory.
-        """
+        """Return the object ID of the directory named in the document, by default the root directory."""
         directory = self.spec.directory
         name = f"{commit}^{{tree}}" if directory is None else f"{commit}:{directory}"
         status, output, _ = self.git.run(

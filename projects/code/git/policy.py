@@ -31,7 +31,7 @@ class GitPolicy:
     files: int = 10_000
 
     def allows_private_address(self, address: GitAddress) -> bool:
-        """Return whether an admin has explicitly allowed the host, so that its address may be private.
+        """Return whether an admin has explicitly allowed the host. Its address may then be private.
 
         An entry without a port applies only to the default port.
         """

@@ -16,8 +16,9 @@ P95 = 0.95
 class Condition:
     """Scaling condition.
 
-    `is_met` is None if too few inference engines report. `since` and `held` describe the streak up to the
-    latest sample. `triggered` is True once the condition has been met for its `duration`.
+    `is_met` is None if too few inference engines report. `since` and `held` are the start and the duration of
+    the streak up to the latest sample. `triggered` is True once the condition has been met for its
+    `duration`.
     """
 
     name: str

@@ -23,7 +23,7 @@ MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which the streaks of
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Scale-out policy. Any one condition triggers a scale-out.
+    """Scale-out policy. Any condition triggers a scale-out.
 
     `durations` contains the seconds for which each condition must be met.
     """

@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time and time of the last scaling action in Unix time, and the kind of this action, which
+    """Current time, and the time and kind of the last scaling action. Times are in Unix time. The kind
     determines the cooldown.
     """
 
@@ -78,7 +78,7 @@ def decide_from_conditions(
     clock: ScalingTimes,
     pending: bool,
 ) -> ScalingDecision:
-    """Return the scaling decision for conditions that have already been evaluated on the metrics."""
+    """Return the scaling decision for conditions that have already been evaluated."""
     intended = (
         _decide_for_minimum(fleet, config)
         or _decide_for_maximum(evaluated, fleet, config)

@@ -58,10 +58,11 @@ def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: 
 
 
 def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure:
-    """Return the total's variance divided by its squared mean, or 0 if the total is always 0.
+    """Return the variance of the total over all engines, divided by its squared mean. Return 0 if the total
+    is always 0.
 
-    The total is summed over all inference engines. The value is None for a single sample, or if an engine is
-    missing from a sample, because the totals are then not comparable.
+    The value is None for a single sample, or if an engine is missing from a sample, because the totals are
+    then not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -87,8 +88,8 @@ def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
-    """Return a quantile, interpolated linearly within its bucket and capped at the last finite bound.
-    Return None for an empty histogram.
+    """Return a quantile, interpolated linearly within its bucket and capped at the last finite bound. Return
+    None if the histogram is empty.
     """
     if histogram.total <= 0:
         return None

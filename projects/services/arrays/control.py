@@ -80,9 +80,8 @@ def suspend(
 ) -> int:
     """Suspend the array's live tasks, or only those in `indexes`. Return the number of suspended tasks.
 
-    Tasks that are suspended or being cancelled stay unchanged. Other tasks of the array are released in place
-    of the suspended tasks. With `dry_run`, no task is changed. Raises Invalid for an index that the array
-    does not have.
+    Tasks that are suspended or being cancelled stay unchanged. Held tasks of the array are released in their
+    place. With `dry_run`, no task is changed. Raises Invalid for an index that the array does not have.
     """
     return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 
@@ -223,7 +222,7 @@ def _stop_tasks(
     dry_run: bool,
     now: datetime | None,
 ) -> int:
-    """Cancel or suspend tasks. Return the number of changed tasks."""
+    """Cancel or suspend tasks. Return how many have changed."""
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
     with transaction.atomic():

@@ -39,7 +39,7 @@ SUMMARY_COLUMNS = (
 class StopDecision:
     """Tasks to stop, with the time of each task's last report.
 
-    `next_index` is the task at which the next round starts, or 0 if all tasks have been compared.
+    `next_index` is the index of the task where the next round starts, or 0 if all tasks have been compared.
     """
 
     stops: list[TaskStop]
@@ -124,7 +124,7 @@ def cancel_tasks_to_stop(array: WorkloadArray, decision: StopDecision, now: date
 
 
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
-    """Return the indexes of the live tasks with a metric's worst values, worst first.
+    """Return the indexes of the live tasks with the worst values of a metric, worst first.
 
     Tasks whose latest value is not finite rank as the worst. Tasks without reports are omitted.
     """

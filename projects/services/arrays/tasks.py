@@ -98,7 +98,7 @@ def _name_taken_error(array: WorkloadArray, task: Workload) -> Conflict:
 
 
 def check_indexes(existing: Sequence[int], wanted: Sequence[int]) -> None:
-    """Raise Invalid if one of the `wanted` indexes belongs to no existing task."""
+    """Raise Invalid if one of the `wanted` indexes has no task."""
     unknown = sorted(set(wanted) - set(existing))
     if unknown:
         allowed = f"indexes of its tasks, from {min(existing)} to {max(existing)}" if existing else "no index"

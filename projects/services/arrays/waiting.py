@@ -17,7 +17,7 @@ class HeldTaskReason:
 
 
 def explain_held_task(task: Workload) -> HeldTaskReason:
-    """Return why a held task has not been released yet, based on the current counts of its array."""
+    """Return why a held task has not been released yet, given the current counts of its array."""
     array = task.array
     assert array is not None
     counts = count_tasks_by_array([array])[array.pk]

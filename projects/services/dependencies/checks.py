@@ -38,8 +38,8 @@ def dependency_problems(
 ) -> list[list[Problem]]:
     """Return the problems with the dependencies of each document. Documents may refer to each other.
 
-    With `edited`, there is only one document, which replaces the stored workload of that name. A view with
-    locks must be used in the transaction that stores the documents. The number of queries depends on the
+    If `edited` is set, there is only one document, which replaces the stored workload of that name. A view
+    with locks must be used in the transaction that stores the documents. The number of queries depends on the
     number of projects that the dependencies span, not on the number of documents.
     """
     names = _awaited_names(documents)
@@ -63,7 +63,9 @@ def dependency_problems(
 
 
 def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
-    """Return warnings for each document, one per dependency that neither exists nor is being submitted."""
+    """Return warnings for each document, one for each awaited name that neither exists nor is being
+    submitted.
+    """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
     if names - existing:
@@ -108,7 +110,8 @@ def _document_problems(
 
 
 def _task_problems(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
-    """Yield a problem if the awaited object is not an array, or lacks one of this array's task indexes.
+    """Yield a problem if the awaited object is not an array, or does not have all of this array's task
+    indexes.
 
     An array that does not exist yet is accepted.
     """

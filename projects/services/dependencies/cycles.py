@@ -23,10 +23,8 @@ class DependencyGraph:
     def load(
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
-        """Load all waiting workloads and arrays that are reachable from the names in `referred`, except
-        `without`.
-
-        `referred` lists the names in new documents. Projects are loaded as a whole.
+        """Load all waiting workloads and arrays that are reachable from the names in new documents
+        (`referred`), except `without`. Projects are loaded as a whole.
         """
         graph = cls()
         loaded: set[str] = set()

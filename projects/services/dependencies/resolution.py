@@ -34,7 +34,7 @@ class NewestObject:
 class ResolvedDependency:
     """Dependency, and the newest workload or array with the name in the dependency.
 
-    `newest` is None if none was submitted.
+    `newest` is None if there is none.
     """
 
     awaited: AwaitedName

@@ -49,7 +49,7 @@ class DependencyStatus:
 
 
 def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[DependencyStatus]:
-    """Return the statuses in document order. Dependencies of a workload that has started are met."""
+    """Return the statuses in document order. If the workload has started, all of its dependencies are met."""
     dependencies = _stored_dependencies(owner.spec)
     if not dependencies:
         return []

@@ -137,9 +137,8 @@ def scale_in(
 
 
 def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
-    """Cancel a scale-out, and let the engines that it has added be removed. Idempotent.
-
-    Raises Conflict for a scale-in, and for a request that has completed or failed.
+    """Cancel a scale-out, so that the engines that it added are removed. Idempotent. Raises Conflict for a
+    scale-in, and for a request that has completed or failed.
     """
     service = request.service
     require(actor, Action.OPERATE, service.workload)

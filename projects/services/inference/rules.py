@@ -149,7 +149,7 @@ def require_no_active_request(running: ScaleRequest | None) -> None:
 
 
 def describe_active_request(running: ScaleRequest) -> str:
-    """Return sentences that say what the request does and how it can be ended."""
+    """Return sentences that describe the active request and say whether the user can cancel it."""
     direction = running.get_direction_display().lower()
     target = f" to {format_count(running.num_replicas, 'engine')}" if running.num_replicas else ""
     may_cancel = running.direction == "scale_out" and running.status != "ROLLING_BACK"

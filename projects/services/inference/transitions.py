@@ -56,7 +56,7 @@ def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **colu
 
 
 def _record_failure(engine: InferenceEngine) -> None:
-    """Record the failure as an event, because lists of live engines omit failed engines."""
+    """Record the failure as an event, because failed engines do not appear in lists of live engines."""
     data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
     reason = engine.message or "No reason was reported."
     message = f"{engine.name} failed: {reason}"

@@ -171,7 +171,9 @@ def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
 def _addresses_or_submitter(
     workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
-    """Return each workload's addresses for the events, or the submitter's email address if there are none."""
+    """Return each workload's addresses for the events. If there are none, return the submitter's email
+    address.
+    """
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
         workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads
     }
@@ -185,7 +187,7 @@ def _addresses_or_submitter(
 def _merge_tasks_into_arrays(
     reports: Sequence[tuple[Workload, str]], now: datetime
 ) -> list[tuple[Workload | WorkloadArray, str]]:
-    """Replace array tasks with their arrays, and omit arrays that have been reported before."""
+    """Replace array tasks with their arrays. Omit arrays that have already been reported."""
     messages = {task.array_id: message for task, message in reversed(reports) if task.array_id is not None}
     merged: list[tuple[Workload | WorkloadArray, str]] = [
         (workload, message) for workload, message in reports if workload.array_id is None

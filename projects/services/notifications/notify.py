@@ -163,10 +163,10 @@ def notify_about_pending_workloads(now: datetime) -> int:
 
 
 def lock_subscription(pk: int) -> Subscription | None:
-    """Lock a subscription, so that no other task notifies its subscriber.
+    """Lock a subscription, so that no other task notifies its subscriber. Return None if another task has
+    locked it.
 
-    Return None if another task has locked the subscription. The lock permits new foreign keys to the row, so
-    that scheduling cycles can still create deliveries.
+    Scheduling cycles can still create deliveries, because the lock permits new foreign keys to the row.
     """
     rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
     return rows.select_related("user", "project", "department").filter(pk=pk).first()

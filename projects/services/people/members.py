@@ -24,8 +24,8 @@ PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membership:
     """Grant the user a role in the scope, replacing any other role.
 
-    Raises Forbidden. Raises Invalid if the scope does not offer the role, and NotFound if the user or scope
-    was deleted.
+    Raises Forbidden. Raises Invalid if the role does not exist in the scope, and NotFound if the user or
+    scope was deleted.
     """
     _check_role(role, scope)
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
@@ -73,8 +73,7 @@ def check_not_last_admin(user: User) -> None:
     """Raise Conflict if the user is the last active platform admin.
 
     Lock the active platform admins, so that two of them cannot remove each other at the same time. The admins
-    are read again afterwards, because a statement that waits for a lock does not see rows deleted in the
-    meantime.
+    are then read again, because a statement that waits for a lock does not see rows deleted in the meantime.
     """
     is_admin = Q(is_superuser=True) | Q(
         pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")

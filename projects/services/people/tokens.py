@@ -167,7 +167,9 @@ def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Return whether the user is active and no password change has revoked the sign-in token."""
+    """Return whether the user is active, and the token is not a sign-in token that a password change has
+    revoked.
+    """
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )

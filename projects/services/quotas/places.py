@@ -18,8 +18,7 @@ def find_pool_or_group(name: str) -> PoolOrGroup | None:
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if another quota of the owner applies to the same pool, else None.
-
+    """Return a problem if a different quota of the owner applies to the same pool. Otherwise, return None.
     Quotas in the pools and groups in `removed` are ignored.
     """
     rows = overlapping_quotas(place).filter(**owner_columns(owner))

@@ -1,4 +1,4 @@
-"""Revert quota changes, and find the later changes that rule out a revert."""
+"""Revert quota changes, and find later changes that prevent a revert."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -94,15 +94,15 @@ def _check_not_superseded(change: QuotaChange) -> None:
 def superseding_change(
     change: QuotaChange, shown: Iterable[Entry], latest: Mapping[QuotaKey, int]
 ) -> int | None:
-    """Return the ID of the latest change to the shown quotas after `change`, or None if none was changed
-    again.
+    """Return the ID of the latest change to the shown quotas after `change`, or None if they have not changed
+    since.
     """
     newest = max((latest.get(_quota_key(entry), 0) for entry in shown), default=0)
     return newest if newest > change.pk else None
 
 
 def latest_changes(entries: Iterable[Entry]) -> dict[QuotaKey, int]:
-    """Return the ID of the latest change of each quota, including quotas that were deleted and set again."""
+    """Return the ID of each quota's latest change, even if the quota was deleted and set again."""
     quota_ids: dict[QuotaKey, set[int]] = {}
     for entry in entries:
         quota_ids.setdefault(_quota_key(entry), set()).add(entry["quota_id"])

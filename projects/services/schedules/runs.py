@@ -40,7 +40,7 @@ IS_LIVE = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
 
 
 def has_due_runs(now: datetime) -> bool:
-    """Return whether any run is due or queued for submission. Runs one cheap query."""
+    """Return whether any run is due or queued for submission. This takes one cheap query."""
     return _due_schedules(now).exists()
 
 
@@ -184,7 +184,7 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
-    """Cancel a workload or array. If it cannot be cancelled, for example because it has ended, log why."""
+    """Cancel a workload or array. Log why if it cannot be cancelled, for example because it has ended."""
     try:
         if isinstance(live, WorkloadArray):
             arrays.cancel(actor=BERTH, array=live, now=now)
@@ -220,7 +220,7 @@ def _save_next_due_time(
 
 
 def delete_old_runs(schedule: Schedule) -> None:
-    """Delete all but the newest runs. Live and queued runs are kept, because later runs depend on them."""
+    """Delete all but the newest runs. Keep live and queued runs, because later runs depend on them."""
     newest = schedule.runs.order_by("-due_at", "-id").values_list("pk", flat=True)[:RUNS_KEPT]
     old = schedule.runs.exclude(pk__in=list(newest)).exclude(outcome=RunOutcome.QUEUED)
     old.exclude(IS_LIVE).delete()

@@ -57,7 +57,7 @@ def check_values(
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """Return the document to submit, with the project and, by default, the schedule's name.
+    """Return the document to submit, with the project added. Its name defaults to the schedule's name.
 
     Raises Invalid if the schedule's template no longer exists.
     """

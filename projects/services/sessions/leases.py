@@ -1,6 +1,6 @@
 """Lease session calls to workers, and requeue or end calls.
 
-All operations hold the lock on the session's row. Calls therefore end only once, in a total order.
+All operations lock the session's row, so each call ends only once, and calls end in a definite order.
 """
 
 import uuid

@@ -70,7 +70,9 @@ def authenticate_pod(secret: str) -> Pod:
 
 
 def fail_on_version_mismatch(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Fail the session if the worker's versions do not match. Return the error message, or "" for a match."""
+    """Fail the session if the worker's versions do not match. Return the error message, or "" if they
+    match.
+    """
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)
@@ -137,8 +139,9 @@ def deliver_leased_calls(
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return the pod's leased calls that were not delivered or not received. A call that was requeued and
-    leased again counts as not delivered.
+    """Return the pod's leased calls whose delivery is not confirmed.
+
+    A call that was requeued and leased again counts as not delivered.
     """
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
@@ -149,7 +152,7 @@ def _payload_bytes(call: Call) -> bytes:
 
 
 def has_instructions(pod: Pod, received: Collection[int]) -> bool:
-    """Return whether there are new calls or the worker must leave. The check is cheap enough for polling."""
+    """Return whether there are new calls or the worker must leave. This is cheap enough for polling."""
     return _unreceived_calls(pod, received).exists() or instructions_for(pod).leave
 
 

@@ -155,7 +155,9 @@ def _cancel_or_suspend(
 
 
 def _change_next_phase(locked: Workload, to: str, reason: str, message: str, actor: Actor) -> None:
-    """Change the next phase of a workload that is already stopping. Cancellation takes precedence."""
+    """Change the next phase of a workload that is already stopping. Cancellation takes precedence over
+    suspension.
+    """
     if locked.next_phase in lifecycle.ENDED:
         raise Conflict(f"This workload is already stopping and will be {locked.next_phase}.")
     _update_and_bump_version(locked, next_phase=to, reason=reason, message=message)
@@ -196,8 +198,8 @@ def _audit(
 
 
 def lock_pods(workloads: Iterable[Workload]) -> None:
-    """Lock the pods of workloads that are about to be deleted, because a concurrent measurement of a pod
-    could make the deletion fail.
+    """Lock the pods of workloads that are about to be deleted. A concurrent measurement of a pod could make
+    the deletion fail.
     """
     rows = Pod.objects.select_for_update().filter(workload__in=workloads)
     list(rows.order_by("pk").values_list("pk", flat=True))

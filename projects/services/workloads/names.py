@@ -1,4 +1,4 @@
-"""Names of a project that no workload or array has used."""
+"""Names that no workload or array of a project has used."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ def next_free_name(project: Project, name: str) -> str:
 def free_name_to_suggest(project: Project, name: str) -> str:
     """Return the next free name, or "" if a few queries find none.
 
-    Rejected submissions may be repeated many times, so the number of their queries is bounded.
+    The number of queries is limited, because rejected submissions may be repeated many times.
     """
     return next(filter(None, islice(_search(project, name), SUGGESTION_ROUNDS)), "")
 
@@ -37,7 +37,7 @@ def free_name(project: Project, name: str) -> str:
 
 
 def _search(project: Project, name: str) -> Iterator[str]:
-    """Yield the first free name of each range of numbers after `name`, or "" if the range has none."""
+    """Yield the first free name in each range of numbers after `name`, or "" if a range has none."""
     base, number = name, 1
     numbered = NUMBERED.fullmatch(name)
     if numbered is not None and _used_names(project, [numbered["base"]]):

@@ -150,8 +150,9 @@ def _update_rows(transitions: Sequence[PhaseTransition], now: datetime) -> set[A
 
 
 def _merge(changes: Sequence[RowChange]) -> RowChange:
-    """Merge successive changes of one row. A workload must not stop in between, because `NEXT_VALUES` reads
-    the stored phase.
+    """Merge successive changes of one row.
+
+    The workload must not stop between them, because `NEXT_VALUES` reads the stored phase.
     """
     first, *later = changes
     if not later:

@@ -16,7 +16,7 @@ MAX_ATTEMPTS = 5  # maximum attempts; one fails if a concurrent submission takes
 def resubmit(*, actor: Actor, workload: Workload) -> Submission:
     """Submit the document of an ended workload again, to the same project under the next free name.
 
-    Raises Conflict if the workload has not ended or if its document cannot be submitted on its own, and the
+    Raises Conflict if the workload has not ended or its document cannot be submitted on its own. Raises the
     errors of `submit_with_warnings` if the document is no longer accepted.
     """
     require(actor, Action.SUBMIT, workload.project)

@@ -117,10 +117,10 @@ def submit_with_warnings(
 
 
 def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
-    """Return whether a single SQL statement stores everything that the document describes.
+    """Return whether one SQL statement can store everything that the document describes.
 
-    Such a statement is a transaction of its own, which saves two round trips. It also checks that the project
-    still exists, so that the project needs no lock.
+    The statement is its own transaction, which saves two round trips. It also checks that the project exists,
+    so the project needs no lock.
     """
     return spec.code is None and spec.service is None and not spec.after
 
@@ -279,7 +279,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
-    """Return the quota warnings that a submission of the workload's document would cause now."""
+    """Return the quota warnings that submitting the workload's document would cause now."""
     try:
         spec = parse_workload(workload.spec)
     except Invalid:
@@ -290,8 +290,8 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings for the first of the workload's pools, or an empty list if the workload
-    causes no warning in at least one of its pools.
+    """Return the quota warnings for the workload's first pool, or an empty list if any of its pools causes no
+    warning.
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):

@@ -100,7 +100,7 @@ def require_change_permission(actor: Actor, template: Template) -> None:
 
 
 def template_document(template: Template) -> dict[str, Any]:
-    """Return the document to submit, with the project and, by default, the template's name."""
+    """Return the document to submit, with the project added. Its name defaults to the template's name."""
     document = read_document(template.text)
     return {"name": template.name, **document, "project": template.project.name}
 

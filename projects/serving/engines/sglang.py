@@ -123,7 +123,7 @@ class SGLangEngines:
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
     """Call both engines concurrently, and raise the first error as soon as it occurs.
 
-    The other call can then continue until its time limit, but its thread does not delay process exit.
+    The other call may then run until its time limit, but its thread does not delay the end of the process.
     """
     results: SimpleQueue[Exception | None] = SimpleQueue()
 

@@ -126,9 +126,8 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the `server` value for the engine. Prefer the value in the file if it is still valid.
-
-        Raises ServingError.
+        """Return the `server` value for the engine. A valid value in the file takes precedence. Raises
+        ServingError.
         """
         _check_address(engine)
         try:
@@ -149,8 +148,9 @@ class StaticRouter:
             return True  # the listed address has been checked, and no newer one is known
 
     def _resolve_listed_address(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
-        """Return the inference engine with its host name resolved, because older releases wrote host
-        names. If its address cannot be used, the engine counts as unhealthy.
+        """Return the inference engine with its host name resolved, because older releases wrote host names.
+
+        If the address cannot be used, the engine counts as unhealthy.
         """
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))

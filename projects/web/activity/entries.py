@@ -212,7 +212,7 @@ def _describe_role(row: Audit) -> ActivityEntry:
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
-    """Return a colon and the values that the sentence includes, or "" if it includes none."""
+    """Return a colon and the values shown in the sentence, or "" if it shows none."""
     after = row.after or {}
     if row.action == "submit":
         parts = [after["kind"]] if "kind" in after else []

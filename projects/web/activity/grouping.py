@@ -1,4 +1,4 @@
-"""Group similar audit entries within a minute, so that a script's changes do not fill the page."""
+"""Group similar audit entries within a minute, so that changes by a script do not fill the page."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -39,9 +39,8 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    """Yield the entries in order, with similar entries of one minute replaced by a group.
-
-    Entries of several quota changes are not grouped. A group takes the place of its first entry.
+    """Yield the entries in order, but replace similar entries within a minute by a group, in place of the
+    first one. Entries of different quota changes are not grouped.
     """
     for _, of_minute in groupby(entries, key=_minute_of_entry):
         yield from _group_minute(list(of_minute))

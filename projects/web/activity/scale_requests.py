@@ -13,7 +13,7 @@ NOUNS = {"scale_out": "scale-out", "scale_in": "scale-in"}
 
 
 def scale_requests(rows: Iterable[Audit]) -> dict[str, ScaleRequest]:
-    """Return the scale requests of the entries by ID, with their services."""
+    """Return the entries' scale requests with their services, keyed by request ID."""
     ids = {row.object_id for row in rows if row.object_type == "scalerequest"}
     if not ids:
         return {}

@@ -38,9 +38,10 @@ CAN_BE_SUSPENDED = (
 
 
 class TasksForm(Form):
-    """Form that chooses the tasks of an action: the usual tasks, which `usual` describes, or other tasks.
+    """Form that chooses which tasks an action changes: the usual tasks, described by `usual`, or tasks with
+    given indexes.
 
-    If `usual` is empty, the form asks only for task indexes.
+    If `usual` is empty, the form asks only for indexes.
     """
 
     choice = forms.ChoiceField(label="Tasks", required=False, widget=forms.RadioSelect)
@@ -200,7 +201,7 @@ def _stop_cost(array: WorkloadArray, action_name: str, indexes: Iterable[int] | 
 
 
 def _default_tasks(array: WorkloadArray, action_name: str) -> tuple[str, int]:
-    """Return a description and the number of the tasks that a change affects by default."""
+    """Describe and count the tasks that a change affects by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if action_name == "cancel":
         return (f"All {format_count(counts.live, 'unfinished task')}" if counts.live else ""), counts.live
@@ -243,7 +244,7 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
 
 
 def _show_stop_cost(request: Request, cost: StopCost | None, text: str) -> HttpResponse:
-    """Return the updated part of an edited form that states what stopping the tasks costs."""
+    """Return the updated part of an edited form, which shows the cost of stopping the tasks."""
     return render(request, STOP_COST_TEMPLATE, {"cost": cost, "text": text, "post_to": request.path})
 
 

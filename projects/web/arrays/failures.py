@@ -60,7 +60,9 @@ def load_failures(array: WorkloadArray) -> list[Failure]:
 def _tasks_by_cause(
     failed: QuerySet[Workload], groups: Sequence[FailureGroup]
 ) -> dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]]:
-    """Return the indexes and IDs of all failed tasks, keyed by cause, or nothing if there are too many."""
+    """Return the indexes and IDs of all failed tasks, keyed by cause. Return nothing if there are too
+    many.
+    """
     if sum(group.count for group in groups) > INDEXES_MAX:
         return {}
     by_cause: dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]] = {}

@@ -13,7 +13,7 @@ FOLDED_PHASES = (Phase.PENDING, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, 
 
 @dataclass(frozen=True, slots=True)
 class FoldedTasks:
-    """Tasks that follow a row and have the same state and reason."""
+    """Tasks that follow a row and share its state and reason."""
 
     count: int
     first: Workload

@@ -218,7 +218,7 @@ def _table_context(
 
 
 def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
-    """Return the tasks that wait for earlier tasks, or None if there are too few of them to share a row."""
+    """Return the tasks that wait for earlier tasks. Return None if there are too few to share a row."""
     held = tasks.filter(held=True).order_by()
     values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
@@ -257,9 +257,8 @@ def _next_start(queued: QuerySet[Workload]) -> datetime | None:
 
 
 def _expected_end(idle: IdleReason | None, estimate: RuntimeEstimate | None) -> datetime | None:
-    """Return when the last task is expected to end.
-
-    Return None if the remaining runtime is unknown, or if no task is running and the next start is unknown.
+    """Return when the last task is expected to end. Return None if the remaining runtime is unknown. Also
+    return None if no task is running and the next start is unknown.
     """
     if estimate is None or estimate.remaining is None or (idle is not None and idle.starts is None):
         return None
@@ -286,7 +285,7 @@ def _task_squares(
 ) -> list[TaskSquare]:
     """Return a square for each task, in task index order.
 
-    `matching` contains the indexes of the tasks that match the filters. It is None without filters.
+    `matching` contains the indexes of the tasks that match the filters, or is None if there are no filters.
     """
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")

@@ -20,7 +20,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 class CurrentTasks:
     """Tasks of an active array that do not wait for earlier tasks.
 
-    If tasks are running, `first_start` is set. Otherwise, `last_change` is the time of the last change to a
+    `first_start` is set while tasks are running. Otherwise, `last_change` is the time of the last change to a
     task that has run. GPU amounts are in thousandths.
     """
 
@@ -49,7 +49,7 @@ class ArrayProgress:
 
     @property
     def state(self) -> str:
-        """State shown in lists: the outcome of an ended array, else a state that summarizes its tasks."""
+        """State shown in lists: an ended array's outcome, or else a state that summarizes its tasks."""
         if self.outcome != ArrayState.ACTIVE:
             return self.outcome
         if self.is_unschedulable:
@@ -70,7 +70,7 @@ class ArrayProgress:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Return whether no task is running, and tasks are queued but all of them are unschedulable."""
+        """Return whether no task is running, and all queued tasks (at least one) are unschedulable."""
         return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property
@@ -90,7 +90,7 @@ class ArrayProgress:
 
     @property
     def summary_parts(self) -> list[dict[str, Any]]:
-        """Nonzero counts, each with its word. Failed tasks come last."""
+        """Nonzero counts with their words. Failed tasks come last."""
         parts = {
             "running": self.running, "pending": self.queued - self.unschedulable,
             "unschedulable": self.unschedulable, "waiting": self.counts.held,
@@ -144,9 +144,8 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
 
 
 def _current_tasks(active: Mapping[uuid.UUID, TaskCounts]) -> dict[uuid.UUID, CurrentTasks]:
-    """Return the current tasks of active arrays.
-
-    Ended tasks are read only for the first start or the last change.
+    """Return the current tasks of active arrays. Read ended tasks only for the first start or the last
+    change.
     """
     if not active:
         return {}

@@ -20,7 +20,7 @@ POSITION = Cast(KT("explanation__queue_position"), IntegerField())
 class QueuedTasks:
     """Queue positions of an array's tasks as text, such as "Positions 2-3", and the first expected start.
 
-    The positions are empty if they are unknown or if the tasks are in the queues of several pools.
+    The positions are empty if they are unknown, or if the tasks are queued in several pools.
     """
 
     positions: str

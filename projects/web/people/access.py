@@ -218,7 +218,7 @@ def set_active(request: Request, user_id: str, action_name: str) -> HttpResponse
 
 
 def grantable_scopes(actor: Actor) -> list[tuple[str, str]]:
-    """Return the key and title of each scope where the user may grant roles."""
+    """Return the key and title of each scope in which the user may grant roles."""
     return list(_iter_grantable_scopes(actor))
 
 

@@ -52,7 +52,7 @@ class UserWithRole:
 
     @property
     def scope_key(self) -> str:
-        """Return the role's scope as the form for granting roles sends it, such as `project:vision`."""
+        """Return the role's scope in the format of the form that grants roles, such as `project:vision`."""
         department, project = ("", "") if self.membership is None else _scope_names(self.membership)
         return f"project:{project}" if project else f"department:{department}" if department else PLATFORM
 
@@ -123,5 +123,5 @@ def _scope_names(row: Membership) -> tuple[str, str]:
 
 
 def _sort_key(row: Membership) -> tuple[str, str, str, int]:
-    """Return a sort key that orders the platform first and each department before its projects."""
+    """Return a sort key that puts the platform first, and each department before its projects."""
     return *_scope_names(row), row.user.username, row.pk

@@ -21,8 +21,8 @@ class CellField:
     """Field of the quota grid.
 
     `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
-    `limit.cpu`. If `adds_up` is True, the sum of the project values is shown next to the department's value.
-    An `is_rare` field is shown only on request, or if a quota has a value other than the default.
+    `limit.cpu`. If `adds_up` is True, the sum over the projects is shown next to the department's value. An
+    `is_rare` field is shown only on request, or if a quota has a value other than the default.
     """
 
     title: str
@@ -41,7 +41,7 @@ class CellField:
 
     @property
     def default_text(self) -> str:
-        """Return the text of the default value for a new quota."""
+        """Return the text of a new quota's default value."""
         return format_cell_value(self, self.default)
 
 
@@ -110,8 +110,8 @@ def removes_quota(text: str) -> bool:
 def build_document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
     """Convert the values entered in one quota's cells to a document for the service.
 
-    If `equal_weights` is False, the entered weight applies only to GPUs, and the weights of CPU and memory
-    are unchanged.
+    If `equal_weights` is False, the entered weight applies only to GPUs. The weights of CPU and memory stay
+    unchanged.
     """
     values: dict[str, Any] = {}
     for name, text in inputs.items():
@@ -126,7 +126,9 @@ def build_document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[st
 
 
 def field_for_path(path: str, inputs: Iterable[str]) -> str:
-    """Return the field that a service error refers to or, if there is none, the first entered field."""
+    """Return the field that a service error refers to. If there is none, return the first field that was
+    entered.
+    """
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(inputs), "gpu")
 

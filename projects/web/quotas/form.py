@@ -170,7 +170,7 @@ def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Return a form that combines the user's changes with the stored values of all other fields."""
+    """Return a form with the user's changes, and stored values in all other fields."""
     stored_values = initial_values(quota)
     seen, inputs = form.cleaned_data.get("seen") or {}, form.cleaned_data
     merged_values = {

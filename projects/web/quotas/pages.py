@@ -95,7 +95,7 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
 
 
 def _expected_tag(quota: Quota | None, form: QuotaForm) -> str:
-    """Return the tag of the quota version that the form was opened with."""
+    """Return the tag of the quota version when the form was opened."""
     version = form.cleaned_data["version"]
     return f"{quota.pk}.{version}" if quota is not None and version else NO_VERSION
 

@@ -163,7 +163,7 @@ class ScheduleForm(Form):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Build the cron expression, and attach errors for missing values to the visible field."""
+        """Build the cron expression. Attach errors for missing values to the visible field."""
         cleaned = super().clean() or self.cleaned_data
         frequency = cleaned.get("frequency") or CUSTOM
         for name in NEEDED.get(frequency, ()):
@@ -182,7 +182,7 @@ class ScheduleForm(Form):
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
-        """Return the form's values with either the template or the document, whichever was chosen."""
+        """Return the form's values, with either the template or the document, as the user chose."""
         cleaned = self.cleaned_data
         text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
         return schedules.ScheduleValues(

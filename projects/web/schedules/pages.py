@@ -67,9 +67,8 @@ class ScheduleRow:
 
 
 def schedule_time(at: datetime, schedule: Schedule, reader_zone: ZoneInfo | None) -> str:
-    """Return the time in the schedule's zone, or "" if it is the same in the reader's zone.
-
-    A zone of None is unknown.
+    """Return the time in the schedule's zone, or "" if it is the same in the reader's zone. `zone` is None if
+    it is unknown.
     """
     local = at.astimezone(ZoneInfo(schedule.time_zone))
     if reader_zone is None or local.utcoffset() == at.astimezone(reader_zone).utcoffset():
@@ -78,7 +77,7 @@ def schedule_time(at: datetime, schedule: Schedule, reader_zone: ZoneInfo | None
 
 
 def run_state(run: ScheduleRun) -> str:
-    """Return the state of the run's workload or array, or the run's outcome if it has neither."""
+    """Return the state of the run's workload or array. If it has neither, return the run's outcome."""
     if run.workload:
         return str(run.workload.phase)
     return str(run.array.state) if run.array else str(run.outcome)
@@ -256,7 +255,7 @@ def apply_action(request: Request, project: str, name: str, action_name: str) ->
 
 
 def _refuse_run(request: Request, schedule: Schedule, text: str, *, status: int) -> HttpResponse:
-    """Explain why no run can be submitted. Offer to edit the schedule if the user may."""
+    """Explain why no run can be submitted. Offer to edit the schedule if the user may edit it."""
     arguments = [schedule.project.name, schedule.name]
     may_edit = schedules.may_change(request.actor, schedule)
     return refusal_page(

@@ -74,7 +74,7 @@ class MetricChart:
 class MetricsOverTime:
     """Charts of a service over one of the SPANS. There are no charts if nothing was measured.
 
-    `bucket_minutes` is set if a chart shows the highest value of several samples instead of each sample.
+    `bucket_minutes` is set if a chart shows the highest of several samples instead of every sample.
     `has_older` is True if there are only samples from before the span.
     """
 
@@ -132,9 +132,8 @@ def _build_charts(
 
 
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
-    """Return the number of queued requests above which a service scales out.
-
-    Only engines that report metrics count. If no engine reports metrics, all engines count.
+    """Return the number of queued requests above which a service scales out. Only engines that report metrics
+    count, or all engines if none do.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 
@@ -147,7 +146,7 @@ def format_percent(fraction: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LatestMetrics:
-    """Latest sample of a service. `old_since` is the sample's time if the sample is no longer current."""
+    """Latest sample of a service. `old_since` is the time of the sample if it is no longer current."""
 
     values: Mapping[str, Any]
     old_since: datetime | None = None
@@ -247,7 +246,7 @@ def _highest_values(
 ) -> tuple[list[float], list[float | None]]:
     """Return the highest known value of each bucket if there are more than MAX_POINTS values.
 
-    If the last value in a bucket is unknown, a gap follows the bucket's highest value.
+    If a bucket's last value is unknown, a gap follows its highest value.
     """
     if len(times) <= MAX_POINTS:
         return times, values

@@ -45,7 +45,7 @@ class ServingStatus:
 def engine_status(engine: InferenceEngine) -> EngineStatus:
     """Return the status of an inference engine.
 
-    If a check is failing, the failure is returned instead of the engine's state.
+    While a check fails, the status is the failure instead of the engine's state.
     """
     title = to_words(engine.state)
     match engine.state:
@@ -82,7 +82,7 @@ def load_serving_statuses(workloads: Iterable[Workload]) -> dict[UUID, ServingSt
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
     """Return the status of a service, based on its current inference engines.
 
-    Each engine counts once: as serving, or with the reason why it is not.
+    Each engine is counted once, either as serving or by the reason why it is not.
     """
     if workload.phase in ENDED_PHASES:
         return ServingStatus(to_words(workload.phase), "", "", "The service has ended.")
@@ -110,9 +110,8 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
 
 
 def _not_serving_since(engines: Iterable[InferenceEngine]) -> datetime | None:
-    """Return the earliest state change of the engines that are not serving, or None if it is unknown.
-
-    An active engine keeps its state while its health check fails, so the time of the failure is unknown.
+    """Return the earliest state change of the engines that are not serving, or None if it is unknown. It is
+    unknown if the health check of an active engine failed, because the engine's state does not change then.
     """
     idle = [engine for engine in engines if engine_status(engine).cause]
     if any(engine.state == "ACTIVE" for engine in idle):

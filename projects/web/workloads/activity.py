@@ -41,8 +41,8 @@ class Activity:
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
     """Return the activity of each running workload.
 
-    For a service or inference engine, the activity is its status. For a workload with an idle timeout, it is
-    the timeout, and for any other workload its nodes.
+    It is the status of a service or inference engine, the idle timeout of a workload that has one, and
+    otherwise the nodes.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}
@@ -96,7 +96,7 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
     """Return the status of a service.
 
-    The text states how many of the serving engines are external, because these hold none of its GPUs.
+    The text says how many serving engines are external, because these use none of the service's GPUs.
     """
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL and not engine_status(engine).cause for engine in engines)

@@ -45,8 +45,8 @@ def _resubmit(*, actor: Actor, workload: Workload) -> Workload:
 class BulkAction:
     """Action on several workloads and arrays, with the text of its confirmation.
 
-    The texts contain `{rows}` for the kind of the rows, such as "workloads". `warnings` are the texts for one
-    row and for several.
+    The texts contain `{rows}` for the kind of the rows, such as "workloads". `warnings` contains the text for
+    one row and the text for several rows.
     """
 
     title: str
@@ -124,7 +124,7 @@ ACTIONS: Mapping[str, BulkAction] = {
 
 @dataclass(frozen=True, slots=True)
 class UnchangedRows:
-    """Selected rows that share one reason why the action does not apply."""
+    """Selected rows to which the action does not apply, all for the same reason."""
 
     reason: str
     rows: Rows

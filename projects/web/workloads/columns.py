@@ -54,8 +54,8 @@ def _utilization_percent(row: Workload) -> float | None:
 
 
 def run_seconds(row: Workload) -> int | None:
-    """Return the duration of the current or last run in seconds, or None if the workload is not running and
-    has not ended, or if it never started.
+    """Return the duration of the current or last run in seconds. Return None if the workload never started,
+    or is neither running nor ended.
     """
     end = row.ended_at or (timezone.now() if row.phase == Phase.RUNNING else None)
     if end is None or row.started_at is None:
@@ -110,7 +110,7 @@ def chosen_columns(query: QueryDict) -> tuple[str, ...]:
 
 
 def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
-    """Return the default columns, including the runtime if any of the workloads or arrays has ended."""
+    """Return the default columns. They include the runtime if any workload or array has ended."""
     has_ended = any(row.array.ended_at if row.array else row.ended_at for row in rows)
     return DEFAULT_COLUMNS_WITH_RUNTIME if has_ended else DEFAULT_COLUMNS
 
@@ -118,7 +118,7 @@ def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
 def load_runtimes(rows: Sequence[Workload]) -> None:
     """Add each workload's or array's runtime to its row, or None if it is unknown.
 
-    An array's runtime is the time from the start of its first task to the array's end, or until now.
+    An array's runtime lasts from the start of its first task to its end, or until now.
     """
     listed = [row.array_id for row in rows if row.array is not None]
     tasks = Workload.objects.filter(array__in=listed).order_by().values_list("array") if listed else None

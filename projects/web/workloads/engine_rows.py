@@ -23,12 +23,12 @@ class EngineGroup:
 
 
 def engine_count(condition: Q) -> Count:
-    """Return an aggregate that counts the workloads of added engines that match a condition."""
+    """Return an aggregate that counts added engines whose workloads match a condition."""
     return Count("pk", filter=condition & Q(pk__in=_added_engines().values("workload")))
 
 
 def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows, except those of added engines whose service also has a row."""
+    """Return the rows without added engines whose service has a row of its own."""
     services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
     engines = _added_engines().filter(service__workload__in=services.values("pk"))
     return rows.exclude(pk__in=engines.values("workload"))
@@ -42,9 +42,8 @@ def only_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def insert_inference_engine_rows(
     shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
 ) -> list[Workload]:
-    """Return the shown rows, with the engines of the open service below the service's row.
-
-    Each service's row gets its `EngineGroup`. The GPUs of the service include those of its live engines.
+    """Return the shown rows, with the engines of the open service below its row. Each service's row gets its
+    `EngineGroup`. The GPUs of its live engines are added to its own.
     """
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE]
     engines = _engines_by_service(services, matching) if services else {}

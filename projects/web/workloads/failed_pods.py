@@ -12,9 +12,8 @@ ERROR_LINES = 40  # number of lines at the end of a log that are searched for an
 
 
 def load_log_addresses(workloads: Iterable[Workload]) -> Mapping[UUID, str]:
-    """For each failed workload, return the URL of the last log lines of the first pod that failed.
-
-    Only pods of the last run count.
+    """For each failed workload, return the URL of the last log lines of its first failed pod. Only pods of
+    the last run count.
     """
     failed = [workload.pk for workload in workloads if workload.phase == Phase.FAILED]
     if not failed:

@@ -134,7 +134,7 @@ def filter_workloads(
 ) -> QuerySet[Workload]:
     """Return the workloads that match the filters.
 
-    A task is matched by the state of its array or, with `each_task`, by its own state.
+    Tasks are matched by the state of their array or, if `each_task` is set, by their own.
     """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
@@ -169,17 +169,15 @@ def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Proble
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first task of each array. This task represents the array."""
+    """Return the rows with only the first task of each array, which represents the array."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Number of workloads in one state, and the number of added inference engines in this state.
-
-    `count` never includes these engines. `reserved` is the number of workloads and engines with reserved
-    resources, which count as pending.
+    """Numbers of workloads and of added inference engines in one state. `count` never includes the engines.
+    `reserved` is the number of workloads and engines with reserved resources, which count as pending.
     """
 
     state: str
@@ -289,7 +287,9 @@ def reason_condition(reason: str) -> Q:
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition for a label, given as key=value, for part of a name, or for the start of an ID."""
+    """Return a condition for a search text: a label such as key=value, part of a name, or the start of an
+    ID.
+    """
     key, equals, value = words.partition("=")
     if equals and key:
         return HAS_LABELS & Q(labels__contains={key: value})

@@ -215,7 +215,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     """Return the workloads and arrays that failed in the last day and match the other filters, latest first.
 
-    By default, the page lists only live workloads, so a note names up to FAILED_MAX failed ones. One more is
+    By default, the page lists only live workloads, and a note names up to FAILED_MAX failed ones. One more is
     returned if there are more than that.
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
@@ -254,7 +254,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
 
 
 def _query_for_saved_view(request: Request) -> str:
-    """Return the query in saved-view format, so that the page can mark the current view."""
+    """Return the query in the format of saved views, so that the page can mark the current view."""
     query = request.GET.copy()
     query.pop("cursor", None)
     return query.urlencode()

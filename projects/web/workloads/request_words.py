@@ -1,4 +1,4 @@
-"""Describe the resource requests of workloads that do not request a number of GPUs."""
+"""Describe the resource requests of workloads that request neither whole GPUs nor GPU shares."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast

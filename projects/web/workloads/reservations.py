@@ -14,8 +14,8 @@ from projects.web.workloads.activity import join_node_names, pods_on_nodes
 
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
-    """Reserved pods and their nodes as text, the number of nodes that are booting, and the time when all of
-    them will be ready.
+    """Reserved pods and their nodes as text, the number of booting nodes, and the time when all of these will
+    be ready.
 
     `ready_at` is None if the time is unknown or no node is booting.
     """
@@ -27,7 +27,7 @@ class ReservationStatus:
 
 
 def load_reservations(rows: Iterable[Workload]) -> Mapping[UUID, ReservationStatus]:
-    """Return the status of the reservation of each reserved workload."""
+    """Return the reservation status of each reserved workload."""
     reserved = [row.pk for row in rows if row.phase == Phase.RESERVED]
     if not reserved:
         return {}

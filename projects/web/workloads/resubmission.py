@@ -18,7 +18,7 @@ from projects.services.workloads import next_free_name, resubmit
 
 
 def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
-    """Return the workload from which this workload was resubmitted, or None if there is none any more."""
+    """Return the workload that was resubmitted as this workload, or None if it no longer exists."""
     event = Event.objects.filter(workload_id=workload.pk, data__has_key="resubmitted_from").first()
     if event is None:
         return None
@@ -67,7 +67,9 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
 
 
 def _checkpoint_note(workload: Workload) -> str:
-    """Return a clause about a workload that stopped before it wrote a checkpoint, or an empty string."""
+    """Return a clause that says that the workload wrote no checkpoint, or an empty string if it does not
+    apply.
+    """
     has_run = workload.started_at is not None and workload.phase != Phase.COMPLETED
     if not has_run or workload.last_checkpoint_at is not None:
         return ""

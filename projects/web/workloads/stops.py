@@ -22,11 +22,11 @@ PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 @dataclass(frozen=True, slots=True)
 class StopCost:
-    """GPU-seconds of work that are lost by stopping workloads, in total and by workload or array, and a
-    sentence about the time to stop.
+    """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row, and a sentence about the
+    time to stop.
 
-    `checkpoint_at` is the last checkpoint of the run if a single workload is stopped. The sentence is empty
-    if no workload has pods.
+    The sentence is empty if no workload has pods. If a single workload is stopped, `checkpoint_at` is the
+    last checkpoint of its run.
     """
 
     lost_gpu_seconds: int

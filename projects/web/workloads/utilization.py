@@ -15,10 +15,11 @@ SAME_TIME = timedelta(minutes=2)
 
 
 def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
-    """If the column is shown, add the utilization in thousandths, its bar and `idle_since` to each row.
+    """Add the utilization in thousandths, its bar and `idle_since` to each row if the column is shown. Return
+    the rows.
 
     None means not measured. A running workload without a recent measurement gets `is_unmeasured`, and
-    `measured_at` if it was ever measured. Return the rows.
+    `measured_at` if it was ever measured.
     """
     ids = {row.pk for row in rows if row.gpu_milli_now} if "utilization" in columns else set()
     now = timezone.now()
@@ -39,8 +40,9 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
 
 
 def common_last_measurement(rows: Iterable[Workload]) -> datetime | None:
-    """Return the earliest time of the rows' last measurements, or None if fewer than two rows have one or the
-    times differ by more than SAME_TIME.
+    """Return the earliest of the rows' last measurement times.
+
+    Return None if fewer than two rows have one, or if the times differ by more than SAME_TIME.
     """
     ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
     return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None

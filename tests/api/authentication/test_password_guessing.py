@@ -21,9 +21,8 @@ def low_limit(cast: Cast, settings: Any) -> None:
 
 
 def sign_in_by_form(name: str, password: str, address: str) -> int:
-    """Sign in through the login page.
-
-    For a wrong password, return 401 as REST does instead of the page's 200.
+    """Sign in through the login page. If the password is wrong, return 401 as REST does, although the page
+    returns 200.
     """
     answer = Client().post("/login", {"username": name, "password": password}, REMOTE_ADDR=address)
     return {200: 401, 302: 200}.get(answer.status_code, answer.status_code)

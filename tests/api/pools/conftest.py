@@ -20,7 +20,7 @@ def metal_pool(cast: Cast) -> NodePool:
 
 @pytest.fixture
 def token(cast: Cast, metal_pool: NodePool) -> str:
-    """Return a join token for a pool that needs one node small enough for this machine."""
+    """Return a join token for a pool that needs one node, which is small enough for this machine."""
     _, token = services.issue_join_token(
         actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Wire:
-    """An ASGI client that sends `parts` as the request body, and disconnects once `disconnected` is set."""
+    """An ASGI client that sends the request body in `parts`, and disconnects once `disconnected` is set."""
 
     def __init__(
         self, path: str, query: str = "", *, secret: str | None = "", method: str = "GET",

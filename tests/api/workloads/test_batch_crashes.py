@@ -42,7 +42,9 @@ def batch(name: str, atomic: bool) -> dict[str, Any]:
 
 
 def post_and_die(caller: Caller, body: dict[str, Any], key: str, after: int | None) -> None:
-    """Send the request in a forked process that is killed after a given query or after the response."""
+    """Send the request in a forked process. The process is killed after a given query, or after the
+    response.
+    """
     connections.close_all()
     pid = os.fork()
     if pid == 0:

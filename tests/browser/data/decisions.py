@@ -41,7 +41,7 @@ def create_service_start(workload: Workload, minutes: float) -> None:
 
 
 def _stops(name: str, node: str, indexes: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the steps that stop pods of project vision. Each pod uses the device that has its own index."""
+    """Return the steps that stop pods of project vision. Each pod uses the device with the same index."""
     return [
         {
             "do": "stop",

@@ -125,7 +125,7 @@ def open_page(
 
 
 def repeat_dropped_loads(page: Page, faults: Faults) -> None:
-    """Make `goto` reload a page whose document, scripts or style sheets Chromium dropped (see DROPPED).
+    """Make `goto` reload a page if Chromium dropped its document, scripts or style sheets (see DROPPED).
 
     Faults of the dropped load are discarded. Other failures are reported.
     """

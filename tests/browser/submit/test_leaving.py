@@ -28,7 +28,7 @@ WAYS: dict[str, Callable[[Page], object]] = {
 
 
 def record_questions(page: Page) -> list[str]:
-    """Stay on the page whenever the browser asks. Return the list to which dialog types are added."""
+    """Stay on the page whenever the browser asks. Return a list that records the types of the dialogs."""
     questions: list[str] = []
 
     def stay(dialog: Dialog) -> None:

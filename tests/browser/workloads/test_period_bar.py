@@ -13,7 +13,9 @@ TIMES = r"\d\d:\d\d(:\d\d)? to (now|about \d\d:\d\d|\d\d:\d\d(:\d\d)?)"
 
 
 def centre(page: Page, place: int) -> tuple[float, float]:
-    """Return the middle of a segment. A single script finds it, because page updates replace the segments."""
+    """Return the middle of a segment. It is found by a single script, because page updates replace the
+    segments.
+    """
     x, y = page.evaluate(
         """(place) => {
             const all = document.querySelectorAll(".period-bar .segment > rect:first-child");

@@ -33,7 +33,7 @@ BURST = (
 def option(
     draw: st.DrawFn, flag: str, values: st.SearchStrategy[Any], key: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Draw command-line arguments and the matching section of a document. Both may be empty."""
+    """Draw command-line arguments and the matching section of a document. Both can be empty."""
     value = draw(st.none() | values)
     return ([], {}) if value is None else ([f"{flag}={value}"], {key: value})
 

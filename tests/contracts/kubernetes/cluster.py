@@ -62,7 +62,7 @@ def real_cluster(work: Path) -> Iterator[str]:
 
 @contextmanager
 def nodes_without_machines(api: Api, names: list[str], labels: dict[str, str]) -> Iterator[None]:
-    """Create nodes that have two devices but no machine. They stay ready for about a minute."""
+    """Create nodes that have two devices but no machine behind them. They stay ready for about a minute."""
     path, now = "/api/v1/nodes", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     resources = {"cpu": "8", "memory": "16Gi", "pods": "110", GPU: "2"}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "lastHeartbeatTime": now}

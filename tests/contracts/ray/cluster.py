@@ -74,7 +74,7 @@ class RayCluster:
         return next(pid for pid in below if process_name(pid) == "raylet")
 
     def store(self) -> int:
-        """Return the process ID of the head's GCS server, without which Ray stops on every node."""
+        """Return the process ID of the head's GCS server. Without it, Ray stops on every node."""
         head = next(iter(self._processes.values()))
         return next(pid for pid in descendants(head.pid) if process_name(pid) == "gcs_server")
 

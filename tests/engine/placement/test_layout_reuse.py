@@ -1,4 +1,4 @@
-"""Tests that a layout carried over from the previous cycle yields the same plans as a new layout."""
+"""Tests that a layout from the previous cycle yields the same plans as a new layout."""
 
 from dataclasses import replace
 from typing import Any

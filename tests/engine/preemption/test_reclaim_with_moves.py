@@ -76,7 +76,7 @@ def _job(name: str, project: str, gpus: int, on: list[str], random: Random) -> d
 
 @dataclass
 class Comparison:
-    """Clusters for which a plan exists, and clusters for which the engine missed the best plan."""
+    """Clusters for which a plan exists, and those for which the engine missed the best plan."""
 
     existing: int = 0
     rejected: list[str] = field(default_factory=list)

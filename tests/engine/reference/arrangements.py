@@ -91,7 +91,7 @@ def _milli(node: Node, role: Role) -> int:
 
 
 def _choices(place: _FreeNode, role: Role) -> list[tuple[int, ...]]:
-    """Return device combinations. Of several devices with equal free shares, only one is tried."""
+    """Return device combinations. Among devices with equal free shares, only one is tried."""
     count, milli = role.request.devices, _milli(place.node, role) if role.request.devices else 0
     able = [device for device, has in enumerate(place.free) if has >= milli]
     choices: dict[tuple[int, ...], tuple[int, ...]] = {}

@@ -48,7 +48,7 @@ def sufficient_victims(cluster: Cluster, pending_gang: PendingGang) -> Iterator[
 
 
 def missing_quota(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> int:
-    """Return the total number of GPUs by which victim queues are below quota.
+    """Return the total number of GPUs that victim queues are below quota.
 
     For a queue that was already below quota, only its losses count.
     """

@@ -39,7 +39,7 @@ class Pending:
 
 @dataclass
 class OneNodeScheduler:
-    """Pending workloads, free GPUs and the GPUs allocated to each queue."""
+    """Pending workloads, free GPUs, and the GPUs that each queue has allocated."""
 
     free: int
     queues: Mapping[str, QueueState]

@@ -9,7 +9,7 @@ from scheduler.simulator import load, play_scenario, simulate
 
 
 def cluster(*workloads: dict[str, Any], cycle_seconds: int = 10, **pool: Any) -> dict[str, Any]:
-    """Return one node of four GPUs, all within the owner's quota. The guest borrows."""
+    """Return one node of four GPUs, all in the owner's quota. The guest borrows them."""
     return {
         "format": "berth.scenario/1",
         "cycle_seconds": cycle_seconds,

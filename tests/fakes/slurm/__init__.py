@@ -69,7 +69,7 @@ class FakeSlurm:
     def set(self, **values: Any) -> None:
         """Set `machines`, `broken`, `down`, `accepts` (jobs), `accounting` or the result of sbatch.
 
-        `rejection` is an error of sbatch. With `loses_response`, sbatch fails after the submission.
+        `rejection` is an error of sbatch. If `loses_response` is set, sbatch fails after the submission.
         `accounting` is True, "down" if the database does not respond, or False if there is none.
         """
         with self.open() as state:

@@ -63,7 +63,7 @@ def borrow_gpus(dave: Page) -> None:
 
 
 def reclaim_quota(grace: Page) -> None:
-    """Check as a member of ads, before submitting, that a vision workload would be evicted."""
+    """Check as a member of ads, before submitting, that a workload of vision would be evicted."""
     submit(grace, "ranking")
     expect(grace.get_by_role("heading", name="Would start")).to_be_visible(timeout=SLOW)
     expect(grace.locator("#answer")).to_contain_text("vision")

@@ -66,7 +66,9 @@ def kill(name: str, find: Pids, weight: int = 1, then: Callable[[], object] = la
 
 
 def kill_berth(berth: Installation, start: Callable[[], object]) -> list[Fault]:
-    """Return the faults that kill each process of an installation, and the one that kills all at once."""
+    """Return the faults that kill each process of an installation, and the fault that kills all of them
+    at once.
+    """
 
     def part(name: str) -> Pids:
         return lambda: [pid for child, pid in berth.children().items() if child == name]

@@ -87,10 +87,9 @@ class Traffic:
     def finish(
         self, admin: Client, details: Callable[[], object], repair: Callable[[], object] = lambda: None
     ) -> None:
-        """Complete all workloads. Each accepted workload starts and ends.
-
-        Failed boots no longer delay anything. `repair` is called repeatedly and does what an administrator of
-        the machines does after the kills.
+        """Complete all workloads. Check that each accepted workload starts and ends. Failed boots no longer
+        cause delays. `repair` is called repeatedly and does what an administrator of the machines does after
+        the kills.
         """
         admin.node_pools.retry(self.pool)
         assert len(self.listed()) >= len(self.submitted) / 2, "most submissions succeed"

@@ -19,7 +19,9 @@ METADATA = "/latest/meta-data/"
 
 @dataclass(frozen=True)
 class Ec2Machine:
-    """The computer behind the account's only EC2 machine. `values` is its metadata, served at `url`."""
+    """The computer behind the account's only EC2 machine. `values` contains its metadata, which is served at
+    `url`.
+    """
 
     ec2: Ec2Account
     machine: BootedMachine

@@ -1,4 +1,6 @@
-"""Test the first chapter of the admin guide on machines with SSH, until the machines are clean again."""
+"""Test the first chapter of the admin guide on machines with SSH. At the end, the machines are clean
+again.
+"""
 
 import os
 import shutil

@@ -1,4 +1,6 @@
-"""Test the first chapter of the admin guide on a real Slurm cluster, until the Slurm queue is empty again."""
+"""Test the first chapter of the admin guide on a real Slurm cluster. At the end, the Slurm queue is empty
+again.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -46,7 +46,7 @@ def client(dave_on_shared_berth: Terminal) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def session(client: Client) -> Iterator[Session]:
-    """Open a session on two nodes with two concurrent calls per node."""
+    """Open a session on two nodes, each with two concurrent calls."""
     with client.session("local", nodes=2, gpus=1, project="vision", concurrency=2) as session:
         yield session
 

@@ -25,7 +25,7 @@ FORWARDED_HEADERS = ("authorization", "x-amz-date")
 
 @dataclass(frozen=True)
 class Fault:
-    """Rejects the next call with this code. With `after`, the call takes effect first."""
+    """Rejects the next call with this code. If `after` is set, the call takes effect first."""
 
     code: str = "InternalError"
     after: bool = False

@@ -107,7 +107,7 @@ class FilePods:
 
 
 class OneNode(RayFiles):
-    """A Ray runtime whose pods are all on one node, or on a node that is gone."""
+    """A Ray runtime whose pods are all on one node, or all on a lost node."""
 
     def __init__(self, agent: NodeAgent | None) -> None:
         self.agent = agent

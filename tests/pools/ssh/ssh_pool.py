@@ -106,7 +106,7 @@ class SshPool:
                 os.kill(pid, signal.SIGKILL)
 
     def kill_all_agents(self) -> None:
-        """Kill agents and supervisors until none is left, even if one has just started another."""
+        """Kill agents and supervisors until none is left, even if a supervisor has just started an agent."""
 
         def step() -> bool:
             self.kill_agents()

@@ -81,7 +81,9 @@ def test_only_pods_of_gangs_receive_a_gang_secret(stage: Stage) -> None:
 
 
 def outdated(stage: Stage) -> list[tuple[int, int, bool]]:
-    """Return (run, version, whether the run still uses an outdated version) for each use, newest first."""
+    """Return (run, version, is outdated) for each use, newest first. A use is outdated while the run has an
+    old version.
+    """
     uses = secret_uses(stage.cast.dave, ProjectSecret.objects.get())
     return [(use.run, use.version, use.is_outdated) for use in uses]  # type: ignore[attr-defined]
 

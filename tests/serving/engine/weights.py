@@ -16,7 +16,7 @@ class Failed(Exception):
 
 @dataclass
 class Weights:
-    """Weights of an engine. `held` is used to compute responses, and `version` is the reported version."""
+    """Weights of an engine. Responses are computed with `held`. `version` is the reported version."""
 
     held: bytes = b"weights of version 1"
     version: str | None = "1"

@@ -224,7 +224,7 @@ def test_burst_of_changes_is_gathered_into_one_notification(monkeypatch: pytest.
 def announcements(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Record the announcements of threads, each with the process of its database connection.
 
-    Each announcement seems to follow the previous one immediately.
+    Each announcement seems to follow immediately on the previous one.
     """
     module = "berth.server.web.live.announcer"
     monkeypatch.setattr(f"{module}.time.monotonic", lambda: 100.0)

@@ -18,7 +18,7 @@ from tests.web.conftest import SignIn
 
 @pytest.fixture
 def held(cast: Cast) -> None:
-    """Allocate 2 GPUs to pods of vision, whose quota is 4 GPUs, and reserve 3 for it on the same node."""
+    """Allocate 2 GPUs to pods of vision, which has a quota of 4 GPUs, and reserve 3 more on the same node."""
     node = make.node(cast.pool, gpus=8)
     make.quota(cast.vision, cast.pool, 4)
     running = make.workload(cast.vision, "running", replicas=2, phase=Phase.RUNNING, pools=[cast.pool.name])

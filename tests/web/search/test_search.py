@@ -25,9 +25,8 @@ def create_schedule(cast: Cast) -> None:
 
 
 def links(client: Client, words: str) -> list[str]:
-    """Return the link targets of the search results.
-
-    Without results, the response links to the workload list.
+    """Return the link targets of the search results. If there are none, the response links to the
+    workload list.
     """
     text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
     targets = [html.unescape(link) for link in re.findall(r'<a [^>]*?href="([^"]+)"', text)]

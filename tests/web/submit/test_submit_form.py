@@ -32,7 +32,7 @@ def fields(draft: Draft) -> dict[str, str]:
 
 
 def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
-    """Return the draft after a browser has sent these fields and, if passed, a changed document."""
+    """Return the draft after a browser has sent these fields and, if given, a changed document."""
     query = QueryDict(mutable=True)
     query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
     query["agreed"] = draft.agreed

@@ -272,8 +272,8 @@ class PoolPreview(Model):
 
 
 class DrainingNode(Model):
-    """Node that would be drained. The nodes that would lose the least work come first, so a later request
-    may list different nodes."""
+    """Node that would be drained. The nodes that would lose the least work come first. A later request may
+    list different nodes."""
 
     node: str = ""
     pods: int = 0

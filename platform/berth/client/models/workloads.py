@@ -33,8 +33,8 @@ class AwaitedEnd(Model):
 
 
 class PodLimits(Model):
-    """Resource limits of a pod. None means unlimited.  The source is `document`, `request` (the pool sets
-    limits to requests) or `pool` (the pool's default)."""
+    """Resource limits of a pod. None means unlimited.  The source is `document`, `request` (the pool
+    limits pods to their requests) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None
     memory_source: str | None = None

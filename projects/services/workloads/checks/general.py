@@ -12,7 +12,7 @@ NAMES_SHOWN = 20
 
 
 def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
-    """Return the project of a submission. `where` is the document key that contains the project's name.
+    """Return the project of a submission. `where` is the document key for the project's name.
 
     If the document names no project, return the only project to which the user may submit. Raises Invalid if
     there is no such project or more than one, or NotFound if `project` has been deleted.

@@ -31,7 +31,7 @@ def host_with_node(host: Host, metal_pool: NodePool) -> Host:
 
 
 def join_as_node(host: Host, metal_pool: NodePool) -> None:
-    """Assign the machine a node before its agent reports. Without a node, the agent upgrades at once."""
+    """Assign a node to the machine before its agent reports. An agent without a node upgrades at once."""
     host.unit.mkdir()  # the installation fails after the machine has joined
     assert host.install().returncode == 1
     host.unit.rmdir()

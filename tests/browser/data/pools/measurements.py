@@ -39,7 +39,7 @@ def create_points(measured: PodUtilization, number: int, now: datetime) -> None:
     """Create utilization points per minute and per hour, from the start of a pod's allocation to its latest
     measurement.
 
-    The utilization rises and falls like a wave, which `number` shifts in time.
+    The utilization rises and falls like a wave. `number` shifts the wave in time.
     """
     pod, (busy, gpu_memory) = measured.pod, measured.devices[0] if measured.devices else (None, None)
     gpus = pod.allocation.gpu_milli_total if busy is not None else 0
@@ -59,8 +59,8 @@ def create_points(measured: PodUtilization, number: int, now: datetime) -> None:
 
 
 def _periods(begin: datetime, end: datetime, step: int, count: int) -> Iterator[tuple[datetime, float]]:
-    """Yield the start of each minute or hour between `begin` and `end` and the seconds it covers, latest
-    first.
+    """Yield the start of each minute or hour between `begin` and `end`, and the seconds that it covers. The
+    latest comes first.
     """
     at = datetime.fromtimestamp(end.timestamp() // step * step, tz=end.tzinfo)
     for _ in range(count):

@@ -79,8 +79,8 @@ def _gpu_hours_of_ended_runs(hour: datetime, now: datetime) -> dict[tuple[str, d
 
 
 def _parts_of_hours(begin: datetime, end: datetime, hour: datetime) -> Iterator[tuple[datetime, float]]:
-    """Yield the hours up to `hour` that overlap the period from `begin` to `end`, each with the overlapping
-    fraction of the hour.
+    """Yield the hours up to `hour` that overlap the period from `begin` to `end`, each with the fraction that
+    overlaps.
     """
     at = hour
     while at + timedelta(hours=1) > begin:

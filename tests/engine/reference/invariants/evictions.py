@@ -100,9 +100,8 @@ def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Brok
 
 
 def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that evicting each victim left its queue at or over quota, unless the victim straddled the quota.
-
-    Extra replicas that are evicted along with gangs count as victims, too.
+    """Check that each victim's queue is still at or over quota after the eviction, unless the victim
+    straddled the quota. Extra replicas that are evicted with gangs also count as victims.
     """
     quotas = collect_bounds(snapshot, lambda pool_quota: pool_quota.quota)
     for bundle, before, after in replay_steps(snapshot, plan):
@@ -129,7 +128,7 @@ def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def only_queues_below_their_share_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a preemptor's project ends within its quota or fair share, unless fairness is time-based."""
+    """Check that a preemptor's project ends within its quota or fair share. Time-based fairness is exempt."""
     modes = {pool.name: pool.fair_share for pool in snapshot.pools}
     due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
     for bundle, _, after in replay_steps(snapshot, plan):

@@ -69,7 +69,7 @@ def gangs_start_together(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def follower_roles_keep_their_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a role that scales with another keeps its ratio if the plan changes the gang."""
+    """Check that a role that scales with another role keeps its ratio if the plan changes the gang."""
     cluster = replay_plan(snapshot, plan)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)

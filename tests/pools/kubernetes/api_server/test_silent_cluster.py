@@ -1,6 +1,6 @@
 """Tests for a cluster whose API server accepts calls but never responds.
 
-The calls have no timeout, so a test that waits for one does not end.
+The calls have no timeout, so a test that waits for a call never ends.
 """
 
 import threading
@@ -90,7 +90,7 @@ def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_lat
 
 
 class CountedCalls:
-    """Counts all calls to an API server, and the unfinished ones separately."""
+    """Counts the calls to an API server, in total and unfinished."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *methods: str) -> None:
         self._methods = methods

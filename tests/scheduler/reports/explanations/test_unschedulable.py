@@ -29,7 +29,9 @@ MAX_CALLS = 500_000  # Python function calls; a call per replica and node would 
 
 
 def count_calls(run: Callable[[], object]) -> int:
-    """Count the Python function calls of `run` in this thread, a measure of effort on any machine."""
+    """Count the Python function calls of `run` in this thread. This measures effort independently of the
+    machine.
+    """
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:

@@ -29,7 +29,7 @@ def test_fair_share_trace_of_a_stored_cycle_equals_the_trace_computed_from_workl
 
 
 def _without_request(traces: list[ShareTrace]) -> list[ShareTrace]:
-    """Return the traces without their first sentence, whose parts are known only after a cycle."""
+    """Return the traces without their first sentence. Its parts are known only after a cycle."""
     return [replace(trace, explanation=trace.explanation[1:]) for trace in traces]
 
 

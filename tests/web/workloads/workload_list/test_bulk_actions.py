@@ -19,7 +19,7 @@ def create_three_workloads(cast: Cast) -> list[Workload]:
 
 
 def array_of_two(cast: Cast, name: str, *phases: str) -> WorkloadArray:
-    """Return an array of two tasks in these phases. The array has ended if both tasks have ended."""
+    """Return an array of two tasks in these phases. If both tasks have ended, the array has also ended."""
     document = {**training(name, array={"tasks": 2}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     for index, phase in enumerate(phases):
