@@ -193,7 +193,7 @@ def _render_code(name: str) -> str:
 
 
 def _describe_default(description: str) -> str:
-    """Replace the part in brackets that Click adds, such as `[env var: NAME]`, with sentences."""
+    """Replace the notes that Click adds in brackets, such as `[env var: NAME]`, with sentences."""
     text, _, details = description.removesuffix("]").rpartition("  [" if "  [" in description else " [")
     if not description.endswith("]") or not text:
         return description

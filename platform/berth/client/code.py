@@ -239,8 +239,8 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
     """Return the file and the reason why it cannot be sent. The reason is empty if the file can be sent.
 
-    The file is None if its path or type is not supported. For a file that Git lists but that was deleted, the
-    result is None and an empty string.
+    The file is None if its path or type is not supported. If Git lists a file that has been deleted, the file
+    is None and the reason is empty.
     """
     if reason := path_problem(path):
         return None, reason

@@ -41,8 +41,8 @@ def defer_full_collections() -> None:
 def collect_recent_garbage() -> bool:
     """Collect new objects if collections are deferred and there are many new objects.
 
-    Return whether a collection ran. This function should be called between steps. Otherwise, Python collects
-    after five times as many new objects, in the middle of a step. Each object is visited only once, because
+    Return whether a collection ran. Call this function between steps. Otherwise, Python itself collects in
+    the middle of a step, after five times as many new objects. Each object is visited only once, because
     further visits would take up to half a second and find almost no garbage.
     """
     if not _state["deferred"] or gc.get_count()[0] < RECENT_OBJECTS:

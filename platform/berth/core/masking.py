@@ -121,7 +121,7 @@ def _drop_covered_patterns(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
 def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each occurrence from `start`. Occurrences may overlap.
 
-    To save time, occurrences that overlap or touch at equal distances are merged into one.
+    To save time, a run of occurrences that overlap or touch at regular intervals is yielded as one.
     """
     at = data.find(pattern, start)
     if at < 0:

@@ -12,9 +12,9 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
-    """Kind of object: the beginning of the error message, and the remedy if no visible name is similar.
+    """Start of the error message for each kind of object, and the remedy if no visible name is similar.
 
-    `{owner}` is the object that would own the missing one.
+    `{owner}` stands for the object to which the missing object would belong.
     """
 
     ARRAY = "There is no array", "List arrays with `berth list --all`."

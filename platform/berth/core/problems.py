@@ -26,7 +26,7 @@ class Problem:
 
     @property
     def advice(self) -> str:
-        """The allowed values or a suggestion, worded as the end of a sentence, or "" if there is neither."""
+        """End of the message, with the allowed values or a suggestion. It is "" if there is neither."""
         if self.allowed.startswith(SUGGESTION):
             return f". {self.allowed}"
         return f"; allowed: {self.allowed}" if self.allowed else ""
@@ -64,7 +64,7 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str:
     """Suggest the closest visible name.
 
-    If no name is close, list the visible names, or describe them with `noun` if there are none or too many.
+    If no name is close, list the visible names. If there are none or too many, describe them with `noun`.
     """
     match = closest_match(word, visible)
     if match:
@@ -75,8 +75,8 @@ def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str
 def closest_match(word: str, valid: Iterable[str]) -> str:
     """Return the closest valid word, or "" if no valid word is close.
 
-    If there are many valid words, only those that share the longest prefix with `word` are compared, because
-    comparing long words takes more than a millisecond.
+    Comparing long words takes more than a millisecond. If there are many valid words, only those with the
+    longest common prefix are therefore compared.
     """
     word, words = word[:VALUE_MAX], sorted(valid)
     if len(words) > COMPARED_MAX:

@@ -38,8 +38,9 @@ class SourceLines:
         return source_lines
 
     def line_number(self, path: str) -> int | None:
-        """Return the line of the value at the path or of its nearest existing parent, or None if neither
-        exists.
+        """Return the line of the value at the path, or of its nearest existing parent.
+
+        Return None if there is neither.
         """
         if path in self.lines:
             return self.lines[path]

@@ -24,7 +24,7 @@ def without_units(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_memory(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document, group, role or limit with its amounts of memory, and those of its parts, in MiB."""
+    """Return a document, group, role or limit in which all amounts of memory are in MiB."""
     converted = _convert_values(part, AMOUNTS_OF_MEMORY, _memory_mib)
     for key in ("roles", "groups"):
         if isinstance(part.get(key), list):

@@ -31,7 +31,7 @@ def load_pool_plugins(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ..
 def merge_plugins(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """Return the pool's plugins, then the session's.
 
-    A session plugin takes the place of the pool plugin of the same name.
+    A session plugin replaces the pool plugin of the same name.
     """
     session_plugins = {plugin.name: plugin for plugin in session}
     pool_plugins = [session_plugins.pop(plugin.name, plugin) for plugin in pools]

@@ -212,7 +212,7 @@ class PoolValues:
 
     @property
     def has_individual_settings(self) -> bool:
-        """Whether individual provider settings are set instead of the entire mapping."""
+        """Whether provider settings are set one by one, rather than as an entire mapping."""
         keys = [entry.partition("=")[0] for entry in self.sets or ()]
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 

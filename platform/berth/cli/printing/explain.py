@@ -26,7 +26,7 @@ def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
 def format_expected_start(at: datetime | None, reason: str, after: Sequence["AwaitedEnd"]) -> str:
     """Return sentences about the expected start, the workloads that have to end first, and the assumptions.
 
-    The result is "" if neither a time nor a reason is known.
+    Return "" if neither a start time nor a reason is known.
     """
     if at is not None:
         ends = describe_ends([(each.workload, format_time(each.end)) for each in after])

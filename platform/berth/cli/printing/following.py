@@ -63,8 +63,9 @@ def _print_attempt(
     client: "Client", pod: "Pod", workload_id: str, tail: int | None,
     out: "TerminalOutput | LineFilter", timestamps: bool,
 ) -> None:  # fmt: skip
-    """Print the output of one attempt, or only its last `tail` lines and what follows. If the connection
-    breaks, resume at the same byte.
+    """Print the output of one attempt as it arrives. With `tail`, begin with the last `tail` lines.
+
+    If the connection breaks, resume at the same byte.
     """
     from berth.client import Unreachable
 
@@ -134,7 +135,7 @@ class TerminalOutput:
 
 
 class TimestampedOutputReader:
-    """Reader of timestamped output. It counts only the bytes of the log itself, without timestamps."""
+    """Reader of timestamped output that counts the bytes of the log without the timestamps."""
 
     def __init__(self) -> None:
         self._is_line_start, self._incomplete = True, b""

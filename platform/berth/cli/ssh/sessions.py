@@ -89,7 +89,10 @@ class PodChannels:
             self._served.discard(process)
 
     def end_sessions(self, reason: str) -> None:
-        """End all sessions with a message. `ssh` exits with its last session, so later messages are lost."""
+        """End all sessions with a message.
+
+        Later messages would be lost, because `ssh` exits with its last session.
+        """
         for process in self._served:
             _end_process(process, reason)
 

@@ -54,7 +54,7 @@ class Topology(Document):
 class Limit(Document):
     """Hard upper bounds on the resources that a replica may use.
 
-    A limit, if set, counts against the node's capacity instead of the request.
+    If a limit is set, the limit rather than the request counts against the node's capacity.
     """
 
     cpu: Cores | None = None
@@ -96,7 +96,8 @@ SecretUses = Annotated[tuple[SecretUse, ...], Field(max_length=64, strict=False)
 class RoleSpec(Document):
     """Set of identical replicas. The gang needs `min` of them, and up to `max` may run.
 
-    An `idle` role runs no command: its replicas occupy their resources until the other roles have completed.
+    If `idle` is set, the replicas run no command, but occupy their resources until the other roles have
+    completed.
     """
 
     name: Name = "worker"

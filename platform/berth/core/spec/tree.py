@@ -41,8 +41,8 @@ class RoleShape:
     def amounts(self) -> Amounts:
         """Resources of one replica that count towards quotas.
 
-        A request for GPU memory counts once the replica is placed, because only then is its share of a device
-        known.
+        A GPU memory request counts only after the replica is placed, because its share of a device is unknown
+        before.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 

@@ -132,7 +132,7 @@ def _digest_problem(digest: str) -> str:
 
 
 def _nearest_reference(text: str) -> str:
-    """Return the valid image reference that the user probably meant by `text`, or an empty string."""
+    """Return the valid image reference that the user most likely meant by `text`, or "" if there is none."""
     candidate = _SCHEME.sub("", "".join(text[:REFERENCE_MAX].split()), count=1)
     rest, _, digest = candidate.partition("@")
     first, slash, path = rest.partition("/")

@@ -31,9 +31,8 @@ def format_amount(resource: str, value: int | None) -> str:
 
 
 def format_mib(mib: int) -> str:
-    """Format an amount of memory.
-
-    Use GiB for amounts of at least 1 GiB if at most three decimals are needed, else MiB.
+    """Format an amount of memory in GiB, or in MiB if it is below 1 GiB or would need more than three
+    decimals.
     """
     if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
         return f"{format_number(mib / MIB_PER_GIB)} GiB"

@@ -53,8 +53,8 @@ def compiled_once(
 ) -> Callable[..., list[R]]:
     """Return a function that runs the query returned by `build`. The SQL is compiled only on the first call.
 
-    Arguments are lists, which `build` passes to the `any` lookup, or values that other lookups compare with a
-    column. The query returns model instances, tuples or single values.
+    An argument is either a list, which `build` passes to the `any` lookup, or a value for any other lookup.
+    The query returns model instances, tuples or single values.
 
     With `planned_once=False`, the database plans each call. A join that was planned while its tables were
     small would be slow once they have grown.

@@ -15,7 +15,7 @@ COMPARED_MAX = 20_000
 
 @dataclass(frozen=True, slots=True)
 class NameColumn:
-    """Names in one column of the user's visible rows.
+    """Names in one column of the rows that the user may see.
 
     `condition` selects the matching rows if the filter matches more than the exact name.
     """
@@ -29,7 +29,7 @@ class NameColumn:
         return self.rows.filter(condition).exists()
 
     def list(self) -> set[str]:
-        """Return the names in the first rows, without reading a table with millions of rows to the end."""
+        """Return the names in the first rows only, because the table may have millions of rows."""
         names = self.rows.order_by().values_list(self.column, flat=True)[:COMPARED_MAX]
         return {str(name) for name in names if name}
 
@@ -43,8 +43,9 @@ def check_names(*problems: Problem | None) -> None:
 def unknown_name_problem(
     path: str, name: str | None, noun: str, sources: Iterable[NameColumn]
 ) -> Problem | None:
-    """Return a problem if no source includes the name, else None. A hidden object is reported like one that
-    does not exist, and only visible names are suggested.
+    """Return a problem if no source includes the name, else None.
+
+    Hidden objects are treated like objects that do not exist, and only visible names are suggested.
     """
     sources = list(sources)
     if not name or any(source.includes(name) for source in sources):

@@ -33,8 +33,9 @@ def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: An
 def compare_and_set_all(
     rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **changes: Any
 ) -> list[M]:
-    """Update those rows of one model that still have an expected value. This takes two queries. Return the
-    updated rows in order.
+    """Update the rows of one model that still have their expected value, in two queries.
+
+    Return the updated rows in order.
 
     Must be called in a transaction. The rows stay locked until the transaction ends.
     """

@@ -53,7 +53,7 @@ def filter_by(rows: QuerySet[R], **conditions: Any) -> QuerySet[R]:
 
 
 def map_rows(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
-    """Return a function for `page` that renders rows one at a time."""
+    """Turn a function that renders one row into a function that renders a page of rows."""
     return lambda rows: [present(row) for row in rows]
 
 

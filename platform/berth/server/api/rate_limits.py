@@ -65,7 +65,7 @@ class LimitExceeded(RateLimited):
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
     """Count `amount` requests by `client` in the current minute. Raises LimitExceeded if too few are left.
 
-    A call with a larger `amount` than a minute's limit counts as slightly less than the limit. Otherwise, it
+    If `amount` exceeds the limit per minute, slightly less than the limit is counted. Otherwise, the call
     could never succeed.
 
     Requests are counted in Django's cache: per process by default, and across processes with Redis.

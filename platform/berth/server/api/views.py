@@ -63,7 +63,7 @@ class ApiView(APIView):
 
     @property
     def actor(self) -> Any:
-        """Actor of this request, limited to its token's scopes, for services and selectors."""
+        """Actor that services and selectors receive, limited to the scopes of the request's token."""
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:

@@ -26,9 +26,10 @@ MEMORY_ADVICE = "Enter an amount with a unit, for example 4 GiB or 512 MiB."
 
 @dataclass(frozen=True, slots=True)
 class ErrorSentence:
-    """Error sentence. `replacement` is a valid value that a button can fill in, or "".
+    """Problem described in plain words for users of a form.
 
-    `is_shortened` is True if the sentence lists only some of the valid keys.
+    `replacement` is a valid value that a button can fill in, or "". `is_shortened` is True if the text lists
+    only some of the valid keys.
     """
 
     text: str
@@ -47,7 +48,7 @@ def describe_problem(
 ) -> ErrorSentence:
     """Describe a problem with the form field `label`, or with a document key if `label` is empty.
 
-    `labels` contains the labels of the form's other fields by path.
+    `labels` maps the paths of the form's other fields to their labels.
     """
     message, allowed = problem.message, problem.allowed
     if request := _request(message, allowed, label, choice=choice):
@@ -81,7 +82,7 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Ask for a missing value, or for one like the example of an invalid value."""
+    """Ask for a missing value, or for a value in the form of the example."""
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
         article = "an " if noun[:1] in "aeiou" else "a "

@@ -124,7 +124,7 @@ class Form(forms.Form):
 
 
 def _text_if_changed(field: forms.BoundField) -> str:
-    """Return the field's label with its value, only the label if the value is long, or "" for the default."""
+    """Return the field's label with its value, or "" for the default value. A long value is omitted."""
     default, value = field.field.initial, field.initial
     if str(value) == str(default) or (value is False and not default):
         return ""
@@ -132,7 +132,7 @@ def _text_if_changed(field: forms.BoundField) -> str:
 
 
 def _describe_value(field: forms.BoundField) -> str:
-    """Return the field's label with its value, only the label if the value is long, or "" if it is empty."""
+    """Return the field's label with its value, or "" for an empty value. A long value is omitted."""
     value = field.initial
     if value in (None, "", [], {}):
         return ""

@@ -95,8 +95,9 @@ LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 
 def list_entry(path: str) -> NavigationEntry | None:
-    """Return the list page that the page at `path` belongs to, or None if there is none or the page is that
-    list.
+    """Return the list page to which the page at `path` belongs, or None.
+
+    The result is also None if the page is that list.
     """
     start = _list_path(path)
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)

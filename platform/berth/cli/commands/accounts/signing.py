@@ -144,7 +144,7 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return BERTH_CONTEXT, the name of a stored context for the address, or the address's host and port."""
+    """Return the context's name: BERTH_CONTEXT, a stored context with this address, or the host and port."""
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]

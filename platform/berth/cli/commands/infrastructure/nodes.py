@@ -262,10 +262,10 @@ def _run_actions(
     *,
     is_list: bool = False,
 ) -> None:
-    """Act on each node. A node that is already in the state `result` counts as changed.
+    """Perform the action on each node, even if the server rejects it for some of them.
 
-    If the server rejects the action for one node, continue with the next. Machine-readable output is a list
-    if there are several names or `is_list` is set.
+    A node that is already in the state `result` counts as changed. Machine-readable output is a list if there
+    are several names or if `is_list` is set.
     """
     names = list(dict.fromkeys(names))
     exit_codes, changed = list[ExitCode](), list[Any]()

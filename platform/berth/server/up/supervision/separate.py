@@ -1,4 +1,4 @@
-"""Call a function in a forked process, so that this process does not keep what the function imports."""
+"""Call a function in a forked process, so that its imports take up no memory in this process."""
 
 import json
 import os

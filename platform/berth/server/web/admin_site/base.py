@@ -123,7 +123,7 @@ class PlatformModelAdmin(ModelAdmin):
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
     ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
-        """Return only the objects themselves. The service that deletes them also handles related objects."""
+        """Return only the selected objects. The service that deletes them also handles related objects."""
         return [str(each) for each in objs], {}, set(), []
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

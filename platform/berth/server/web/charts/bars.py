@@ -47,7 +47,7 @@ def quota_bar(
 ) -> Bar:
     """Return a bar of allocated, reserved and requested GPUs, with marks at the quota and the fair share.
 
-    `over` is the part of allocated and reserved GPUs over quota, by default the part above `quota`. If the
+    `over` is the number of allocated and reserved GPUs over quota, by default those above `quota`. If the
     requested GPUs do not fit on the scale, the end of the bar is drawn broken.
     """
     if over is None:

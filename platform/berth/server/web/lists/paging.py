@@ -86,7 +86,10 @@ def _cursor(direction: str, sort: str, column: str, row: Model) -> str:
 
 
 def _parse_cursor(cursor: str, sort: str) -> tuple[str, Any, str] | None:
-    """Return the position of a cursor, or None if it is invalid or belongs to a different sort order."""
+    """Return the position that a cursor encodes.
+
+    Return None if the cursor is invalid or belongs to a different sort order.
+    """
     try:
         direction, cursor_sort, value, key = json.loads(
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))

@@ -1,6 +1,6 @@
 """Period of a list: a preset such as the last 24 hours, or the dates From and To.
 
-Dates that cannot be applied are reported, and then no rows are shown.
+If a date cannot be applied, the page reports it and shows no rows.
 """
 
 from collections.abc import Mapping

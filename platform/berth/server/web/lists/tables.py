@@ -24,11 +24,11 @@ M = TypeVar("M", bound=Model)
 class Column(Generic[R]):
     """Table column. `value` returns a cell in `unit`.
 
-    `order` is the non-null database column that sorts long lists. An `in_file` column appears only in the CSV
-    file, and an `is_secondary` column is hidden in narrow windows. `page_title` is the header on the page if
-    it differs from `title`, for example above a bar. `rank` sorts rows in memory if their order differs from
-    that of `value`, and a search ignores columns with `is_searched` unset. With `is_largest_first`, the first
-    click on the header puts the largest values at the top.
+    `order` is the non-null database column that sorts long lists. If `in_file` is set, the column appears
+    only in the CSV file. If `is_secondary` is set, it is hidden in narrow windows. `page_title` is the header
+    on the page if it differs from `title`, for example above a bar. `rank` is the sort key in memory if rows
+    are not sorted by `value`. Searches ignore the column unless `is_searched` is set. With
+    `is_largest_first`, the first click on the header puts the largest values at the top.
     """
 
     key: str
@@ -153,8 +153,8 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return the matching rows as a tree.
 
-    Each match is a pair of a top-level row and either the same row or a row below it. Top-level rows keep
-    their order. The rows below each top-level row are in the list's order.
+    Each match pairs a top-level row with itself or with a row below it. Top-level rows keep their order. The
+    rows below each of them are in the list's order.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}

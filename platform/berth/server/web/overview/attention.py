@@ -53,8 +53,8 @@ def attention_items(
     first.
 
     `unschedulable` is the number of visible workloads and arrays in `pools` that can never start. `pool` is
-    the name of the pool if there is only one, otherwise empty. With `no_scheduler`, errors of pools that are
-    caused by the missing scheduler are omitted.
+    the name of the pool if there is only one, otherwise empty. With `no_scheduler`, pool errors that result
+    from the missing scheduler are omitted.
     """
     own = _own_workloads(actor)
     impossible = list(_select_unschedulable(own))
@@ -107,8 +107,8 @@ def _failed_items(
 ) -> list[AttentionItem]:
     """Return the latest failed workloads, and arrays with failed tasks, from the last day.
 
-    With `pools`, all visible workloads of these pools are considered, otherwise only the user's own. Further
-    failures share one item that links to the failed workloads.
+    With `pools`, all visible workloads of these pools are considered, otherwise only the user's own. If there
+    are too many failures, the rest share one item that links to the failed workloads.
     """
     if actor.user is None:
         return []
@@ -229,11 +229,11 @@ class _PendingDemand:
 def _lasting_shortfalls(
     actor: Actor, shortfalls: Sequence[Shortfall], now: datetime
 ) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
-    """Yield the shortfalls that have probably lasted for several minutes, each with its pending workloads.
+    """Yield the lasting shortfalls, each with its pending workloads.
 
-    A shortfall is omitted if all of the project's pending workloads in the pool are more recent, because the
-    next cycles often resolve it. A shortfall without pending workloads is included, because elastic workloads
-    are waiting to scale up.
+    A shortfall is omitted if the project's pending workloads in the pool have all been pending for only a few
+    minutes, because the next cycles often resolve it. A shortfall without pending workloads is included,
+    because elastic workloads are waiting to scale up.
     """
     if not shortfalls:
         return

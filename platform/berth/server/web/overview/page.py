@@ -196,7 +196,7 @@ def free_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) 
 
 
 def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, Any]:
-    """Return the number of evictions that stopped workloads, when the latest was, and the number of moves."""
+    """Return how many evictions stopped workloads and when the latest one was, and the number of moves."""
     is_move = Q(kind="consolidate")
     stops = ~is_move
     return rows.order_by().aggregate(

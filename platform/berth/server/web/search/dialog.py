@@ -76,7 +76,7 @@ Target = Workload | Service | WorkloadArray
 
 @dataclass(frozen=True, slots=True)
 class HitGroup:
-    """Results of one kind. A group of actions on the first result of another group `follows` that group."""
+    """Results of one kind. If `follows` is set, the results are actions on the first result of that group."""
 
     title: str
     hits: list[SearchHit]
@@ -115,8 +115,8 @@ def search(request: Request) -> HttpResponse:
 def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, current workloads, and a few forms.
 
-    The workloads are the user's own or, without any, those that the user may see. Those among the `recent`
-    pages are not repeated. If there are no workloads, the pages are listed instead.
+    The workloads are the user's own. A user without workloads sees all visible ones, or the list of pages if
+    there are none. Workloads in `recent` are not repeated.
     """
     yield HitGroup("Actions on this page", page_actions(actor, url))
     now = timezone.now()
@@ -130,8 +130,10 @@ def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> 
 
 
 def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
-    """Return the groups with hits. Groups are ordered by their best hit, and hits by how well they match. A
-    group that follows another one comes directly after it.
+    """Return the groups with hits.
+
+    Groups are ordered by their best hit, and hits by how well they match. A group with `follows` comes
+    directly after the group that it names.
     """
     all_groups = [group for group in find_groups(actor, words, url) if group.hits]
     groups = [group for group in all_groups if not group.follows]
@@ -271,9 +273,9 @@ def _without_duplicates(others: Iterable[SearchHit], hits: Iterable[SearchHit]) 
 
 
 def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target | None:
-    """Return the first candidate whose name equals the words.
+    """Return the first candidate whose name equals the words, or else the only candidate.
 
-    If there is none, return the only candidate, or None if there is not exactly one.
+    Return None if there are no candidates or several.
     """
     name = " ".join(without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _target_name(row).lower() == name]
@@ -303,7 +305,10 @@ def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
 
 
 def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
-    """Return the services, each with the number of engines that serve, or with its phase if it has ended."""
+    """Return the services.
+
+    Each is shown with its number of serving engines, or with its phase if it has ended.
+    """
     statuses = load_serving_statuses(row.workload for row in rows)
     hits = []
     for row in rows:

@@ -44,8 +44,8 @@ SYNONYMS = {
 def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
     """Replace each word with the most similar word in a page title, action, state or visible name.
 
-    A word that is part of such a word, or resembles none, stays unchanged. In the name of an array task, only
-    the array's name is replaced.
+    A word is not replaced if it is part of such a word or resembles none of them. In the name of an array
+    task, only the array's name is replaced.
     """
     known_words = set(chain(_words_of_pages(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]

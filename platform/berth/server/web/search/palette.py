@@ -55,9 +55,9 @@ PHASES_BY_VERB: Mapping[str, Collection[str]] = {
 class SearchHit:
     """Search result: its link target, its project or pool, and its state.
 
-    The target of an action `in_dialog` is a form that opens on the current page. An action that
-    `switches_theme` has no target. An `is_danger` action ends or deletes something. With a `tone`, the state
-    is a title that is shown unchanged.
+    If `in_dialog` is set, the link target is a form that opens on the current page. If `switches_theme` is
+    set, there is no link target. If `is_danger` is set, the action ends or deletes something. If `tone` is
+    set, the state is shown unchanged.
     """
 
     title: str
@@ -118,8 +118,8 @@ FILTERED_PAGES = (
 
 
 def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[SearchHit]:
-    """Yield the forms whose titles contain all words, if the user may fill them in, and the action that
-    switches the theme.
+    """Yield the forms that the user may fill in and the action that switches the theme, if their titles
+    contain all words.
     """
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
@@ -161,8 +161,9 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _verb_of(word: str, min_letters: int) -> str:
-    """Return the first verb that equals the word, ignoring a final s, or that starts with the word, if the
-    word has at least `min_letters` letters. Return an empty string if there is none.
+    """Return the first verb that matches the word, or an empty string if there is none.
+
+    A final s is ignored. A word with at least `min_letters` letters also matches a verb that starts with it.
     """
     for verb in VERBS:
         if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):
@@ -324,7 +325,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
 
 def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the words, in lower case and without STOP_WORDS, that no word in the title starts with."""
+    """Return the lower-case words, except STOP_WORDS, that are not the beginning of any word in the title."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(

@@ -79,7 +79,7 @@ def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
 
 
 def _without_added_engines(rows: Sequence[Workload]) -> list[Workload]:
-    """Return the rows, except those of engines that were added to a service."""
+    """Return the rows without engines that were added to a service."""
     keys = [row.pk for row in rows if row.kind == WorkloadKind.SERVICE]
     links = InferenceEngine.objects.filter(workload__in=keys).exclude(workload=F("service__workload"))
     added = set(links.order_by().values_list("workload", flat=True)) if keys else ()
@@ -103,7 +103,7 @@ def _row_hit(row: Workload, state: str) -> SearchHit:
 
 
 def whole_list_hit(actor: Actor, word: str) -> SearchHit:
-    """Return a link to the list of all workloads that match the word, with their number in that list."""
+    """Return a link to the list of all workloads that match the word, with the number of matches."""
     path = workload_list_url(state="all", search=word)
     rows = filter_workloads(actor, parse_filters(QueryDict(path.partition("?")[2]))).order_by()
     count = rows.aggregate(count=workload_count())["count"]
@@ -167,8 +167,8 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """If a word stands for a state, yield a link to the list of workloads in that state, then the latest of
-    these workloads. The link shows their number.
+    """Yield a link to the list of workloads in the state that a word stands for, with their number, and the
+    latest of these workloads.
 
     The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
     If the search text matches no workload, there is no link.
