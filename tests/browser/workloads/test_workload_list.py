@@ -33,3 +33,13 @@ def test_first_workload_is_in_the_upper_half_of_a_phone_screen(opened: Open) -> 
         box = present(submit.bounding_box())
         assert (box["width"], box["height"]) == (40, 40)
         assert faults == []
+
+
+def test_check_boxes_of_the_list_have_no_plus_sign(opened: Open) -> None:
+    with opened("ada", viewport=WIDE) as (page, faults):
+        page.goto("/workloads")
+        contents = page.locator(".pick").evaluate_all(
+            "each => each.map(cell => getComputedStyle(cell, '::before').content)"
+        )
+        assert set(contents) == {"none"}, "the plus sign belongs to the buttons that add secrets"
+        assert faults == []
