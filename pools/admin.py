@@ -370,7 +370,7 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
 
 
 class SecretAdmin(ReadOnlyModelAdmin):
-    """Django admin for secrets, without their values."""
+    """Django admin for secrets. It does not show their values."""
 
     list_filter = (("kind", ChoicesDropdownFilter), ("updated_at", TimeRangeFilter))
     search_fields = ("name", "registry", "updated_by")

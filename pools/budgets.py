@@ -67,7 +67,7 @@ def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> All
 
 
 def describe_budget(budget: Budget, now: datetime) -> str:
-    """Describe a budget in a phrase, with the end of its current window if it has one."""
+    """Describe a budget in a phrase, with the end of its current window, if any."""
     until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 

@@ -34,7 +34,7 @@ def capacity_over_time(
 
 
 def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
-    """Return the phases of each node that existed at any time since `begin`."""
+    """Return the phases of every node that has existed since `begin`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=begin), pool=pool)
     moves: dict[int, list[tuple[float, NodePhase]]] = defaultdict(list)
     events = ScalingEvent.objects.filter(pool=pool, kind__in=list(PHASE_BY_EVENT), node__in=nodes).order_by(

@@ -20,7 +20,7 @@ HOURS_PER_MONTH = 24 * MONTH.days
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Node-hours, GPU-hours and cost in a period. `cost` is None if no price is known."""
+    """Node-hours, GPU-hours and cost over a period. `cost` is None if no price is known."""
 
     node_hours: float
     gpu_hours: float
@@ -51,7 +51,7 @@ def pool_costs(pool: NodePool, now: datetime) -> Costs:
 
 
 def hours_by_pool(now: datetime) -> dict[int, tuple[float, float]]:
-    """Return the total node-hours and GPU-hours of each pool that has ever had a node."""
+    """Return the total node-hours and GPU-hours of each pool. Pools that never had a node are omitted."""
     ended = Least(Coalesce("ended_at", _datetime_value(now)), _datetime_value(now))
     duration = ExpressionWrapper(
         Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()

@@ -71,7 +71,9 @@ def _owner(obj: Any) -> Any:
 
 
 def _names_of_administrators(project: Project) -> str:
-    """Return the names of the project's admins or, if there are none, "an admin of the department NAME"."""
+    """Return the names of the project's admins. If there are none, return "an admin of the department
+    NAME".
+    """
     admins = User.objects.filter(memberships__project=project, memberships__role=Role.PROJECT_ADMIN)
     return _join_usernames(admins) or f"an admin of the department {project.department}"
 

@@ -61,7 +61,7 @@ class Allowance:
     limiting_budgets: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
-        """Return whether one more node may be drained for this reason, in addition to `chosen` nodes."""
+        """Return whether a further node may be drained for this reason, in addition to `chosen` nodes."""
         return reason not in self.remaining or chosen < self.remaining[reason]
 
     def limit_count(self, reason: DisruptionReason, count: int) -> int:

@@ -51,7 +51,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class InstallStatus:
-    """Progress of a node's installation, and the reason if it failed."""
+    """Progress of a node's installation, and the reason for a failure, if any."""
 
     progress: Progress
     ready: bool = False
@@ -105,7 +105,7 @@ class LocalEnvironments:
         return InstallStatus(progress) if is_running else None
 
     def end(self, name: str) -> None:
-        """Stop the installation for a node and delete its record, without affecting other nodes."""
+        """Stop a node's installation and delete its record. Other nodes are not affected."""
         home = self._boot_directory(name)
         record = read_record(str(home / "process"))
         if record is not None and self._is_running(home):

@@ -10,7 +10,7 @@ from pools.providers.base import LaunchRequest
 def pilot_shell_variables(order: LaunchRequest) -> Mapping[str, str]:
     """Return the shell variables for a launch request's pilot jobs.
 
-    The token admits only nodes of this request. Raises ProviderError if machines could not join with the
+    The join token admits only nodes of this request. Raises ProviderError if machines could not join with the
     current settings.
     """
     server = reachable_server()

@@ -79,7 +79,7 @@ class Mirror:
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
         """Return this installation's pods in a pool, keyed by name. Waits and raises Unreachable like `pods`.
 
-        Every scheduler tick reads this mapping, so it is rebuilt only after a pod has changed.
+        The mapping is rebuilt only after a pod has changed, because every scheduler tick reads it.
         """
         self._wait("pods", patience)
         with self._lock:
@@ -166,7 +166,7 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Continue without quotas. If the account may list but not watch them, keep the last list."""
+        """Continue without quotas. If the account may list quotas but not watch them, keep the last list."""
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:

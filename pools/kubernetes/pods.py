@@ -226,8 +226,8 @@ class PodCalls:
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log. If that fails and the pod ended long ago, log the failure instead of
-        raising it.
+        """Copy the end of the log. If that fails, raise the error, or only log it if the pod ended long
+        ago.
         """
         try:
             self.update_log(pod_id, cluster, path)

@@ -50,7 +50,7 @@ def temporary_rejection(error: ApiError, namespace: str) -> str:
 
 
 class ExceededQuota:
-    """API error for a pod that exceeds a ResourceQuota, with the requested, used and allowed amounts."""
+    """API error about a pod that exceeds a ResourceQuota, with the requested, used and allowed amounts."""
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name

@@ -126,7 +126,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return access, partial(self._pods.start, spec, access, namespace)
 
     def _cached_pool_access(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return the access to each pool's cluster. The result is cached for calls in quick succession."""
+        """Return the access to each pool's cluster. The result is cached briefly."""
         now = time.monotonic()
         if now >= self._shared.until:
             self._shared = _CachedAccess(self._pools(), now + SHARED_SECONDS)

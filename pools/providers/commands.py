@@ -1,4 +1,4 @@
-"""Run command-line programs, such as Slurm's, on this machine or another."""
+"""Run command-line programs, such as Slurm's, on this machine or a remote one."""
 
 import os
 import signal

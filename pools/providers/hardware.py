@@ -29,7 +29,7 @@ class Machine:
 def detect_local_machine(declared_gpus: int = 0) -> Machine:
     """Return this machine's CPUs, memory and GPUs.
 
-    If `declared_gpus` is not 0, report that many simulated GPUs instead of the real ones.
+    If `declared_gpus` is not 0, return that many simulated GPUs instead of the real ones.
     """
     devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)

@@ -22,8 +22,8 @@ def take_step(
 ) -> bool:
     """Take the pool's next step if one is due. Return whether rows changed.
 
-    The pool is locked only if a step seems due. `nodes` are the pool's nodes that had not ended when they
-    were last read.
+    The pool is locked only if a step seems to be due. `nodes` are the pool's nodes that had not ended when
+    they were last read.
     """
     due = would_change_node_count(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):

@@ -38,7 +38,7 @@ def _is_finished(node: Node) -> bool:
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:
-    """Terminate instances. If that fails, record the error. The next listing triggers another attempt."""
+    """Terminate instances. If that fails, record the error. The next listing leads to a new attempt."""
     try:
         context.provider.terminate(pool.name, instance_ids)
     except ProviderError as error:

@@ -40,8 +40,8 @@ class LedgerEntry:
 class Ledger:
     """Records of all pods of one runtime.
 
-    With `syncs_starts=False`, the records of starting pods are not on disk until `sync` is called, so that
-    threads can sync them concurrently.
+    If `syncs_starts` is False, the records of starting pods reach the disk only when `sync` is called.
+    Threads can then sync them concurrently.
     """
 
     def __init__(self, root: Path, *, syncs_starts: bool = True) -> None:

@@ -163,7 +163,9 @@ class PodDir:
         return self.shim_pid() is not None
 
     def shim_pid(self) -> int | None:
-        """Return the shim's process ID, 0 if it is in another PID namespace, or None if there is no shim."""
+        """Return the shim's process ID, 0 if it is in a different PID namespace, or None if there is no
+        shim.
+        """
         try:
             fd = os.open(self.path / "lock", os.O_RDWR)
         except FileNotFoundError:

@@ -69,7 +69,7 @@ class ShimStarter:
     def start(self, directory: Path, anchor: str) -> Shim:
         """Start the shim for the pod in the directory. Raises OSError, for example if memory is exhausted.
 
-        After a failed fork, the next call for the pod starts a separate process, which reveals the error.
+        If the fork fails, the next call for the pod starts a separate process, which reveals the error.
         """
         with self._lock:
             if self._server is not None and self._server.has_failed_to_fork(str(directory)):

@@ -48,7 +48,7 @@ class StartReport:
 def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     """Store the start script's progress as the node's last phase. If it failed, mark the node as lost.
 
-    A report for another instance is ignored, because a machine may still report its previous node. Even a
+    Ignore a report for a different instance, because a machine may still report its previous node. Even a
     ready node is marked as lost, because the script first stops all processes on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
@@ -68,8 +68,8 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of installing the node's environment.
 
-    A report is ignored if it refers to another environment, or if the node is no longer pending or its
-    environment has already been installed.
+    Ignore the report if it is for a different environment, the node is no longer pending, or its environment
+    is already installed.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

@@ -195,7 +195,7 @@ def _has_changed(row: PluginSecret, value: str) -> bool:
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Return a plugin's entry with the times when its secrets were set, but without the secrets."""
+    """Return a plugin's entry without its secrets, but with the times when they were set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

@@ -182,7 +182,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the row of a machine that joined before it was reinstalled, or None if there is no such row.
+    """Return the row of a machine that joined before it was reinstalled, or None if there is none.
 
     A machine that has lost its secret can join again only after it has stopped reporting. Otherwise, the
     holder of a token could replace a machine that still reports. Raises Conflict if the former machine still
@@ -206,7 +206,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
 
 
 def check_no_other_pool(pool: NodePool, measured: MachineReport) -> None:
-    """Raise Conflict if the machine belongs to another pool."""
+    """Raise Conflict if the machine belongs to a different pool."""
     elsewhere = Machine.objects.filter(machine_id=measured.machine_id, departed_at=None).exclude(pool=pool)
     other = elsewhere.select_related("pool").first() if measured.machine_id else None
     if other is not None:
@@ -251,8 +251,8 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _current_machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return a query for the machine with the given primary key, unless it has departed or has a newer
-    secret.
+    """Return a query for the machine with the given primary key. It finds nothing if the machine has departed
+    or has a newer secret.
     """
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 

@@ -20,8 +20,8 @@ RESULTS: Mapping[str, tuple[Callable[..., None], NodeState]] = {
 class NodeBatch:
     """Result of an action on several nodes.
 
-    `unchanged` lists nodes that were already in the resulting state. `rejected` lists the other unchanged
-    nodes with reasons.
+    `unchanged` lists nodes that were already in the resulting state. `rejected` lists the remaining nodes,
+    each with the reason.
     """
 
     changed: tuple[Node, ...]

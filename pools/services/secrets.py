@@ -33,7 +33,7 @@ SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTE
 
 
 class SecretExists(Conflict):
-    """Raised if the caller expected the secret not to exist, or to have another version."""
+    """Raised if the secret exists although the caller expected none, or has a different version."""
 
     def __init__(self, secret: Secret) -> None:
         super().__init__(f"The secret {secret.name} exists in version {secret.version}.")

@@ -13,7 +13,7 @@ WITH_SEPARATORS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?\D*")
 
 
 class MemoryField(forms.CharField):
-    """Amount of memory in MiB, entered with a unit such as 64 GiB or 64Gi, or in MiB without a unit."""
+    """Amount of memory in MiB. It can be entered with a unit, such as 64 GiB or 64Gi."""
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)

@@ -1,4 +1,4 @@
-"""Cordon, uncordon or drain several nodes of a pool after a confirmation that counts them."""
+"""Cordon, uncordon or drain several nodes of a pool, after the user has confirmed their number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

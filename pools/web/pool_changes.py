@@ -64,7 +64,7 @@ def confirmation_for(
 
 
 def _reductions(pool: NodePool, edited: NodePool) -> Iterator[str]:
-    """Describe each amount of hardware per node that is lower than before, such as "4 instead of 8 GPUs"."""
+    """Describe each reduction of the hardware per node, such as "4 instead of 8 GPUs"."""
     if edited.gpus_per_node < pool.gpus_per_node:
         yield f"{edited.gpus_per_node} instead of {format_count(pool.gpus_per_node, 'GPU')}"
     if edited.cpu_milli < pool.cpu_milli:

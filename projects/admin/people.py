@@ -162,7 +162,7 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
             )
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Include related objects, because users are deleted by Django and not by a service."""
+        """Include related objects, because Django itself deletes users, not a service."""
         return DjangoModelAdmin.get_deleted_objects(self, objs, request)
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:

@@ -56,7 +56,7 @@ class CodeTreeResponse(ResponseModel):
 
 
 class ProjectCodeResponse(ResponseModel):
-    """Size of a project's stored code, and its limits. All values except `files_max` are in bytes."""
+    """Size of a project's stored code, and the limits on it. All values except `files_max` are in bytes."""
 
     size_max: int
     files_max: int

@@ -64,7 +64,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why requests to the URL are forbidden, or None if no reason is known before a DNS lookup.
+    """Return why requests to the URL are forbidden, or None if that is not known before a DNS lookup.
 
     Only IP addresses and the names of this machine are checked. Other names are resolved and checked on
     delivery.

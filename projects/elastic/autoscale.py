@@ -65,7 +65,7 @@ def metrics_snapshot(window: SampleWindow, config: AutoscalerConfig) -> dict[str
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return whether `every` seconds have passed since `last`, or the clock was set back since."""
+    """Return whether `every` seconds have passed since `last`, or the clock has been set back since then."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 

@@ -15,9 +15,9 @@ Fence = Callable[[], AbstractContextManager[None]]
 class Ports:
     """Dependencies of a service pass.
 
-    `engines` is called with the inference engine's kind and whether Berth manages the engine, because
-    addresses supplied by users are restricted. `router` returns None for a service without a router. `fence`
-    opens a transaction that commits only if this process is still the leader.
+    `engines` takes the inference engine's kind and whether Berth manages it, because addresses from users are
+    restricted. `router` returns None for a service without a router. `fence` opens a transaction that commits
+    only if this process is still the leader.
     """
 
     engines: Callable[[str, bool], EngineAdapter]

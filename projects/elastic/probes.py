@@ -37,9 +37,8 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REJECTED, ErrorKind.UNREADABLE, Erro
 class Probe:
     """Result of probing an inference engine.
 
-    `healthy` is None if health was not checked. `rejection` explains why the engine cannot join the
-    service. `unreachable` is True if no connection was possible or the engine did not respond in
-    time.
+    `healthy` is None if health was not checked. `rejection` explains why the engine cannot join the service.
+    `unreachable` is True if the engine did not accept a connection or did not respond in time.
     """
 
     healthy: bool | None = None

@@ -73,7 +73,7 @@ class ServiceLoop(LeaderLoop):
         return BUSY_SECONDS if is_busy else self._pause_seconds()
 
     def _submit_runs(self) -> None:
-        """Submit the due runs of schedules in a thread, unless a thread is already submitting runs."""
+        """Submit the due runs of schedules in a thread, unless a thread is already doing so."""
         assert self._threads is not None
         is_busy = self._schedules is not None and not self._schedules.done()
         if not is_busy and has_due_runs(self.clock.now()):

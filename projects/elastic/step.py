@@ -57,7 +57,7 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
 
 
 def live_services() -> list[Service]:
-    """Return the services that have not ended, and ended services that still have to be cleaned up."""
+    """Return the services that have not ended, and ended services that still need cleanup."""
     return list(LIVE_SERVICES())
 
 

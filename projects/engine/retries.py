@@ -41,7 +41,7 @@ class Retry:
     """Restart after a failure. `number` is the number of restarts by the same rule.
 
     `backoff` is None for the default backoff. `memory` is the new memory of the failed role in MiB, or None
-    if it stays the same. With `other_node`, the restart avoids the node where the run failed.
+    if it stays the same. If `other_node` is set, the restart avoids the node where the run failed.
     """
 
     failure: Failure
@@ -97,7 +97,7 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
 
 
 def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
-    """Return the index of the rule that counts restarts after this kind of failure, or None if no rule does.
+    """Return the index of the rule that counts restarts after this kind of failure, or None if there is none.
 
     A `pod_failed` rule counts failed image pulls, unless an earlier rule lists `image_pull`.
     """

@@ -32,8 +32,8 @@ class TaskReports:
         return -1 if self.series.last is None else self.series.last.step
 
     def best_loss_until(self, step: int, sign: int) -> float | None:
-        """Return the best value up to a step, multiplied by `sign`, or None if the task has not reached the
-        step.
+        """Return the best value up to a step, multiplied by `sign`. Return None if the task has not reached
+        the step.
 
         Once a task stops reporting finite numbers, its value is WORST from that step on.
         """

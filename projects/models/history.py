@@ -86,7 +86,7 @@ class QuotaChange(models.Model):
 
 
 class QuotaExpiry(models.Model):
-    """Expiry of a temporary quota change and, once it has expired, the outcome."""
+    """Expiry of a temporary quota change, and the outcome once it has expired."""
 
     change = models.OneToOneField(QuotaChange, on_delete=models.CASCADE, related_name="expiry")
     due_at = models.DateTimeField()

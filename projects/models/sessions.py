@@ -72,8 +72,8 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call that runs on one node (`node` if set, otherwise the next in round-robin order), or a
-    broadcast.
+    """Function call that runs on one node, or a broadcast. Unless `node` is set, the node is the next in
+    round-robin order.
 
     A broadcast has one child call per worker and is never leased itself.
     """

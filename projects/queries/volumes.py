@@ -47,7 +47,7 @@ def project_volumes(project: Project) -> list[UsableVolume]:
 
 
 def visible_volumes(actor: Actor, pool: NodePool) -> list[tuple[Volume, int]]:
-    """Return the pool's volumes that the user's projects may use, each with the number of nodes that have it.
+    """Return the pool's volumes that the user's projects may use, each with its number of nodes.
 
     Platform admins see all volumes. Other users see neither the source nor the other projects of a volume.
     """

@@ -106,7 +106,7 @@ def stored_size(project: Project) -> int:
 def register_tree(
     *, actor: Actor, project: Project, files: Sequence[CodeFile], now: datetime | None = None
 ) -> RegisteredTree:
-    """Store the tree if the project has all chunks of its files, otherwise return the missing chunks.
+    """Store the tree if the project has all chunks of its files. Otherwise, return the missing chunks.
 
     Raises Forbidden or NotFound. Raises Invalid for a path outside the tree or a tree that is too large, and
     Conflict if the project exceeds its storage limit.
@@ -187,8 +187,8 @@ def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
 
 
 def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
-    """Return an iterator over the content of one file in the tree. The iterator raises StoreFailure like
-    that of `read_tree`.
+    """Return an iterator over the content of one file in the tree. As in `read_tree`, the iterator raises
+    StoreFailure.
     """
     return file_parts(open_store(), file, _chunk_keys(tree, [file]))
 

@@ -45,7 +45,9 @@ def waiting_message(url: str) -> str:
 
 
 def store_fetches(workloads: Collection[Workload]) -> None:
-    """Insert the fetch requests of new workloads, in the caller's transaction, before the workloads."""
+    """Insert the fetch requests of new workloads, in the caller's transaction. Must be called before the
+    workloads are inserted.
+    """
     new = {each.code_fetch_id: each.code_fetch for each in workloads if each.code_fetch_id is not None}
     fetches = [fetch for fetch in new.values() if fetch is not None and fetch._state.adding]
     if fetches:

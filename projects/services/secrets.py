@@ -133,7 +133,9 @@ class RegistryAuth:
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
     def secret_for(self, image_name: str) -> Secret | None:
-        """Return the secret used to pull an image such as registry.example.org/team/train, or None."""
+        """Return the secret used to pull an image such as registry.example.org/team/train, or None if there
+        is none.
+        """
         matches = [name for name in self.secrets if f"{image_name}/".startswith(f"{name}/")]
         return self.secrets[max(matches, key=len)] if matches else None
 

@@ -1,4 +1,4 @@
-"""REST responses that list the nodes that a scale-down would drain, and the work on each node."""
+"""REST responses with the nodes that a scale-down would drain, and the work on each node."""
 
 from collections.abc import Sequence
 from datetime import datetime

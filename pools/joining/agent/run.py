@@ -71,7 +71,7 @@ def run(server: Server, pool: str) -> None:
 
 def _raise_if_job_ended() -> None:
     """Raise JobEnding if the job's script was killed. Delete the state directory first, because the killed
-    script could not.
+    script could not do so.
     """
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)

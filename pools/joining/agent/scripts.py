@@ -60,8 +60,8 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that starts a node on this machine. It runs in the background, because it may take minutes.
-    Starting a node again would stop its pods, so the instructions are stored for a restarted agent.
+    """Script that starts a node on this machine. It runs in the background, because it may take minutes. The
+    instructions are stored, so that a restarted agent does not start its node again and thus stop the pods.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class StartScript:
         return True
 
     def end(self) -> None:
-        """Kill the start script and stop its node, even if no node seems to be running."""
+        """Kill the start script and stop its node, even if the node does not seem to be running."""
         self.job.kill()
         if not self.answer:
             with contextlib.suppress(ValueError):

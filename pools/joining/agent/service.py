@@ -33,10 +33,10 @@ def install(
 ) -> str:
     """Join the pool, and install and start the agent's service. Return a message for the user.
 
-    With `join_later`, the service joins when it starts, using the token in its environment file. With
-    `rejoin`, an installed agent joins again without ending its pods. With `detached`, a supervisor is used if
-    the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects the
-    machine.
+    If `join_later` is set, the service joins when it starts, using the token in its environment file. If
+    `rejoin` is set, an installed agent joins again without ending its pods. With `detached`, a supervisor is
+    used if the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects
+    the machine.
     """
     manager = find_manager(detached=detached)
     with _lock():
@@ -125,7 +125,7 @@ def _lock() -> Iterator[None]:
 
 
 def _store_agent(*, keep_token: bool) -> None:
-    """Write the settings, and copy the agent to the path that the service runs it from."""
+    """Write the settings, and copy the agent to the path from which the service runs it."""
     write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=keep_token))
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())

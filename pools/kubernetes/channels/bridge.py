@@ -55,9 +55,8 @@ class Bridge:
             writer.close()
 
     async def _serve(self, client: ChannelClient) -> Status | None:
-        """Serve the request. Return its status.
-
-        Return None if no request arrived in time, or if the connection to the cluster was lost.
+        """Serve the request and return its status. Return None if no request arrived in time, or the
+        connection to the cluster was lost.
         """
         try:
             async with asyncio.timeout(START_SECONDS):

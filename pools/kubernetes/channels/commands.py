@@ -135,7 +135,7 @@ class Command:
     async def _send_pending_input(self, target: Session, echo: asyncio.Task[None] | None) -> None:
         """Send the received input.
 
-        If the pod does not echo input, input counts as accepted once it has been sent.
+        If the pod does not acknowledge input, input counts as accepted once it has been sent.
         """
         while data := self._client.take_input():
             await target.send_input(data)

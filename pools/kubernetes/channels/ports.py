@@ -58,7 +58,7 @@ class PortConnection:
         await self._connection.close()
 
     async def relay(self, client: socket.socket) -> None:
-        """Copy data in both directions until one side ends, and close both sides.
+        """Copy data in both directions until either side ends, and then close both.
 
         Raises NotListening or ChannelRejected.
         """

@@ -33,7 +33,7 @@ class Delivery:
 class CodeDeliveries:
     """Code deliveries to starting pods. `notify` is called when a delivery ends.
 
-    Nothing is stored. After a restart, the scheduler starts the pods again.
+    Deliveries are not stored: after a restart, the scheduler starts the pods again.
     """
 
     def __init__(self, notify: Callable[[], None]) -> None:

@@ -87,7 +87,7 @@ class LogCopies:
     def append(self, pod_id: str, data: bytes) -> int | None:
         """Append lines that start with timestamps, except lines that have already been copied.
 
-        Return the new size, or None if the copy did not grow.
+        Return the new size, or None if no line was appended.
         """
         with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)

@@ -149,7 +149,7 @@ def _node_findings(
 
 
 def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Iterable[Finding]:
-    """Yield a finding if namespaces that Berth would use exist but do not belong to this installation."""
+    """Yield a finding if Berth would use namespaces that do not belong to this installation."""
     installation = access.cluster.installation
     prefix = namespace_name(installation, "")
     foreign = sorted(

@@ -77,7 +77,7 @@ def assign_ordinals(
 ) -> dict[str, int]:
     """Return each instance's ordinal, keyed by instance ID.
 
-    Tagged instances keep their ordinals, and untagged instances are assigned free ones.
+    Tagged instances keep their ordinals. Untagged instances get free ordinals.
     """
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])

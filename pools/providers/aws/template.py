@@ -27,7 +27,7 @@ def ensure_launch_templates(
     clients: Clients, settings: AwsSettings, installation: str, pool: str, *, image: str,
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
-    """Create missing templates and delete outdated ones. Return each purchase option's template ID."""
+    """Create missing templates and delete outdated ones. Return the template ID for each purchase option."""
     ids, names = _existing_ids(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)

@@ -30,7 +30,7 @@ class Partition:
 
 
 def parse_partitions(output: str) -> Iterator[Partition]:
-    """Yield the partitions and their machines in sinfo's output."""
+    """Yield the partitions in sinfo's output with their machines."""
     rows: dict[str, list[dict[str, str]]] = {}
     for line in output.splitlines():
         values = [value.strip() for value in line.split("|")]

@@ -55,7 +55,7 @@ def program_error(program: str, result: CommandResult, machine_name: str) -> Pro
 
 
 def clean_output(errors: str) -> str:
-    """Join the lines of stderr into one line, without program and function prefixes."""
+    """Join the lines of stderr into one line, without the names of programs and functions."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]

@@ -150,6 +150,6 @@ def shell_path(directory: str) -> str:
 
 
 def environment_lines(settings: SlurmSettings) -> str:
-    """Return the shell lines that set the message language and add Slurm's programs to the PATH."""
+    """Return the shell lines that set the language of messages and add Slurm's programs to the PATH."""
     path = "" if settings.bin is None else f'export PATH={shlex.quote(settings.bin)}:"$PATH"\n'
     return f"export LC_ALL=C\n{path}"

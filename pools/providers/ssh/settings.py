@@ -85,7 +85,7 @@ def _check_env(env: dict[str, str]) -> dict[str, str]:
 
 
 def _to_list(hosts: Any) -> Any:
-    """Convert a mapping of names to hosts to a list, and convert plain addresses to hosts."""
+    """Convert a mapping from names to hosts into a list, and plain addresses into hosts."""
     if isinstance(hosts, Mapping):
         hosts = [
             {"name": name, **_to_mapping(host)} if isinstance(_to_mapping(host), Mapping) else host
@@ -233,9 +233,8 @@ def ssh_settings(value: Any) -> SshSettings:
 def pin_host_keys(
     value: Mapping[str, Any], keys: Mapping[str, str], *, replace: bool = False
 ) -> dict[str, Any]:
-    """Return the settings with host keys added to the hosts that have none. `keys` maps host names to keys.
-
-    With `replace`, the keys also replace pinned keys.
+    """Return the settings with `keys`, keyed by host name, added to the hosts that have no host key. If
+    `replace` is set, the keys also replace pinned keys.
     """
     hosts = [dict(host) for host in _to_list(value.get("hosts", ()))]
     for host, parsed in zip(hosts, ssh_settings(value).hosts, strict=True):

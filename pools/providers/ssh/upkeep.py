@@ -42,7 +42,7 @@ class _WatchRange:
 
 
 class SshMaintenance:
-    """Maintenance of all pools' SSH hosts, in steps that never wait for a host."""
+    """Maintain all pools' SSH hosts in steps that never wait for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], runner: TaskRunner,

@@ -195,5 +195,5 @@ def _parent_options(path: str, created: set[str]) -> list[str]:
 
 
 def is_inside(path: str, directories: Collection[str]) -> bool:
-    """Return whether the path equals one of the directories or is inside one."""
+    """Return whether the path is one of the directories, or is inside one of them."""
     return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)

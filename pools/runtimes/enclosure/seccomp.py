@@ -111,7 +111,9 @@ def find_filter_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes,
 
 
 def build_program(machine: str) -> bytes:
-    """Return the BPF program in the kernel's binary format. Calls of another architecture end the process."""
+    """Return the BPF program in the kernel's binary format. A call for a different architecture ends the
+    process.
+    """
     column, architecture = _ARCHITECTURES[machine]
     program: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL_PROCESS),

@@ -96,7 +96,7 @@ def removal_arguments(name: str) -> tuple[str, ...]:
 
 
 def remove_container(pod_directory: str) -> None:
-    """Remove the container that a killed shim left behind, if there is one, and kill its processes."""
+    """Remove the container that a killed shim left behind, if any, and kill its processes."""
     record = read_record(f"{pod_directory}/container")
     if record is None:
         return

@@ -177,7 +177,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last output line of the node's process or, if there is none, of Ray."""
+    """Return the last line of the node process's output or, if it has none, of Ray's output."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:

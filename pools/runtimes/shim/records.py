@@ -39,7 +39,7 @@ def read_record(path: str) -> dict[str, str] | None:
 
 
 def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
-    """Write the record atomically. With `durable`, also sync it to disk."""
+    """Write the record atomically. If `durable` is set, also sync it to disk."""
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "wb") as file:
         file.write(encode(record))

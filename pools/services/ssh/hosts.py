@@ -99,7 +99,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin `keys`, keyed by host name. Raises Invalid if a key is not the one that the host presented last."""
+    """Pin `keys`, keyed by host name. Raises Invalid if a key is not the last one that the host presented."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))
@@ -163,7 +163,7 @@ def _host_row(pool: NodePool, host: dict[str, Any]) -> SshHost:
 
 
 def _store_settings(row: SshHost, host: dict[str, Any]) -> None:
-    """Store a host's changed settings, and let Berth connect to the host immediately."""
+    """Store a host's changed settings, so that Berth connects to the host immediately."""
     row.settings, row.address, row.port, row.through = (
         host,
         host["address"],

@@ -48,7 +48,7 @@ def sweep_scratch_directories(base: Path) -> int:
 
 
 def key_directory(base: Path) -> Path:
-    """Return a directory for key files: in memory if possible, otherwise `base`."""
+    """Return a directory for key files. It is in memory if possible, otherwise it is `base`."""
     path = MEMORY / f"berth-git-{os.getuid()}"
     try:
         path.mkdir(mode=0o700, exist_ok=True)

@@ -65,7 +65,7 @@ class ScalingDecision:
 def decide(
     window: SampleWindow, fleet: Fleet, config: AutoscalerConfig, clock: ScalingTimes, pending: bool
 ) -> ScalingDecision:
-    """Return the scaling decision. `pending` is True while another scale request is in progress."""
+    """Return the scaling decision. `pending` is True while a scale request is in progress."""
     evaluated, metrics = conditions(window, config, clock.now), compute_metrics(window, config)
     return decide_from_conditions(evaluated, metrics, fleet, config, clock, pending)
 

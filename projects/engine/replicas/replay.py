@@ -27,7 +27,7 @@ class RecordedPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedScaling:
-    """Scaling decision in a replay, with the number of inference engines before the decision."""
+    """Scaling decision in a replay, and the number of inference engines before it."""
 
     at: float
     engines: int

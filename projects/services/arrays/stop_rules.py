@@ -53,9 +53,8 @@ def parse_stop_rule(array: WorkloadArray) -> StopRule | None:
 
 
 def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
-    """Return the tasks that the array's stop rule would stop now, or an empty list if it has no rule.
-
-    Return None for an array of more than PREVIEW_TASKS_MAX tasks, because the comparison would take too long.
+    """Return the tasks that the array's stop rule would stop now, or an empty list if it has no rule. Return
+    None if there are more than PREVIEW_TASKS_MAX tasks, because comparing them would take too long.
     """
     if array.task_count > PREVIEW_TASKS_MAX and parse_stop_rule(array) is not None:
         return None

@@ -177,7 +177,7 @@ def cancel_many(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> list[ScaleRequest]:
-    """Cancel open scale-out requests and return them. With `dry_run`, return them without cancelling."""
+    """Cancel open scale-out requests and return them. If `dry_run` is set, only return them."""
     require(actor, Action.OPERATE, service.workload)
     rows = service.requests.filter(direction="scale_out").exclude(status__in=[*scaling.FINAL, "ROLLING_BACK"])
     if status_filter:

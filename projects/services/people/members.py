@@ -85,7 +85,7 @@ def check_not_last_admin(user: User) -> None:
 
 
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
-    """Create a user. Without `password`, the user cannot sign in until a password is set.
+    """Create a user. If `password` is None, the user cannot sign in until one is set.
 
     Raises Invalid for invalid values, or Conflict if the name is in use.
     """

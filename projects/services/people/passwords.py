@@ -39,7 +39,7 @@ class PasswordChange:
 def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    Tokens created by sign-in are revoked. With `revoke_tokens`, all other tokens are also revoked. Port
+    Tokens created by sign-in are revoked. If `revoke_tokens` is set, all other tokens are also revoked. Port
     sessions end. Other browser sessions end, because each contains a hash of the password. The caller renews
     the session of the current request. If the request used a token created by sign-in, a new token with the
     same scopes and expiry replaces it.

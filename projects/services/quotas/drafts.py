@@ -93,7 +93,7 @@ def compare_with_stored(draft: Draft, *, lock: bool = False) -> list[DraftedChan
 
 
 def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
-    """Yield a problem for each new quota that applies to the same pool as another quota of its owner."""
+    """Yield a problem for each new quota whose owner has a second quota for the same pool."""
     added = [item.change for item in drafted if item.after is not None and item.before is None]
     removed = {(item.change.owner, item.change.pool) for item in drafted if item.after is None}
     for change in added:
@@ -116,7 +116,7 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines the quota versions written by the draft, excluding later versions."""
+    """Return a tag that combines the quota versions that the draft wrote, not later ones."""
     return "-".join(version_tag(item.after) for item in drafted)
 
 
@@ -174,7 +174,7 @@ def _changes_with_stored_quotas(draft: Draft, *, lock: bool) -> list[tuple[Quota
 def stored_quotas(
     places: Sequence[tuple[Tenant, PoolOrGroup]], *, lock: bool = False
 ) -> dict[QuotaKey, Quota]:
-    """Return the stored quotas, keyed by `QuotaKey`. With `lock`, lock their rows in a fixed order."""
+    """Return the stored quotas, keyed by `QuotaKey`. If `lock` is set, lock their rows in a fixed order."""
     requested = {quota_key(owner, place) for owner, place in places}
     departments, projects, pools, groups = ({key[part] for key in requested} - {None} for part in range(4))
     candidates = Quota.objects.filter(Q(pool__in=pools) | Q(group__in=groups)).filter(

@@ -81,9 +81,8 @@ def next_run_times(schedule: Schedule, count: int, now: datetime) -> list[dateti
 def preview_due_times(
     values: ScheduleValues, count: int, now: datetime
 ) -> tuple[list[datetime], list[Problem]]:
-    """Return the next due times in the schedule's time zone, and the problems with its cron and time zone.
-
-    One of the lists is empty.
+    """Return the next due times in the schedule's time zone, and the problems with its cron expression and
+    time zone. One of the two lists is empty.
     """
     first, problems = _first_due_time(values, now)
     if problems or first is None:

@@ -117,7 +117,7 @@ def end_session(*, actor: Actor, session: Session, now: datetime | None = None) 
 
 
 def fail_session(session: Session, error: str, now: datetime | None = None) -> None:
-    """Fail a session that cannot run functions."""
+    """Mark a session that cannot run functions as failed."""
     with transaction.atomic():
         Session.objects.filter(pk=session.pk, error="").update(error=error)
         locked = _lock_workload(session.workload)

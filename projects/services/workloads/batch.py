@@ -46,8 +46,8 @@ def submit_batch(
 ) -> list[BatchItem]:
     """Submit the documents, and return one item for each.
 
-    All workloads are stored in one transaction, so a crash stores none of them. With `atomic`, either all
-    workloads are stored, or none are stored and Invalid is raised with the problems of all documents.
+    All workloads are stored in one transaction, so a crash stores none of them. If `atomic` is set, either
+    all workloads are stored, or none are and Invalid is raised with the problems of all documents.
     """
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)

@@ -37,7 +37,7 @@ MAX_UNUSED_LINKS = 20  # maximum number of unused links per user and workload
 class PortAddress:
     """Address of a pod's port, and the secret that authenticates Berth to the pod.
 
-    If `tunnel_pod` is set, Berth connects to the port of this pod through its cluster, and not to the host.
+    If `tunnel_pod` is set, Berth connects to this pod's port through its cluster instead of to the host.
     """
 
     host: str

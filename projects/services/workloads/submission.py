@@ -175,7 +175,7 @@ def prepare(
 ) -> Draft:
     """Check a parsed document, and return the workload that `submit` would store.
 
-    With `is_array`, the document must describe an array, and the returned workload is the model for its
+    If `is_array` is set, the document must describe an array, and the returned workload is the model for its
     tasks.
     """
     where = "metadata.namespace" if is_manifest(document) else "project"
@@ -240,7 +240,7 @@ def store_drafts(
 ) -> list[Submission | None]:
     """Store the workloads in the caller's transaction, and wake the scheduler once after the commit.
 
-    Return None for each workload whose name is in use by a live workload of the project or an earlier draft.
+    Return None for a workload if a live workload of the project or an earlier draft already has its name.
     """
     actor, warnings = view.actor, collect_warnings(view, drafts)
     submissions = [

@@ -104,7 +104,7 @@ class DepartmentAllowances:
 class SubmissionView:
     """Projects, pools, quotas and nodes, read once for all checks in a request.
 
-    With `locks`, projects cannot be deleted until the caller's transaction ends.
+    If `locks` is set, projects cannot be deleted until the caller's transaction ends.
     """
 
     def __init__(self, actor: Actor, *, locks: bool = False) -> None:

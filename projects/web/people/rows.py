@@ -101,7 +101,7 @@ def list_people(actor: Actor) -> list[UserWithRole]:
 
 
 def offer_deactivation_once(rows: Iterable[UserWithRole]) -> Iterator[UserWithRole]:
-    """Yield the rows of a page. Only the first row of each user offers to deactivate the user."""
+    """Yield the rows of a page. Only a user's first row offers to deactivate the user."""
     users_before: set[int] = set()
     for row in rows:
         yield replace(row, may_change=row.may_change and row.user.pk not in users_before)

@@ -78,8 +78,8 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the inference engines that the scale-in would remove, and request the scale-in once it is
-    confirmed.
+    """Show the inference engines that the scale-in would remove. Request the scale-in once the user has
+    confirmed it.
     """
     row = _find_service(request, service)
     if running := requests.active_request(row):

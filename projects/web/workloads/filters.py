@@ -280,7 +280,9 @@ def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
 
 
 def reason_condition(reason: str) -> Q:
-    """Return a condition for a reason. Reserved workloads match only RESERVED, not their pending reason."""
+    """Return a condition for a pending reason. Reserved workloads match only RESERVED, whatever their pending
+    reason.
+    """
     if reason == RESERVED:
         return Q(phase=Phase.RESERVED)
     return Q(reason=reason) & ~Q(phase=Phase.RESERVED)

@@ -15,8 +15,8 @@ from projects.selectors import find_workload
 @signed_in
 @require_POST
 def open_port(request: Request, workload_id: uuid.UUID, port: str) -> HttpResponse:
-    """Return a page that forwards the browser to the port, because a form cannot redirect to
-    another origin.
+    """Return a page that forwards the browser to the port, because a form cannot redirect to a different
+    origin.
     """
     workload = find_workload(request.actor, workload_id)
     url, _ = create_port_link(actor=request.actor, workload=workload, port=port, at=timezone.now())

@@ -56,7 +56,7 @@ class PodOutputs(Model):
 
 
 class ProjectCode(Model):
-    """Size of a project's stored code, and its limits. All values except `files_max` are in bytes."""
+    """Size of a project's stored code, and the limits on it. All values except `files_max` are in bytes."""
 
     size_max: int = 0
     files_max: int = 0

@@ -135,7 +135,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def end(self, *, spares_pods: bool = True) -> None:
-        """Stop all of Ray's processes. With `spares_pods=False`, also stop the pods."""
+        """Stop all of Ray's processes, and also the pods unless `spares_pods` is set."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

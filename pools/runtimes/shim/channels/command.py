@@ -72,7 +72,7 @@ class Command:
     def is_over(self) -> bool:
         """Whether the command has exited and all its output has been read.
 
-        Processes in the background may keep a pipe open after the command has exited.
+        Background processes may keep a pipe open after the command has exited.
         """
         if self._status is None:
             return False

@@ -72,7 +72,7 @@ def _execute(command: list[str], info_write: int, input_read: int, ready_write: 
 
 
 def _with_open_files(command: list[str]) -> list[str]:
-    """Open the files that bubblewrap copies. Return the command with descriptors instead of their paths."""
+    """Open the files that bubblewrap copies. Return the command, in which descriptors replace their paths."""
     opened = command.copy()
     for number, option in enumerate(command):
         if option == "--file":

@@ -91,7 +91,7 @@ def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid if a role that needs a command has neither a command nor an image that defines one."""
+    """Raise Invalid if a role needs a command, but neither the role nor its image has one."""
     if spec.image is not None:
         return
     allowed = "a shell command, a list of arguments, or an image that has a command"

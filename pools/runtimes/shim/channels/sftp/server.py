@@ -243,7 +243,9 @@ class SftpServer:
         self._send_names([(path, path, uint32(0))])
 
     def _rename(self, packet: Reader) -> None:
-        """Rename a file without replacing another. Only the extension `posix-rename` replaces files."""
+        """Rename a file without replacing an existing one. Only the extension `posix-rename` replaces
+        files.
+        """
         old, new = packet.path(), packet.path()
         if os.path.lexists(new):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
