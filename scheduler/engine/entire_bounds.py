@@ -24,7 +24,7 @@ class EntireBounds:
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
         """Return the first blocker whose limit or quota the request alone would exceed, or None.
 
-        If a group needs only some of its children, the least demanding ones count. GPU memory counts as a
+        If a group needs only some of its children, the least demanding children count. GPU memory counts as a
         share of the pool's largest device.
         """
         blockers, tree = rejection.blockers, workload.tree

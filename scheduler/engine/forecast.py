@@ -174,8 +174,8 @@ class _FutureCapacity:
     ) -> dict[str, int]:
         """Return the names and ends of the awaited workloads that must end before the request fits.
 
-        Workloads are checked in order of their ends. A workload is omitted if the request fits without the
-        resources freed by this workload and by those omitted earlier.
+        Workloads are checked in order of their ends. A workload is omitted if the request fits without it and
+        without the workloads omitted before.
         """
         spare = list(self._free)
         result: dict[str, int] = {}

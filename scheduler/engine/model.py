@@ -187,8 +187,8 @@ class ClusterQuota:
 class PoolQuota:
     """Quota, limit and weights of one queue in one pool. A quota of None is unlimited.
 
-    With a `group`, the quota and the limit apply to the sum over all pools of the group. The queue has
-    the same quota and limit in each of these pools.
+    If `group` is set, the quota and the limit are shared by all pools of the group, and are the same in each
+    of these pools.
     """
 
     quota: Bounds = NO_GPUS

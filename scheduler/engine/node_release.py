@@ -127,8 +127,9 @@ def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _plan_without_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """Return the plan for the snapshot without the nodes, or None if the plan is worse for any workload that
-    is not in `moving`.
+    """Return the plan for the snapshot without the nodes.
+
+    Return None if the plan is worse for any workload that is not in `moving`.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)
@@ -217,7 +218,7 @@ def _build_move_bundle(
     placements: Mapping[Key, Place],
     impacts: tuple[QueueImpact, ...],
 ) -> Bundle:
-    """Return a bundle that stops the pods and reserves their new placements until they have stopped."""
+    """Return a bundle that stops the pods and reserves their new placements until the pods have stopped."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stopped = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     reserved = [replace(placements[name, p.role, p.index], reserved=True) for p in pods]
@@ -243,7 +244,7 @@ class MoveRules:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
-        """Return the lost work, expressed as milliseconds of the node's full capacity.
+        """Return the work that moving the pods would lose, in milliseconds of the node's full capacity.
 
         Return None if a move is not allowed or if more than `payback` seconds would be lost. Moving one
         replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
@@ -269,8 +270,8 @@ class MoveRules:
     def _is_within_min_runtime(self, workload: Workload) -> bool:
         """Return whether the workload is within its minimum runtime.
 
-        A move interrupts the workload like any eviction, so the longer of its preemption and reclaim minimum
-        runtimes applies.
+        A move interrupts the workload like any eviction. The longer of its minimum runtimes for preemption
+        and reclaim therefore applies.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

@@ -41,7 +41,7 @@ class SentCommands:
 
 @dataclass(slots=True)
 class StartMessages:
-    """Messages that this process wrote about starting workloads, and the last progress of their pods.
+    """Last messages about starting workloads, and the last progress of their pods.
 
     `failures` contains the reasons why pods could not be started in the last tick, by workload. `pulling`
     contains the workloads whose pods were pulling their image in the last tick.
@@ -53,9 +53,7 @@ class StartMessages:
     pulling: frozenset[uuid.UUID] = frozenset()
 
     def retain_workloads(self, workloads: Container[uuid.UUID]) -> None:
-        """Remove the entries of workloads that are not in `workloads`, the workloads that are still
-        starting.
-        """
+        """Remove the entries of all workloads except `workloads`, which are still starting."""
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 

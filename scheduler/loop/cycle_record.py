@@ -47,7 +47,7 @@ IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
 @dataclass(slots=True)
 class RunInterval:
-    """Minimum interval between runs of a task, in proportion to the number of workloads."""
+    """Minimum interval between runs of a task. It grows in proportion to the number of workloads."""
 
     per_second: int
     last: datetime | None = None
@@ -134,7 +134,7 @@ class CycleRun:
 
 
 def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
-    """Compose the explanations that `record_newest_cycle` begins to write, if they are due.
+    """If explanations are due, compose them, so that `record_newest_cycle` can begin to write them.
 
     Yield True between parts of the work.
     """

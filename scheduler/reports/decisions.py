@@ -95,8 +95,8 @@ class DecisionStep:
 class Decision:
     """Applied bundle of a plan. `effect` describes where the workload's pods are placed.
 
-    `summary` and `reason` are sentences that describe and justify the decision. The victims include hidden
-    workloads only if the user may see the preemptor.
+    `summary` and `reason` are sentences about the decision and why it was made. Victims that are hidden from
+    the user are included only if the user may see the preemptor.
     """
 
     kind: str
@@ -160,10 +160,10 @@ class _DecisionRedaction:
 def decided_cycles(
     actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
 ) -> QuerySet[Cycle]:
-    """Return the period's cycles that contain a matching decision that the user may see.
+    """Return the period's cycles with at least one visible decision that matches the filters.
 
-    Only the latest CYCLES_SEARCHED cycles with decisions are searched. If a platform
-    admin sets no filters, all cycles with decisions, dropped bundles or notes are returned instead.
+    Only the latest CYCLES_SEARCHED cycles with decisions are searched. For a platform admin without filters,
+    return all cycles with decisions, dropped bundles or notes instead.
     """
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")

@@ -45,7 +45,7 @@ def search_errors(
 ) -> LogMatches:
     """Search a log for lines that name an error, and return them as `search_log` does.
 
-    A traceback counts as one error, at the line that names the error after the traceback.
+    A traceback counts as one error. Its line is the one that names the error, after the traceback.
     """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
@@ -83,11 +83,10 @@ def search_errors(
 
 
 def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> tuple[list[int], int]:
-    """Return the start offsets in `data` of the lines that name an error, and the end of the searched data.
+    """Return where lines that name an error start in `data`, and the end of the searched data.
 
     An unfinished traceback is left for the next search, unless no more data follows or the traceback is very
-    long. The search ends early once `is_due()` is true. After `_SCANNED_LINES`, a traceback and the error at
-    its end are two results.
+    long.
     """
     starts, position, lines_left = list[int](), 0, _SCANNED_LINES
     while (candidate := _CANDIDATE.search(data, position)) is not None:
@@ -114,8 +113,8 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
 def _names_error(data: bytes, position: int, prefix: str, max_lines: int) -> tuple[bool | None, int]:
     """Return whether the line that ends a traceback names an error, and the number of lines read.
 
-    The answer is None if the traceback has not ended. The lines of the traceback have the same prefix, such
-    as `[rank0]: `, and are indented. Other lines can occur between them.
+    The answer is None if the traceback has not ended. All lines of a traceback are indented and have the same
+    prefix, such as `[rank0]: `. There may be other lines in between.
     """
     for count in range(max_lines):
         if position >= len(data):

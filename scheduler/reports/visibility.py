@@ -1,9 +1,9 @@
 """Redaction of other projects' workloads.
 
-A user who may see a project sees its workloads by name. Each party to an eviction sees the other
-workload's project and size, and the numbers of one of its queues: its project's if both workloads are in the
-same department, otherwise its department's. This information suffices to judge the decision, but reveals
-neither the names of other tenants' workloads nor their internal structure.
+A user who may see a project sees its workloads by name. Each party to an eviction sees the other workload's
+project and size. It also sees the numbers of one queue: the other project if both are in the same department,
+otherwise the other department. This information suffices to judge the decision, but reveals neither the names
+of other tenants' workloads nor their internal structure.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def project_of_handle(handle: str) -> str:
 
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return a list with the queue at which one party's path diverges from the other's, or an empty list.
+    """Return the queue at which one party's path diverges from the other's, as a list that may be empty.
 
     This is the only queue on the path that the other party is allowed to see.
     """

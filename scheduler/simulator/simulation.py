@@ -251,8 +251,10 @@ class SimulatedCluster:
         self._set_workload(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start the grace period of each gang that is below its minimum, or has a group or role below its
-        minimum. End the grace period of all other gangs.
+        """Start or end the grace periods of gangs.
+
+        A grace period starts if the gang, or one of its groups or roles, is below its minimum. All other
+        grace periods end.
         """
         for name in sorted(self._unchecked):
             workload = self.workloads[name]

@@ -1,7 +1,7 @@
 """Prediction with which a user submitted or edited a workload, shown until a cycle has evaluated it.
 
-The page of the prediction contains it as a signed message, which is sent back with the document. It is then
-stored in the user's session.
+The form contains the prediction as a signed message and sends it back with the document. The prediction is
+then stored in the user's session.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def read_prediction(request: Request, document: Mapping[str, Any]) -> AcceptedPr
 
 
 def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping[str, Any]) -> None:
-    """Store the prediction that was sent with the document in place of the workload's last one."""
+    """Replace the workload's stored prediction with the one that was sent with the document."""
     prediction = read_prediction(request, document)
     stored = {key: value for key, value in _stored(request).items() if key != str(workload_id)}
     if prediction is not None:

@@ -15,7 +15,7 @@ MIN_TASKS = 3  # with fewer tasks, each task has its own row
 class DecisionRow:
     """Row of one decision, or of a cycle without decisions (`decision` is None).
 
-    If `is_first`, the row also shows the cycle.
+    If `is_first` is set, the row also shows the cycle.
     """
 
     cycle: CycleDecisions
@@ -41,7 +41,7 @@ class ArrayTasksRow:
 def decision_rows(cycles: Iterable[CycleDecisions]) -> list[DecisionRow | ArrayTasksRow]:
     """Return the cycles' rows.
 
-    Array tasks share a row if no other decision lies between theirs.
+    Consecutive decisions of the same kind about tasks of one array share a row.
     """
     rows: list[DecisionRow | ArrayTasksRow] = []
     for key, group in groupby(_single_rows(cycles), _group_key):
@@ -64,7 +64,7 @@ def _single_rows(cycles: Iterable[CycleDecisions]) -> Iterable[DecisionRow]:
 
 
 def _group_key(row: DecisionRow) -> tuple[str, str, UUID] | None:
-    """Return the key shared by decisions in the same row, or None if the decision needs its own row."""
+    """Return the key that decisions in the same row share, or None if the decision needs a separate row."""
     cycle, decision = row.cycle, row.decision
     has_more: Any = cycle.hidden or cycle.stale or cycle.row.notes
     if has_more or decision is None or decision.workload.array is None:

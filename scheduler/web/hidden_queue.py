@@ -35,8 +35,8 @@ class HiddenWorkloadsRow:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new workloads are only counted, with an array as one workload. All others are listed by their
-    queue positions, in ascending order. The positions come from the last explanations, so some may be
+    Reserved and new workloads are only counted, and an array counts as one workload. All others are listed by
+    their queue positions, in ascending order. The positions come from the last explanations, so some may be
     missing, or shared with another workload.
     """
 

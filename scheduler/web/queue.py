@@ -241,8 +241,8 @@ def _with_hidden_workloads(
 def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     """Return the latest unschedulable workloads in `rows`. An array is represented by its first task.
 
-    Each row has the number of the array's tasks that can never start, and a flag that says whether the user
-    may change the workload. An array's document cannot be changed.
+    Each row states how many of the array's tasks can never start, and whether the user may change the
+    workload. An array's document cannot be changed.
     """
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
     shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")
@@ -279,7 +279,10 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_phrase(nodes: Sequence[Node]) -> str:
-    """Return when and on which nodes a reserved workload starts, or an empty string if there are no nodes."""
+    """Return when and on which nodes a reserved workload starts.
+
+    Return an empty string if no nodes are given.
+    """
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]

@@ -84,7 +84,7 @@ OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", 
 
 
 def with_expected_order(rows: QuerySet[Any], sort: str) -> QuerySet[Any]:
-    """Annotate the rows with the expected start by which `sort` orders them, or return them unchanged.
+    """Annotate the rows with the expected start if `sort` refers to it. Otherwise, return the rows unchanged.
 
     Workloads without an expected start come last in both directions.
     """

@@ -25,7 +25,7 @@ NOT_READY = "Cannot start yet"
 
 @dataclass(frozen=True, slots=True)
 class QueueSection:
-    """Section of a pool's queue.
+    """Section of a pool's queue, such as reserved workloads.
 
     The section of workloads that cannot start yet has a heading, unless all of them wait for a restart delay.
     """
@@ -66,8 +66,9 @@ class _FoldedTasks:
 
 
 def _smallest_and_largest(numbers: Iterable[int | None]) -> tuple[int, int]:
-    """Return the smallest and the largest number, regardless of how the rows are sorted, or zeros if there
-    are no numbers.
+    """Return the smallest and the largest number, whatever the order of the rows.
+
+    Without numbers, return zeros.
     """
     present = [number for number in numbers if number is not None]
     return min(present, default=0), max(present, default=0)
@@ -83,7 +84,8 @@ def pool_words(row: Any) -> str:
 
 
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
-    """Mark consecutive tasks of an array that wait for the same reason, so that one row represents them.
+    """Fold consecutive tasks of an array that wait for the same reason into one row.
+
     Without `fold`, only remove earlier marks.
     """
     for row, *_ in entries:
@@ -111,8 +113,8 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
 
-    A section is set only on its first row, and not at all if all rows are simply in queue order. Rows that
-    are not in queue order have neither sections nor reasons.
+    Only the first row of a section states it. There are no sections if all rows are in the usual queue order.
+    If the list is not in queue order, there are neither sections nor reasons.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""

@@ -51,8 +51,9 @@ def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
 
 
 def times_at(log: PodLog, offsets: Sequence[int]) -> list[int]:
-    """Return the time of the line at each of the ascending offsets, as Unix times in milliseconds, or 0 if
-    unknown.
+    """Return the times of the lines at the offsets, which must be in ascending order.
+
+    Times are Unix times in milliseconds, or 0 if unknown.
     """
     parts = log.read_times(offsets[0], offsets[-1] + 1) if offsets else ()
     return [next((moment for end, moment in parts if end > offset), 0) for offset in offsets]

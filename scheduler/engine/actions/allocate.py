@@ -49,10 +49,10 @@ def _start_pending_gangs(board: Board, choice: int) -> None:
 
 
 def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """If no group can start, reject all groups and return True. Otherwise, return False without changing the
-    board.
+    """Reject all groups if none of them can start. Return whether the groups were rejected.
 
-    If there are more than MAX_REQUEST_KINDS distinct requests, return False without trying the rest.
+    Otherwise, the board is unchanged. With more than MAX_REQUEST_KINDS distinct requests, return False
+    without trying the rest.
 
     The order of groups does not matter, because the free capacity changes only when a gang starts.
     """

@@ -41,8 +41,10 @@ def clear_hold(board: Board) -> None:
 
 
 def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Arrange for nodes to be held for the first eligible group in `hold_order`. The search for nodes runs
-    only once a decision depends on held nodes. In a fully allocated pool, this is rare.
+    """Arrange for nodes to be held for the first eligible group in `hold_order`.
+
+    The search for nodes is deferred until a decision depends on held nodes, which is rare in a fully
+    allocated pool.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -62,8 +64,8 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
     """Yield each group's next gang, in the order in which nodes are held for gangs.
 
-    A project's first gang is preferred if it is waiting only for nodes. Preferred gangs come first, in queue
-    order, then all others in queue order.
+    Preferred gangs come first, in queue order, then all others in queue order. A project's first gang is
+    preferred if it is waiting only for nodes.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
@@ -84,11 +86,11 @@ def _gang_sort_key(entry: tuple[Gang, PendingGroup]) -> GangKey:
 
 
 def hold_nodes(board: Board, gang: Gang) -> None:
-    """Hold nodes for the gang if no nodes are held yet, the gang has waited long enough, and its request fits
-    within its project's quota or fair share and into the pool.
+    """Hold nodes for the gang if it has waited long enough and no nodes are held yet.
 
-    At most MAX_GANGS gangs are tried per cycle. If a gang is also waiting for workloads in its own project,
-    it loses its hold to another project's first gang that is waiting only for nodes.
+    The gang's request must fit within its project's quota or fair share and into the pool. At most MAX_GANGS
+    gangs are tried per cycle. If a gang is also waiting for workloads in its own project, it loses its hold
+    to another project's first gang that is waiting only for nodes.
     """
     cycle = board.cycle
     if not has_waited_long_enough(board, gang):
@@ -133,11 +135,11 @@ def _fits_now(board: Board, gang: Gang) -> bool:
 
 
 def current_hold_or_pause(waited: int) -> tuple[int, bool]:
-    """Return the end of the current hold or pause, and whether it is a hold, for nodes whose workloads have
-    no known end time.
+    """Return when the current hold or pause ends, and whether it is a hold.
 
-    `waited` and the end are both in seconds since nodes could first be held for the pending workload. Holds
-    and pauses of the same length alternate, and the length doubles each time.
+    Nodes whose workloads have no known end time are held with pauses. A hold and the pause after it have the
+    same length, which doubles each time. `waited` and the end are both in seconds since nodes could first be
+    held for the pending workload.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)
@@ -148,8 +150,8 @@ def current_hold_or_pause(waited: int) -> tuple[int, bool]:
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     """Return the nodes to hold for the gang, or None if holding nodes would not help it.
 
-    Within the fair share, only declared end times count. Nodes are held until expected or unknown end times
-    only if the gang is within its quota and the project does not borrow.
+    For a gang that is only within its fair share, only declared end times count. Expected and unknown end
+    times also count if the gang is within its quota and its project does not borrow.
     """
     account, start, views = gang.account, board.log_position(), board.nodes.views
     borrows = any(
@@ -177,8 +179,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Search for the nodes where a gang will fit soonest. Running gangs are removed in order of their end
-    times.
+    """Search for the nodes where a gang will fit soonest, removing running gangs in order of their end times.
 
     Workloads of the gang's project that will have ended by then do not count against the project's bound (its
     quota or deserved amount). Otherwise, the gang would lose held nodes to a workload that backfills them.

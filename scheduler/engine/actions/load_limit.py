@@ -61,7 +61,7 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
     """Return the sum of CPU limits on a node, excluding the minimum replicas of other workloads that may
     overcommit nodes.
 
-    These replicas may exceed the load limit, so they must not cost this workload its extra replicas.
+    Such replicas may exceed the load limit, so they are no reason to scale this workload down.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

@@ -22,7 +22,7 @@ def reclaim(board: Board, choice: int) -> None:
 
 
 def reclaim_for_scale_up(board: Board, choice: int) -> None:
-    """Scale up gangs within their quota by evicting workloads from queues over theirs."""
+    """Scale up gangs within their quota by evicting workloads from over-quota queues."""
     for gang in elastic_gangs(board, choice):
         # One step of many replicas may need fewer evictions than many steps of one replica each.
         replicas = min(MAX_REPLICAS, max(part.role.max - part.replica_count for part in gang.parts))

@@ -39,8 +39,8 @@ def _pending_reason(
 ) -> tuple[Reason, Numbers]:
     """Return the reason why a gang with reserved capacity cannot start yet.
 
-    `blocked` contains the pods whose reserved capacity is not free yet. If `blocked` is empty, the gang waits
-    for stopping victims that still count towards a queue's limit.
+    `blocked` contains the pods whose reserved capacity is not free yet. If `blocked` is empty, victims that
+    are still stopping count towards a queue's limit.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

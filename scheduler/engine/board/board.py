@@ -27,7 +27,7 @@ class Trial:
     """Context manager for one gang's tentative moves. The moves are undone on exit unless they are accepted.
 
     A trial that is not accepted records the reason passed to `reject`, or else `default_reason`. An optional
-    trial has no `default_reason`, because its failure does not leave the gang pending.
+    trial has no `default_reason`. Its failure does not leave the gang pending.
     """
 
     __slots__ = (

@@ -47,6 +47,6 @@ class PlacementAttempts:
         return True
 
     def exhausted_attempts(self, gang: Gang) -> int:
-        """Return how many attempts the gang has used if it has reached its limit, else 0."""
+        """Return the number of attempts that the gang has used if it has reached its limit, else 0."""
         own = self._spent.get(gang.name)
         return own.trials if own is not None and own.exhausted else 0

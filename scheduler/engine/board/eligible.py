@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs have this pool at that position in their list of pools.
+    With `choice`, return only groups whose gangs list this pool at that position.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -110,7 +110,7 @@ def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> t
     """Return the reason if the gang would exceed a cluster quota on CPU limits, memory limits or pod counts,
     else None.
 
-    No evictions are planned to meet these quotas.
+    The engine does not evict workloads to meet these quotas.
     """
     account = gang.account
     for quota in account.load_quotas:
@@ -235,8 +235,8 @@ def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[R
     """Return the reason if the request would put one of the gang's queues over both quota and fair share, or
     else None.
 
-    A department that would exceed both only because another of its projects borrows is ignored, because
-    borrowed resources can be reclaimed.
+    A department does not count if it would exceed both only because one of its other projects borrows.
+    Borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -174,8 +174,10 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with its siblings: the department or, if the department's
-        projects take turns directly with other departments, the project.
+        """Return the queue that takes turns with its siblings.
+
+        This is the department or, if the department's projects take turns directly with other departments,
+        the project.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
@@ -214,7 +216,7 @@ class QueueAccount:
         """Return this queue's sort key for a workload in one of its projects.
 
         If the department's projects take turns directly with other departments, `exceeds_share` and
-        `relative_usage` are those of the project.
+        `relative_usage` refer to the project.
         """
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:
@@ -231,8 +233,8 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether, for each requested resource, the request fits within the deserved amount or the
-        queue is still below this amount.
+        """Return whether each requested amount fits within the deserved amount, or the queue is still below
+        it.
 
         A queue below its deserved amount may exceed it by one workload. A queue without allocations counts as
         below.

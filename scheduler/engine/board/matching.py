@@ -122,7 +122,9 @@ class Matcher:
         return self._masks[key]
 
     def avoid_mask(self, role: Role) -> bytes | None:
-        """Return a mask of the nodes that are used only if no other node fits, or None if there are none."""
+        """Return a mask of the nodes to use only if no other node fits, or None if there are no such
+        nodes.
+        """
         if self._has_no_taints:
             return None
         key = node_constraints(role)

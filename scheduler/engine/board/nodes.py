@@ -144,7 +144,7 @@ class Nodes:
         self.allocate(self.index[node], devices, milli, Request())
 
     def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
-        """Add devices that pods use but the node no longer reports, without any free capacity."""
+        """Add devices that pods use although the node no longer reports them. They have no free capacity."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 

@@ -22,7 +22,8 @@ from scheduler.engine.plan import Numbers
 def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold the quota of each project with a non-preemptible gang that has been blocked long enough.
 
-    If the first such gang is not waiting for quota, the quota is also held for the first gang that is.
+    If the first such gang is not waiting for quota, the quota is also held for the first one that waits for
+    it.
     """
     waiting: dict[QueueAccount, list[Gang]] = {}
     for group in groups:
@@ -94,7 +95,7 @@ class QuotaHold:
     def conflict_numbers(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
         """Return figures for the first held resource that a lower-priority gang would use, or None.
 
-        The gang may use held quota if its declared end comes before the quota is needed.
+        The lower-priority gang may use held quota if its declared end comes before the quota is needed.
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None
@@ -123,7 +124,7 @@ class QuotaHold:
 def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
     """Return the amounts that will be released before the gang fits in the quota, or None if it never will.
 
-    Gangs are assumed to end in the order of their declared ends, then of their starts.
+    Gangs are assumed to end in the order of their declared ends, and then of their start times.
     """
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]

@@ -17,8 +17,8 @@ from scheduler.engine.board.nodes import Nodes
 class Topology:
     """Topology domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
-    Racks of the same name in two zones are separate domains, and racks of that name without a zone label form
-    a third.
+    Racks with the same name are different domains if their zones differ. Nodes without a zone label count as
+    a zone of their own.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -70,8 +70,9 @@ class Topology:
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]
 
     def allowed_nodes(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
-        """Return the nodes that topology and the placed pods allow for a pod of the role, or None for all
-        nodes.
+        """Return the nodes to which topology and the placed pods restrict a pod of the role.
+
+        None means all nodes.
         """
         allowed_nodes: frozenset[int] | None = None
         for scope in enclosing_scopes(gang, part):

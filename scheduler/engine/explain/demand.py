@@ -34,7 +34,7 @@ FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """Unmet demand of a pending group: its first `count` pending gangs that are not in `excluded`."""
+    """Unmet demand of a pending group: the first `count` pending gangs that are not in `excluded`."""
 
     group: PendingGroup
     first: Gang
@@ -75,7 +75,7 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return the load of `count` replicas, based on requests if the gang may overcommit, else on limits."""
+    """Return the load of `count` replicas. Requests count if the gang may overcommit, otherwise limits."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
         return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
@@ -223,8 +223,8 @@ class _NewNodeSimulation:
 def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[UnplacedReplicas] | None:
     """Place the whole gang and return its replicas on new nodes.
 
-    If the gang does not fit, return None and leave both boards unchanged. A CPU-only gang whose limits fit
-    nowhere is placed based on its requests, because it may start that way.
+    If the gang does not fit, return None and leave both boards unchanged. If the limits of a CPU-only gang
+    fit nowhere, it is placed by its requests, as it may start that way.
     """
     before, new_board_mark = board.log_position(), new_board.log_position()
     twin = new_board.add(gang.workload, 0, ())

@@ -8,7 +8,10 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the figures for the unmet dependencies. If there is exactly one, they include its `state`."""
+    """Return the figures for the unmet dependencies.
+
+    If there is exactly one dependency, the figures include its `state`.
+    """
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

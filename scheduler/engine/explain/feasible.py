@@ -161,8 +161,8 @@ def _shortage_numbers(resource: str, requested: int, most: int) -> dict[str, int
 def _requested_total(arrangement: Sequence[ReplicaRequest]) -> Sums:
     """Return the total limits, or the total requests if no GPUs are requested.
 
-    CPU-only workloads may start as soon as their requests fit. A GPU memory request adds no GPUs to the
-    total, because the fraction that it needs depends on the device.
+    CPU-only workloads may start as soon as their requests fit. GPU memory requests are not added as GPUs,
+    because the required fraction depends on the device.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0
@@ -267,8 +267,8 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) if a resource would be insufficient even in the empty domain,
-    else None.
+    """Return (resource, requested, capacity) for a resource that is insufficient even in the empty domain, or
+    None.
     """
     requested, sums = (
         _requested_total(needs),
@@ -286,7 +286,8 @@ def _domain_shortage(
 
 
 def _domain_nodes(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
-    """Yield each domain's nodes that are not draining, with the new nodes that would join the domain.
+    """Yield the nodes of each domain except draining nodes, with the new nodes that would join the domain.
+
     Finally, yield the new nodes alone.
     """
     nodes = board.nodes.nodes

@@ -36,7 +36,7 @@ class NodeView:
     """Free capacity on usable nodes: ready nodes that match at least one of the roles.
 
     Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. The capacity of stopping pods
-    counts as free. Results are cached, so a view is valid only until a pod is placed or removed.
+    counts as free. Results are cached. A view is valid only until a pod is placed or removed.
     """
 
     def __init__(
@@ -82,9 +82,7 @@ class NodeView:
         return self._blocks[key]
 
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
-        """Return the amounts that stopping pods use, and the amounts that are free on cordoned or draining
-        nodes.
-        """
+        """Return how much stopping pods use, and how much is free on cordoned or draining nodes."""
         if kind not in self._elsewhere:
             leaving = (
                 sum(self._amount_of_leaving_pods(i, kind) for i in self.usable) if self.nodes.leaving else 0
@@ -165,8 +163,7 @@ class FreeCapacity:
     def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
         """Return the free capacity for the gang's first arrangement.
 
-        A CPU-only workload may start based on its requests, which are then compared with unrequested
-        capacity.
+        If a CPU-only workload may start based on its requests, these are compared with unrequested capacity.
         """
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]

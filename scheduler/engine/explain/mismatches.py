@@ -20,7 +20,8 @@ def mismatch_numbers(
 ) -> Numbers:
     """Return figures for the nodes that the role cannot use, by obstacle.
 
-    `new_nodes` lists nodes that the pool could add. `project` is the role's project if nodes are reserved.
+    `new_nodes` lists nodes that the pool could add. `project` is the role's project, which matters if nodes
+    are reserved for projects.
     """
     obstacles = Counter(
         result for node in nodes if (result := _node_obstacle(role, node, project)) is not None

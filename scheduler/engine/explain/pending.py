@@ -109,8 +109,11 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that remains insufficient after evictions, or the first resource if none
-        does. Also return the evictions that free the most of this resource, or None.
+        """Return the first resource that remains insufficient even after evictions, with the best evictions
+        or None.
+
+        If evictions would suffice for every resource, return the first resource. The best evictions are those
+        that free the most of the returned resource.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:

@@ -23,8 +23,8 @@ def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
     """Return a clause with the numbers behind the first reason, such as "needs 8 GPUs, 1.25 are free" or
     "vision would have 24 of 16 GPUs".
 
-    Return "" if the numbers are not all known. Each blocker is a reason with its numbers. A workload above
-    its fair share may still use free capacity. If there is too little of it, the clause ends with the free
+    Return "" if any of the numbers is unknown. Each blocker is a reason with its numbers. A workload above
+    its fair share may still use free capacity. If too little capacity is free, the clause ends with the free
     amount.
     """
     if not blockers:

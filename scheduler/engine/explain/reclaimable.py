@@ -284,8 +284,10 @@ def _max_freed_below(units: Mapping[EvictionUnit, int], excess: int, first: Amou
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return `states`, which maps charged amounts to the largest freed amount, after adding `amount` up to
-    `count` times. Charged amounts of `excess` or more are left out.
+    """Return a copy of `states` with `amount` added up to `count` times.
+
+    `states` maps each charged amount to the largest amount that can be freed for it. Charged amounts of
+    `excess` or more are left out.
     """
     result, step = dict(states), 1
     while count > 0 and amount.charged:

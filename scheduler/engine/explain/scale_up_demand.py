@@ -27,8 +27,8 @@ class UnplacedReplicas(NamedTuple):
 def gangs_to_scale_up(board: Board) -> list[Gang]:
     """Return the elastic gangs that meet their minimum and may cause the pool to add nodes.
 
-    Three kinds of gangs are excluded: gangs in backoff; gangs with completed replicas, because they are about
-    to finish; and gangs bound to a topology domain, because an added node may be in another domain.
+    Gangs in backoff are excluded, and so are gangs with completed replicas, which are about to finish. Gangs
+    bound to a topology domain are excluded because an added node may be in a different domain.
     """
     return [
         gang

@@ -13,8 +13,8 @@ SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
     """Return the chosen rejection of each workload, keyed by its index in `rejections`.
 
-    The rejection whose first blocker is least dominant counts. If the workload is too large for several pools
-    or their nodes, the pool with the largest amount counts, and the first blocker names it.
+    The rejection with the least dominant first blocker is chosen. If the workload is too large for several
+    pools or their nodes, the largest pool's rejection is chosen, and its first blocker names the pool.
     """
     by_workload: dict[str, list[int]] = {}
     for index, rejection in enumerate(rejections):

@@ -56,9 +56,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return a cache key shared by all of the group's gangs, or None if no other gang can have the same
-    key.
-    """
+    """Return a cache key for the group's gangs, or None if the gang shares its key with no other gang."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
@@ -153,11 +151,10 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the figures for a gang that lacks nodes with enough of every resource at once, although each
-    resource alone would suffice.
+    """Return the figures for a gang if each resource alone suffices, but too few nodes have enough of all at
+    once.
 
-    The figures describe the resource that, if ignored, would let the most replicas fit. In a tie, GPUs come
-    last.
+    The figures describe the resource without which the most replicas would fit. In a tie, GPUs come last.
     """
 
     def replicas_without_resource(kind: int) -> list[int]:

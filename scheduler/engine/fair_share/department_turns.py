@@ -28,8 +28,9 @@ GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs in backoff by pr
 
 
 def update_turns(board: Board) -> None:
-    """Decide for each department whether its projects take turns directly, and set the relative usage of
-    every queue, if history counts. Shares must be up to date.
+    """Decide for each department whether its projects take turns directly.
+
+    If history counts, also set the relative usage of every queue. Shares must be up to date.
     """
     if history_seconds(board.pool.fair_share):
         _divide_departments(board)
@@ -97,8 +98,8 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    Return 0 if the gang is non-preemptible and therefore never over quota, if its main resource is another
-    one, or if its request exceeds the limit.
+    Return 0 if its main resource is a different one, or if its request exceeds the limit. Also return 0 for a
+    non-preemptible gang, which is never over quota.
     """
     if gang.non_preemptible:
         return 0

@@ -110,7 +110,7 @@ def shares_without_history(
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the share that the queue would have if capacity sufficed for all requests.
+    """Return the share that the queue would have if there were capacity for all requests.
 
     Weight 0 limits the share to the quota.
     """

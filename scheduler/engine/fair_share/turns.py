@@ -32,7 +32,7 @@ MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 @dataclass(frozen=True, slots=True)
 class SiblingLevel:
-    """Sibling queues: the allocations that count as usage, and the relative usage per allocated unit."""
+    """Sibling queues, with the allocations that count as usage and the relative usage per allocated unit."""
 
     charged: Mapping[QueueAccount, int]
     usage_per_unit: Mapping[QueueAccount, float]
@@ -65,8 +65,9 @@ class TurnTaking:
     def queues_taking_turns(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> tuple[QueueAccount, QueueAccount]:
-        """Return the preemptor's and the victim's queue that take turns. `own_queue` and `victim_queue` are
-        the siblings at which the paths diverge.
+        """Return the two queues that take turns: the preemptor's and the victim's.
+
+        `own_queue` and `victim_queue` are the siblings at which the paths diverge.
         """
         if own_queue.parent is not None:
             return own_queue, victim_queue
@@ -76,8 +77,7 @@ class TurnTaking:
         """Return whether the victim queue has used more than the preemptor's queue, and the preemptor may
         exceed its queues' shares.
 
-        Gangs are tried in order of relative usage, so all gangs with a lower relative usage have already been
-        tried.
+        All gangs with a lower relative usage have already been tried.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -91,9 +91,8 @@ class TurnTaking:
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the amount may be reclaimed from the victim queue, which must be above its share.
 
-        If the victim queue would then exceed its quota by less than the preemptor's queue, its turn must be
-        over. Otherwise, the victim queue must keep its share, or have used at least as much as the
-        preemptor's queue.
+        If the victim queue would then be less over quota than the preemptor's queue, its turn must be over.
+        Otherwise, it must keep its share, or have used at least as much as the preemptor's queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)
@@ -113,8 +112,8 @@ class TurnTaking:
     def _usage_gap_justifies_transfer(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int
     ) -> bool:
-        """Return whether the queues' relative usage differs enough to justify transferring the `exchanged`
-        amount.
+        """Return whether the queues' relative usage differs enough to justify transferring the amount
+        `exchanged`.
         """
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],
@@ -146,8 +145,9 @@ class TurnTaking:
         return max(MIN_DIFFERENCE, min(HYSTERESIS * self._usage_gap_factor(own_queue), now / 3, -then / 3))
 
     def _usage_gap_factor(self, account: QueueAccount) -> float:
-        """Return a factor that is halved for each parent level whose queues also take turns, because a
-        department's projects share its turn.
+        """Return a factor that is halved for each parent level whose queues also take turns.
+
+        The reason is that a department's projects share the department's turn.
         """
         if account.path[-1].divided[self.kind]:
             return 1.0

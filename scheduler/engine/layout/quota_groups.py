@@ -64,8 +64,8 @@ class QuotaGroups:
     def boards_in_order(self) -> list[Board]:
         """Return the boards in the order in which the engine processes them.
 
-        A group's remaining quota goes to the first board that needs it. The board whose pending workload has
-        the smallest sort key comes first, so that no pool is always last.
+        The first board that needs a group's remaining quota gets it. To be fair to all pools, the board whose
+        pending workload has the smallest sort key comes first.
         """
         return sorted(
             self._boards.values(), key=lambda board: (self._first_pending_gang(board), board.pool.name)

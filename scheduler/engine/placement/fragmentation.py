@@ -201,7 +201,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate devices with room, but only one from each group with the same free capacity."""
+        """Evaluate one device from each group of devices with room and the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):

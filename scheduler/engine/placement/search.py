@@ -64,7 +64,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits on any node, a cheap check that rejects most gangs that do not fit."""
+    """Return whether one replica fits on any node. This cheap check rejects most gangs that do not fit."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None

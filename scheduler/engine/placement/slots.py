@@ -39,9 +39,9 @@ def interchangeable_slots(
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.
 
-    The caller must use each slot before requesting the next one. Only the selected node changes between two
-    slots. With packing, the selected node remains the best node while it has room. With spreading, the order
-    of all other nodes is unchanged.
+    The caller must use each slot before requesting the next one. A selection changes only the selected node.
+    With packing, this node remains the best while it has room. With spreading, the order of all other nodes
+    is unchanged.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD
@@ -219,7 +219,9 @@ def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes to try for a fraction of a device, first those with a partly free device."""
+    """Yield the nodes to try for a fraction of a device, starting with those that have a partly free
+    device.
+    """
     yield from sorted(nodes.partly_free_nodes, key=_packing_key(nodes, part))
     for bucket in nodes.nodes_by_free_devices:
         yield from bucket

@@ -65,7 +65,7 @@ def _find_shortfall(
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
     """Return the figures for the rejection of a gang that is blocked even though the total resources suffice.
 
-    The figures describe `resource` if the policy reclaims it, else the first resource that the policy
+    The figures describe `resource` or, if the policy does not reclaim it, the first resource that the policy
     reclaims.
     """
     kinds = selection.policy.kinds

@@ -83,7 +83,7 @@ def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_reduction_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return the total amount by which evictions have reduced victim queues below their quotas.
+    """Return the total amount by which evictions have pushed victim queues below their quotas.
 
     For a queue that was already below its quota, only its new losses count.
     """

@@ -84,9 +84,7 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """If one replica of a role is evicted and another one moves, evict the moving replica instead, provided
-    that the first can stay in place.
-    """
+    """Evict the moved replica of a role instead of an evicted one, if the evicted one can stay in place."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods
@@ -147,7 +145,7 @@ def _apply_outcome(board: Board, outcome: EvictionOutcome, preemptor_moves: Sequ
 
 
 def reapply_moves(board: Board, moves: Sequence[Move]) -> None:
-    """Repeat moves that were undone by rewinding the board."""
+    """Repeat the moves that rewinding the board has undone."""
     for gang, part, pod, node, placed, _ in moves:
         if placed:
             board.place_pod(gang, part, pod.index, Slot(node, pod.devices, pod.milli))

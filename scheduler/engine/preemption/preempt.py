@@ -77,10 +77,11 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _reject_all_if_policy_cannot_help(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """If the policy cannot help any group, reject all groups without a trial, and return True.
+    """Reject all groups without a trial if the policy can help none of them.
 
-    Otherwise, return False. The order of groups does not matter, because the board does not change until a
-    gang is placed.
+    Return whether they were rejected.
+
+    The order of groups does not matter, because the board does not change until a gang is placed.
     """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
@@ -135,8 +136,8 @@ def _try_arrangements(
 ) -> Obstacle | None:
     """Accept the first arrangement that can be placed, preferring those that leave no queue below its quota.
 
-    Return the first obstacle if none can be placed, else None. An arrangement that needs no evictions is left
-    to `allocate`.
+    If none can be placed, return the first obstacle, otherwise None. An arrangement that needs no evictions
+    is left to `allocate`.
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None

@@ -115,11 +115,12 @@ def _place_by_clearing_nodes(
     cost_cache: NodeCostCache,
     inside: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place the arrangement, clearing the cheapest node for each replica that does not fit. Return False if
-    that fails.
+    """Place the arrangement, clearing the cheapest node for each replica that does not fit.
 
-    Repeated calls for the same arrangement share node costs in `cost_cache`, because the board does not
-    change until a node is cleared.
+    Return False if that fails.
+
+    Repeated calls for the same arrangement share `cost_cache`. Its node costs are valid, because the board
+    does not change until a node is cleared.
     """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
@@ -216,7 +217,7 @@ class _CheaperAlternatives:
         return self._too_many_candidates or len(stopped) > MAX_COMPARED_VICTIMS
 
     def may_exist(self, stopped: Sequence[Victim]) -> bool:
-        """Return whether other victims may cost less than the `stopped` victims."""
+        """Return whether there may be a cheaper set of victims than `stopped`."""
         return sum(victim.is_gang for victim in stopped) > 1 and (
             self._single_may_suffice or not self._should_try_single_victims_only(stopped)
         )
@@ -224,7 +225,7 @@ class _CheaperAlternatives:
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
         """Return sets of victims that free enough in total and cost less than `stopped`, cheapest first.
 
-        The `stopped` victims must have been restored to the board.
+        The victims in `stopped` must have been restored to the board.
         """
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
         if self._should_try_single_victims_only(stopped):
@@ -248,7 +249,7 @@ def _single_victim_may_suffice(
 def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Return single gangs that free enough and cost less than the `stopped` victims, cheapest first."""
+    """Return single gangs that free enough and cost less than the victims in `stopped`, cheapest first."""
     policy, requested = selection.policy, smallest_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []

@@ -24,10 +24,9 @@ class VictimRestorer:
         self._room: dict[Hashable, int] = {}
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore the pods.
+        """Restore the pods. Return the pods that had to move, or None if not all pods fit.
 
-        Return the pods that had to move, or None if not all pods fit, in which case the caller must rewind
-        the board.
+        If the result is None, the caller must rewind the board.
         """
         if self._planned_slots:
             return self._restore_as_planned(gang, pods)
@@ -121,9 +120,9 @@ def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
 
 
 def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-    """Place all pods of a gang together, possibly in another domain.
+    """Place all pods of a gang together, possibly in another domain. Return the pods that have moved.
 
-    Return the moved pods, or None if the pods do not fit together or other pods of the gang are still placed.
+    Return None if the pods do not fit together, or if other pods of the gang are still placed.
     """
     if gang.pod_count:
         return None

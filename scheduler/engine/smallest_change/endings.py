@@ -48,8 +48,8 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return a function that computes by how much limits and quotas are still exceeded after a gang ends.
 
-    An excess over a limit may remain, because evictions can remove it. An excess over the quota for
-    non-preemptible workloads may not.
+    An excess over a limit may remain, because evictions can remove it. An excess over the non-preemptible
+    quota must not remain.
     """
 
     def shortfall(gang: Gang) -> int | None:
@@ -68,7 +68,7 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that returns 0 if the pending gang may fit after a gang ends, else None.
+    """Return a function that returns 0 if the pending gang may fit once a given gang has ended, else None.
 
     The roles are checked separately. In case of doubt, the function returns 0, so that the engine tries the
     change.

@@ -18,7 +18,7 @@ def propose_requests_down_to_half(case: PendingCase) -> Iterator[Proposals]:
 
 
 def propose_requests_below_half(case: PendingCase) -> Iterator[Proposals]:
-    """Propose lower requests down to one unit, in steps that shrink as the request does."""
+    """Propose lower requests down to one unit. The steps become smaller together with the request."""
     for role, resource, amount in _role_amounts(case):
         yield halving_proposals(
             amount, resource, _halve_rounding_up(amount), _lowered_request(role, resource, amount)
@@ -58,8 +58,9 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the request as (name, amount), or the limit if the limit is higher and nodes lack capacity.
+    """Return the (name, amount) to lower.
 
-    A node needs room for its pods' limits.
+    This is the limit if it exceeds the request and more capacity could help, and otherwise the request. Nodes
+    must have room for their pods' limits.
     """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

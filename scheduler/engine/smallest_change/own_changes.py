@@ -107,9 +107,7 @@ def _higher_spread(role: Role, spread: int) -> Proposals:
 
 
 def propose_shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:
-    """Propose a maximum runtime that ends the workload before nodes or quota held for another workload are
-    needed.
-    """
+    """Propose a maximum runtime short enough to use nodes or quota that are held for another workload."""
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:
             seconds = require_integer(blocker.numbers["until"]) - case.snapshot.now
@@ -121,7 +119,7 @@ def propose_shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:
 def propose_higher_priority(case: PendingCase) -> Iterator[Proposals]:
     """Propose priorities just above those of the project's other workloads.
 
-    A preemptible workload stays below the priorities that are non-preemptible by default.
+    For a preemptible workload, no priority that is non-preemptible by default is proposed.
     """
     workload = case.workload
     end = PREEMPTIBLE_BELOW if workload.preemptible and workload.priority < PREEMPTIBLE_BELOW else HIGHEST + 1

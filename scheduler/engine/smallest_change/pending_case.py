@@ -116,8 +116,8 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers name, or all resources if a blocker concerns several or none
-        is named.
+        """Return the resources that the blockers name, or all resources if they name none or one blocker
+        names several.
         """
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]
@@ -135,7 +135,7 @@ class PendingCase:
         return allocated
 
     def minimum_runtimes(self, project: str) -> tuple[int, int]:
-        """Return the minimum runtimes that protect against reclaim and preemption, in seconds."""
+        """Return the minimum runtimes that protect against reclaim and against preemption, in seconds."""
         path = self._queue_path(project)
         reclaim = (queue.reclaim_min_runtime for queue in path)
         preempt = (queue.preempt_min_runtime for queue in path)
@@ -170,7 +170,7 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def find_pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the PendingCase of a workload that is pending and has no pods or reservations, or else None.
+    """Return the PendingCase of a workload, or None unless it is pending and has no pods or reservations.
 
     If the workload lists several pools, the case is for the pool named in the plan's rejection.
     """

@@ -119,7 +119,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
-    """Yield each stage in order, and whether a later start also counts in that stage."""
+    """Yield each stage in order, with a flag that says whether a later start also counts."""
     yield from ((stage, False) for stage in OWNER_STAGES)
     never_starts = not any(_may_ever_start(case.snapshot, case.rejection) for case in cases)
     if never_starts:
@@ -210,11 +210,10 @@ class _TrialRuns:
         return best
 
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
-        """Return the effects of starting the workload with the change, or None if the workload does not
-        start.
+        """Return the effects of starting the workload with the change, or None if it does not start.
 
-        With `later`, a workload that may start once its backoff is over and resources are free also counts,
-        without effects.
+        With `later`, it is enough if the workload may start once its backoff is over and resources are free.
+        The effects are then empty.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff

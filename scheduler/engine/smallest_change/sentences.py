@@ -120,8 +120,8 @@ def _pool_clause(change: Change) -> str:
 
 
 def pool_maximum_note(allowed: Value, added: int) -> str:
-    """Return a note on how many of the added nodes the pool's maximum allows, or an empty string if it allows
-    all.
+    """Return a note on how many of the added nodes the pool's maximum allows, or "" if it allows all of
+    them.
     """
     if allowed is None or require_integer(allowed) >= added:
         return ""

@@ -65,8 +65,9 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
 
 def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
-    """Stop and requeue a workload. Only reclaims and preemptions cause a backoff, unless they end a
-    fair-share turn.
+    """Stop and requeue a workload.
+
+    Reclaims and preemptions cause a backoff, except at the end of a fair-share turn.
     """
     columns: dict[str, Any] = {"backoff_until": None}  # a backoff from scaling up does not delay a restart
     if decided.kind in PREEMPTION_KINDS and not is_moved:

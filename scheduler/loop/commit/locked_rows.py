@@ -88,8 +88,7 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 class LockedRows:
     """Current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The quotas of the workloads' queues are locked: a quota edit committed before this lock is detected, and a
-    later edit waits until this commit has finished.
+    Quotas are locked, so that an earlier quota edit is detected and a later one waits for this commit.
     """
 
     workloads: Mapping[str, Workload]

@@ -12,8 +12,8 @@ QuotaKey = tuple[str, str, str, str]  # (UID, namespace, name, resource)
 def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -> tuple[Bundle, ...]:
     """Return the bundles that can be committed together.
 
-    The engine decides about each pool separately. If bundles for two pools add pods to the same cluster
-    quota, only the bundles for the first pool are returned. The next cycle accounts for their usage.
+    The engine decides about each pool separately. If bundles for two pools use the same cluster quota, only
+    those for the first pool are returned. The next cycle takes their usage into account.
     """
     quotas = _quotas_by_project(snapshot)
     if not quotas:

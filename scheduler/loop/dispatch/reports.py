@@ -91,8 +91,8 @@ def record_reports(
 ) -> ReportSummary:
     """Query the runtimes about all live pods, update their rows, and evaluate the affected workloads.
 
-    Some updates may be left for the next tick. Idempotent. Pools are read from the database only if one is
-    missing from `known_pools`.
+    Some updates may be left for the next tick. Idempotent. Pools are read from the database only if
+    `known_pools` lacks one.
     """
     pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
@@ -176,8 +176,8 @@ def _record_one_by_one(
 def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) -> tuple[int, list[PodChange]]:
     """Return the number of starts left for the next tick, and the changes for this tick.
 
-    While ticks leave work for the next one, a start is recorded one tick after it was first reported. If the
-    pod has ended by then, its start and its end cost only one write.
+    If the last tick left work for this one, starts are recorded one tick late. A pod that has ended by then
+    needs only one write for its start and its end.
     """
     running = {
         change.pod.pk
@@ -232,7 +232,7 @@ def _pods_being_evicted(
 ) -> dict[uuid.UUID, str]:
     """Return the eviction reasons of live pods in workloads where a pod has just failed.
 
-    Berth did not decide these evictions.
+    The pods' clusters or nodes decided these evictions, not Berth.
     """
     failed = {change.pod.workload_id for change in changes if change.state == PodState.FAILED}
     evictions: dict[uuid.UUID, str] = {}

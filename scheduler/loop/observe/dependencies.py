@@ -36,9 +36,9 @@ class Dependent(Protocol):
 class Dependencies:
     """Unmet dependencies, keyed by workload ID, and placeholders for workloads that are not in the snapshot.
 
-    Suspended placeholders represent arrays and workloads that cannot end without intervention, because they
-    are suspended or were never submitted. `never_met` contains the pending workloads with a dependency that
-    can no longer be met.
+    A suspended placeholder stands for an array or workload that cannot end without intervention, because it
+    is suspended or was never submitted. `never_met` contains the pending workloads with a dependency that can
+    no longer be met.
     """
 
     unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]

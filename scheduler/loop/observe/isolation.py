@@ -27,7 +27,7 @@ class NodeWithReport(Protocol):
 
 
 def reported_missing_features(report: Report | None) -> Features:
-    """Return the features that the node lacks according to its agent, or none if there is no report."""
+    """Return the features that, according to its agent, the node lacks. Without a report, return none."""
     if report is None:
         return {}
     features = {}
@@ -41,8 +41,9 @@ def reported_missing_features(report: Report | None) -> Features:
 
 
 def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
-    """Return, for each pool, the features that all reporting nodes lack and new nodes will probably
-    lack too.
+    """Return the features that all reporting nodes of a pool lack, keyed by pool.
+
+    New nodes of the pool are expected to lack them too.
     """
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
@@ -69,8 +70,9 @@ class ServedProjects:
             self._projects.setdefault(self._machines[node], project)
 
     def only_project_of_node(self, node: int) -> int | None:
-        """Return the only project that the node may serve, or None if the node may serve all projects or has
-        not served any yet.
+        """Return the only project that the node may serve.
+
+        Return None if the node may serve all projects or has not served any yet.
         """
         return self._projects.get(self._machines[node]) if node in self._machines else None
 

@@ -51,9 +51,7 @@ class WorkloadEntry(NamedTuple):
 
 
 def deferred_pool(pending_since: datetime, spec: WorkloadSpec, now: datetime) -> str | None:
-    """Return the pool that a pending workload is not allowed to use yet, or None if it can use all of its
-    pools.
-    """
+    """Return the pool that a pending workload is not allowed to use yet, or None if there is no such pool."""
     if spec.burst_after is None or now >= pending_since + timedelta(seconds=spec.burst_after):
         return None
     return spec.burst_pool

@@ -65,8 +65,8 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
 def filled_slot_count(load: Load, pool: NodePool) -> tuple[int, str]:
     """Return the number of slots that a load fills, in thousandths, and the scarcest resource.
 
-    A node has one slot per GPU, or one slot if it has no GPUs. A load that uses half of a node's memory, and
-    a smaller part of its other resources, fills half of the node's slots.
+    A node has one slot per GPU, or one slot if it has no GPUs. For example, a load fills half of a node's
+    slots if it uses half of the memory and less of everything else.
     """
     cpu = pool.cpu_milli * pool.cpu_load_limit // MILLI
     node = Load(pool.gpus_per_node * MILLI, cpu, pool.memory_mib, pool.max_pods)
@@ -96,7 +96,7 @@ def report_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """Reserved load on a pool's booting nodes, and whether the pool has any reservation."""
+    """Load reserved on a pool's booting nodes, and whether the pool has any reservations."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)

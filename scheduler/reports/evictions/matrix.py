@@ -45,7 +45,8 @@ class EvictionMatrix:
     """Matrix of evictions between the projects with the most lost work.
 
     Each row contains a victim project and one cell per preemptor project. A cell is None if there were no
-    evictions. `omitted` is the number of pairs that are not shown because other projects lost more work.
+    evictions. `omitted` is the number of pairs that do not fit into the matrix, because other projects lost
+    more work.
     """
 
     victims: tuple[str, ...]

@@ -14,8 +14,8 @@ def eviction_row(
 ) -> Eviction:  # fmt: skip
     """Return an unsaved audit row for an evicted workload.
 
-    `pods` contains the roles and indexes of the evicted pods. `columns` contains the values that differ
-    between kinds: the GPUs, the lost work and the numbers behind the decision.
+    `pods` contains the roles and indexes of the evicted pods. `columns` contains the GPUs, the lost work and
+    the numbers behind the decision, which depend on the kind.
     """
     project = workload.project
     row = Eviction(

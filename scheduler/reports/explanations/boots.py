@@ -33,7 +33,7 @@ def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, st
     """Return when all of the pool's pending nodes are expected to be ready, in the same form as
     `expected_boot`.
 
-    If the pool has not requested its nodes yet, they count as requested now. If a node is late, return None.
+    Nodes that the pool has not requested yet count as requested now. Return None if a node is late.
     """
     expected, because = expected_boot(pool, now)
     pending = Node.objects.filter(pool__name=pool, state__in=PENDING)
@@ -45,11 +45,10 @@ def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, st
 
 
 def expected_ready_time_of_reserved_nodes(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
-    """Return when the booting nodes with reservations for the workload are expected to be ready, and the
-    condition.
+    """Return when the booting nodes that are reserved for the workload are expected to be ready.
 
-    If the time is unknown or has passed, return None and the reason. If no reserved node is booting, return
-    None and an empty string.
+    Also return the condition, for example that the nodes have booted by then. If the time is unknown or has
+    passed, return None and the reason. If no reserved node is booting, return None and an empty string.
     """
     reserved = Node.objects.filter(reservations__workload=workload, state__in=PENDING)
     nodes = list(reserved.distinct().order_by("name"))

@@ -12,12 +12,11 @@ CONSIDERED_WITHIN = timedelta(seconds=30)  # an edit wakes the scheduler
 
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:
-    """Return when a pending workload was last edited, if no cycle has considered the edit. Otherwise, return
-    None.
+    """Return when a pending workload was last edited, or None if a cycle has considered the edit.
 
-    An explanation that stays the same is not written again, so the last cycle's time counts as well. A cycle
-    that changes nothing is not recorded either, so a running scheduler is assumed to have considered the edit
-    after CONSIDERED_WITHIN.
+    An unchanged explanation is not written again, so the time of the last cycle also counts. A cycle that
+    changes nothing is not recorded, so a running scheduler is assumed to have considered the edit after
+    CONSIDERED_WITHIN.
     """
     if workload.phase != Phase.PENDING or not workload.edits or workload.explained_at is None:
         return None

@@ -16,15 +16,17 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
-    """Put the scale-up reason first if no other reason will apply once the added nodes have booted."""
+    """Put the scale-up reason first if no other reason will remain once the added nodes have booted."""
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 
 def with_unknown_boots(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
-    """Return the forecasts. If a workload that waits only for nodes has no known start time, its forecast
-    states that boot times are unknown.
+    """Return the forecasts.
+
+    If a workload waits only for nodes and its start time is unknown, its forecast says that boot times are
+    unknown.
     """
     waiting = {each.workload for each in rejections if each.blockers[0].reason is Reason.WAITING_FOR_SCALE_UP}
     unknown = {name for name in waiting if name in forecasts and forecasts[name].at is None}

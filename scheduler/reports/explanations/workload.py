@@ -104,10 +104,10 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, str]:
     """Return when a pending workload is expected to start, and the assumptions behind the estimate.
 
-    If the time is unknown, the reason takes the place of the assumptions.
+    If the time is unknown, return None and the reason instead.
 
-    A workload that only waits for nodes is expected to start once they have booted. If nodes are reserved
-    for the workload, only their boots count.
+    A workload that only waits for nodes is expected to start once they have booted. If nodes are reserved for
+    the workload, only their boots count.
     """
     if workload.phase == Phase.RESERVED:
         start, because = expected_ready_time_of_reserved_nodes(workload.pk, now)
@@ -127,7 +127,7 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
 def expected_start_after(
     viewer: Viewer, stored: Mapping[str, Any], start: datetime | None
 ) -> list[AwaitedEnd]:
-    """Return the workloads that must end before the expected start, or none if it depends on booting
+    """Return the workloads that must end before the expected start, or none if the start depends on booting
     nodes.
     """
     ends, estimate = stored.get("expected_start_after"), stored.get("expected_start")

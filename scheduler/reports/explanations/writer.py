@@ -97,8 +97,8 @@ class ExplanationChange(NamedTuple):
 class ExplanationWriter:
     """Writer of changed explanations that works in batches and remembers the stored explanations.
 
-    Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
-    the first workloads in the queue and, in rotation, for some of the other workloads.
+    Most changes affect only numbers, such as the queue position. Each cycle writes these changes for the
+    first workloads in the queue and for some of the others, in rotation.
     """
 
     def __init__(self) -> None:
@@ -146,8 +146,8 @@ class ExplanationWriter:
         self._unwritten = [*urgent, *self._select_next_updates(updates)]
 
     def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
-        """Return this cycle's updates: those of the first workloads in the queue, and in rotation some of the
-        others.
+        """Return the updates for this cycle: the first workloads in the queue, and some of the others in
+        rotation.
         """
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)

@@ -20,11 +20,10 @@ def explain_share(
     name: str = "",
     kind: str = "queue",
 ) -> list[str]:
-    """Return sentences that explain a queue's share step by step, from the request to the granted amounts,
-    which add up to the share.
+    """Return sentences that derive a queue's share step by step, from the request to the granted amounts.
 
-    `request_parts` are the parts of the request in engine units, by description. The sentences name the queue
-    as `name`, and call its siblings by their `kind`, such as "project".
+    `request_parts` maps descriptions to the parts of the request, in engine units. The sentences call the
+    queue `name` and its siblings `kind`, such as "project".
     """
     mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
@@ -35,10 +34,10 @@ def explain_share(
 
 
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
-    """Return the non-zero parts of a request, by description, in the order of the fair-share table.
+    """Return the non-zero parts of a request by description, in the order of the fair-share table.
 
-    `pending` is the minimum of the pending workloads, or None if it is unknown. The parts add up to the
-    request. If they cannot, because the amounts were read at different times, return an empty dict.
+    `pending` is the minimum of the pending workloads, or None if it is unknown. The result is empty if the
+    parts do not add up, because the amounts were read at different times.
     """
     rest = requested - allocated - reserved
     if rest < 0:

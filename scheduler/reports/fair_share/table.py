@@ -20,8 +20,8 @@ GPU = 0
 class QueueShare:
     """Fair share, quota and allocation of one queue, in milli-GPU.
 
-    A quota or limit of None is unlimited. A group's quota and limit are reduced by allocations in the group's
-    other pools. `used` is the queue's fraction of its parent's decayed usage.
+    A quota or limit of None is unlimited. The quota and limit of a quota group are reduced by allocations in
+    the group's other pools. `used` is the queue's fraction of its parent's decayed usage.
     """
 
     kind: str  # "department" or "project"

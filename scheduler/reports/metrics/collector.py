@@ -106,7 +106,7 @@ class MetricsCollector(LeasedThread):
         """Apply the stop rules of arrays whose tasks have reported metrics since the last round.
 
         A new leader applies all rules, because its predecessor may have stored reports without applying them.
-        If an array's rule fails, the other arrays are not delayed.
+        A rule that fails does not delay the other arrays.
         """
         if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
             return

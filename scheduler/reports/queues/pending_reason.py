@@ -23,16 +23,14 @@ REFUSAL = re.compile(r"^Restart delay until [^,]+, after (?!\d+ )(?P<refusal>.+)
 
 
 class ReasonText(NamedTuple):
-    """Label of a reason, as used in counts and filters, with a clause that states the numbers behind it, or
-    "".
-    """
+    """Why a workload is pending. `label` is used in counts and filters, and `detail` states the numbers."""
 
     label: str
     detail: str
 
     @property
     def continuation(self) -> str:
-        """Return the detail with a separator, to follow the label in one line: ": needs 6 GPUs, none are
+        """Return the detail as it follows the label on the same line, for example ": needs 6 GPUs, none are
         free".
         """
         separator = " " if self.detail.startswith(("until ", "ended ")) else ": "
@@ -46,8 +44,7 @@ def pending_reason(workload: Workload) -> ReasonText:
     """Return why a workload is pending, for example ("Would exceed fair share", "vision would have 12 of 11
     GPUs").
 
-    For a restart delay, the detail is the delay's end and, if the workload will stay pending, the reason for
-    that.
+    For a restart delay, the detail is the end of the delay and, if the workload will stay pending, why.
     """
     if workload.phase == Phase.RESERVED:
         return ReasonText("Reserved", "")
@@ -64,9 +61,7 @@ def pending_reason(workload: Workload) -> ReasonText:
 
 
 def delay_has_ended(workload: Workload) -> bool:
-    """Return whether the stored reason is a restart delay that has already ended, because the scheduler is
-    late.
-    """
+    """Return whether the restart delay is over although no cycle has evaluated the workload since."""
     until = workload.backoff_until
     return workload.reason == Reason.BACKOFF and until is not None and until <= timezone.now()
 
@@ -78,11 +73,10 @@ def as_clause(message: str) -> str:
 
 
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
-    """Set `awaits_share` on workloads that will stay pending after their restart delay: True if the minimum
-    request exceeds the rest of the project's fair share.
+    """Set `awaits_share` on the workloads that will stay pending after their restart delay.
 
-    The scheduler does not evaluate these workloads during the delay, so the project's last queue status is
-    used.
+    The value is True if the minimum request exceeds the rest of the project's fair share. It is based on the
+    project's last queue status, because the scheduler does not evaluate the workloads during the delay.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:
@@ -100,8 +94,9 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
 
 def awaited_after_delay(workload: Workload) -> str:
-    """Return "for fair share" or "in the queue" if the workload is not expected to start when its restart
-    delay ends, and otherwise an empty string.
+    """Return "for fair share" or "in the queue" if the workload will stay pending after its restart delay.
+
+    Otherwise, return an empty string.
     """
     if not waits_after_delay(workload):
         return ""

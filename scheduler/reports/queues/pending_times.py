@@ -42,7 +42,7 @@ WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=T
 
 
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
-    """Return the pending times of visible workloads in the pools that first started at or after `since`.
+    """Return how long visible workloads in the pools were pending, if they first started at or after `since`.
 
     Evicted workloads that are pending again belong to the pools that they may use. Tasks of arrays that limit
     running tasks are omitted.

@@ -52,8 +52,7 @@ QUEUE_POSITION = Coalesce(
 class QueueLength:
     """Length of the entire queue, including workloads that are hidden from the user.
 
-    An array counts as one workload, as in workload lists, although its queued tasks are separate rows of the
-    queue.
+    As in workload lists, an array counts as one workload, although each queued task is a separate row.
     """
 
     workloads: int
@@ -64,12 +63,12 @@ class QueueLength:
 
 
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
-    """Return the pending workloads that the user may see, in queue order, of one pool or of all pools.
+    """Return the visible pending workloads of one pool or all pools, in queue order.
 
-    Each workload is annotated with its pool and queue position, a text for sorting by both, and a number for
-    sorting by priority and then by position. Reserved workloads come first, without a position, because their
-    nodes are already chosen. Workloads that no cycle has evaluated yet come last. If they allow several
-    pools, their pool is SEVERAL_POOLS, and each of these pools lists them.
+    Each workload is annotated with its pool and queue position. A text annotation sorts by both, and a number
+    by priority and then position. Reserved workloads come first, without a position, because their nodes are
+    already chosen. Workloads that no cycle has evaluated yet come last. If they allow several pools, their
+    pool is SEVERAL_POOLS, and each of these pools lists them.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
@@ -147,8 +146,8 @@ def _queue_filter(pool: NodePool | None) -> Q:
 def _pending_filter(pool: NodePool | None) -> Q:
     """Return a filter for pending workloads in one pool, or in all pools.
 
-    A workload that allows several pools belongs to the pool named in its last explanation, and before that to
-    all of them.
+    A workload that allows several pools belongs to the pool named in its last explanation. Without an
+    explanation, it belongs to all of them.
     """
     if pool is None:
         return Q(phase__in=PENDING_PHASES)

@@ -51,7 +51,7 @@ def _with_readable_value(sentence: str) -> str:
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "would exceed quota".
 
-    The amounts include the workload, which may push a queue over its quota even if it does not borrow yet.
+    The amounts include the workload, so a queue that does not borrow yet may still exceed its quota.
 
     `ordering` contains the sentences of the stored queue key, from the department to the project. A queue is
     named only if the states of the queues differ. The result is empty if the sentences name no queue.
@@ -106,8 +106,8 @@ def _queue_states(ordering: Sequence[str]) -> dict[str, str]:
 def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
     """Explain why one queue comes before another, such as "uses less of its fair share than vision".
 
-    Both arguments are sentences of stored queue keys, and the first workload comes first. The result is empty
-    for workloads of one project, and if the sentences name no queue.
+    The arguments are the sentences of two stored queue keys, in queue order. The result is empty if both
+    workloads have the same project or the sentences name no queue.
     """
     pair = _first_differing_queues(first, second)
     return _describe_first_difference(*pair) if pair else ""

@@ -36,8 +36,8 @@ def store_queue_statuses(
 ) -> int:
     """Store changed statuses in the caller's transaction. Return the number of rows written.
 
-    Shares and requests are those of the cycle. `totals` contains the resources of the queues after the cycle.
-    If only a queue's decayed usage changes, its status is written once per minute.
+    Shares and requests are those of the cycle. `totals` contains the queues' resources after the cycle. If
+    only the decayed usage of a queue changes, its status is written once per minute.
     """
     stored = {_queue_key(row): row for row in STATUSES()}
     new, changed = [], []

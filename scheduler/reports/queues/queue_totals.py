@@ -72,8 +72,8 @@ def totals_by_queue(
 ) -> dict[Key, QueueTotals]:
     """Return the allocated and reserved resources, keyed by pool and queue.
 
-    Departments include their projects. `pools` restricts the sums to these pools, and `preemptible` to
-    preemptible (True) or non-preemptible (False) workloads.
+    Departments include their projects. If `pools` is set, only these pools count. If `preemptible` is set,
+    only preemptible (True) or non-preemptible (False) workloads count.
     """
     result: dict[Key, QueueTotals] = {}
     only = None if pools is None else [pool.pk for pool in pools]

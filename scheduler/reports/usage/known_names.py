@@ -26,7 +26,8 @@ CHECKS = {
 
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
-    """For each name, return a problem if it is hidden from the user and has no visible usage, else None.
+    """Return a problem for each name that is hidden from the user and has no visible usage, and None for the
+    others.
 
     Usage records outlive their project, user and pool.
     """

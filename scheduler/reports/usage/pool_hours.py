@@ -17,10 +17,9 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """A pool's GPU-hours in one hour, possibly the current, incomplete one.
+    """A pool's GPU-hours in one hour. The current hour is incomplete.
 
-    `begin` is the time at which the pool's first node was added, if that was during this hour. Otherwise, it
-    equals `at`.
+    `begin` is when the pool's first node was added, if that was during this hour. Otherwise, it equals `at`.
     """
 
     at: datetime

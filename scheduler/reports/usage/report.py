@@ -197,7 +197,7 @@ def floor_to_hour(at: datetime) -> datetime:
 
 
 def _price_until(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price per GPU-hour that applied until `until`, or the current price.
+    """Return the price per GPU-hour that was replaced at `until` or, if there is none, the current price.
 
     The result is None if there is no price, for example because the pool was deleted.
     """

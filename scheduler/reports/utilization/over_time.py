@@ -26,8 +26,8 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 class MeanUtilization:
     """Totals over all measured pods in one minute or hour.
 
-    Fields that begin with `allocated_` are the pods' allocations. All fields are time-weighted means: a pod
-    counts for the part of the period in which it held its allocation. None means not measured.
+    Fields that begin with `allocated_` are the pods' allocations. All fields are time-weighted means. A pod
+    counts only while it held its allocation. None means not measured.
     """
 
     at: datetime
@@ -80,9 +80,8 @@ def utilization_points(
 ) -> list[MeanUtilization]:
     """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
-    Each point is a mean over the part of its period in which the pods held allocations. If `existed_since` is
-    set, it is instead a mean over the part between `existed_since` and `until`. Periods without measurements
-    are omitted.
+    Each point is a mean over the time in which the pods held allocations. If `existed_since` is set, it is a
+    mean over the time between `existed_since` and `until` instead. Periods without measurements are omitted.
     """
     rows = UtilizationPoint.objects.filter(
         pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until

@@ -150,7 +150,7 @@ def _sum_task_outcomes(
     view: ClusterView,
     viewer: Viewer,
 ) -> TasksPrediction:
-    """Sum all candidates' outcomes. `first` is the prediction for the first candidate."""
+    """Add up the outcomes of all candidates. `first` is the prediction for the first candidate."""
     names = [candidate.name for candidate in candidates]
     bundles = {name: list[Bundle]() for name in names}
     for bundle in plan.bundles:

@@ -16,10 +16,10 @@ def describe_fit(
 ) -> str:
     """Return a clause such as "1.25 GPUs are free, and the eviction would free 4", or "".
 
-    The clause explains a change that lowers the number of replicas: the free and freed GPUs of the workload's
-    only pool suffice for the lower number, but not for one more replica. In all other cases, the result is
-    "". It is also "" if the change would evict a workload that is hidden from the user, because the clause
-    would reveal its number of GPUs.
+    The clause explains why the change lowers the number of replicas to exactly this value: the free and freed
+    GPUs of the workload's only pool would not suffice for one more replica. The result is "" for any other
+    change. It is also "" if a workload hidden from the user would be evicted, because the clause would reveal
+    how many GPUs that workload has.
     """
     change, effects = result.change, result.effects
     if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":

@@ -29,7 +29,7 @@ class GroupImpact(PlanChanges):
     """Effects of changing a quota group's pools. `tag` is the group's version.
 
     `quotas` lists the queues whose quota in a pool would change. `over_quota` lists the running workloads
-    with pods that are within quota now, but would be over quota.
+    with pods that would go over quota.
     """
 
     tag: str

@@ -88,8 +88,9 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
 def find_change_of_unsaved_workload(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> RenderedChange:
-    """Return the smallest change that would let an unsaved workload start now. If it can never start as
-    specified, changes that let it start later also count.
+    """Return the smallest change that would let an unsaved workload start now.
+
+    If the workload can never start as specified, a change also counts if it lets the workload start later.
 
     Raises RateLimited while too many of the project's dry runs are in progress, and Conflict if another live
     workload has the same name.
@@ -110,11 +111,11 @@ def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
 
 
 def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
-    """Search for a change, using only pools that accept workloads. If the engine fails, the result is
-    undecided.
+    """Search for a change, using only pools that accept workloads.
 
-    If none of the workload's pools accepts workloads yet, the change does not start the workload, but only
-    makes it schedulable.
+    If the engine fails, the result is undecided.
+
+    If none of the workload's pools accepts workloads yet, the change only makes the workload schedulable.
     """
     has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)

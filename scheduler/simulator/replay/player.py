@@ -99,8 +99,9 @@ class ReplayRun:
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:
-        """Drop backoffs that have ended. Return whether a cycle is needed because of them or as a
-        heartbeat.
+        """Drop backoffs that have ended.
+
+        Return whether a cycle is due, either because of these or as a heartbeat.
         """
         needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
@@ -168,7 +169,7 @@ class ReplayRun:
 
 
 def _does_pool_depend_on_time(pool: Pool) -> bool:
-    """Return whether decisions in the pool can change merely because time passes."""
+    """Return whether time alone can change decisions in the pool."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

@@ -21,9 +21,9 @@ class Capacity:
     """GPU capacity in milli-GPU.
 
     `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping.
-    `reserved_unallocated_gpus` is the part on unallocated GPUs of nodes that can host pods. `closed` is the
-    part of `total` on cordoned and draining nodes, which accept no new pods. `closed_free` is the unallocated
-    part of `closed`.
+    `reserved_unallocated_gpus` counts only unallocated GPUs of nodes that can host pods. `closed` is the part
+    of `total` on cordoned and draining nodes, which accept no new pods. `closed_free` is the unallocated part
+    of `closed`.
     """
 
     total: int

@@ -71,7 +71,9 @@ class DeviceMap:
 
     @property
     def workload(self) -> Workload | None:
-        """The device's only workload, or None if it has none or several, or if the workload is hidden."""
+        """The device's only workload. It is None if there is none, if there are several, or if it is
+        hidden.
+        """
         workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
         return workloads.pop() if len(workloads) == 1 else None
 
@@ -176,8 +178,9 @@ def _unallocated_devices(node: Node) -> list[DeviceMap]:
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int, int]]:
-    """Return the hue, name, allocated and reserved milli-GPU of each visible project that has allocated or
-    reserved devices, sorted by name. Hidden projects share one entry at the end.
+    """Return the hue, name, allocated and reserved milli-GPU of each visible project with devices, by name.
+
+    Hidden projects share one entry at the end.
     """
     allocated, reserved = Counter[tuple[bool, str, str]](), Counter[tuple[bool, str, str]]()
     for node_map in maps:

@@ -36,7 +36,7 @@ class _AllocatedAmounts:
 
 
 class _Utilization:
-    """GPU utilization by node, read only for the nodes shown unless the table is sorted by utilization."""
+    """GPU utilization by node, read only for the displayed nodes unless the table is sorted by it."""
 
     def __init__(self, pool: NodePool, now: datetime) -> None:
         self.pool, self.now = pool, now

@@ -48,8 +48,7 @@ class PoolNodes:
     """Nodes shown on a pool's page: tiles, or a table if there are too many.
 
     `maps` pairs each node's tile with the available actions. `listing`, `heatmap` and `filters` belong to the
-    table. If the user has selected a problem, `finding` is that problem, and only nodes that have it are
-    shown.
+    table. If the user has selected a problem, `finding` is set, and only nodes with this problem are shown.
     """
 
     total: int
@@ -89,9 +88,7 @@ def list_pool_nodes(
 
 
 def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
-    """Return one tab for all nodes, one for each state with nodes and, if a problem is selected, one for the
-    nodes that have the problem.
-    """
+    """Return the tabs: one for all nodes, one per state with nodes, and one for a selected problem."""
     query = request.GET.copy()
     for name in ("finding", "state", "nodes-cursor"):
         query.pop(name, None)
@@ -188,7 +185,7 @@ def show_contents(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_GET
 def show_lost_work(request: Request, name: str) -> HttpResponse:
-    """Show the work that is lost if the node is terminated now, for the dialog that confirms it."""
+    """Show how much work would be lost if the node were terminated now, in the confirmation dialog."""
     node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
     request.require("edit", node)
     allocations = Allocation.objects.filter(node=node, released_at__isnull=True)

@@ -132,10 +132,10 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
 
 
 def _most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
-    """Sort quota groups before pools. Within each kind, those with allocated or reserved GPUs come first, and
-    then those with more capacity.
+    """Sort quota groups before pools.
 
-    The sort is stable, so equal pools stay in name order. Narrow windows show only the first columns.
+    Within each kind, columns with allocated or reserved GPUs come first, then columns with more capacity.
+    Equal columns stay in name order. The order matters in narrow windows, which show only the first columns.
     """
     used = {place for (_, place), gpus in allocated_gpus(places).items() if any(gpus)}
     capacity = gpu_capacities(places)

@@ -95,7 +95,7 @@ def changes_since(request: Request) -> JsonResponse:
 
 
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the visible quotas' stored values, each combined with its entry in `places`."""
+    """Return the stored values of the visible quotas, each combined with its entry in `places`."""
     names = {name for _, name in places}
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.filter(name__in=names)}
     if names - pools.keys():

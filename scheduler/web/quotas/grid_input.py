@@ -50,8 +50,8 @@ class EditedQuota:
 def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     """Parse `{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
 
-    Raises Invalid if the input is malformed, empty or too long or names an unknown quota, and Forbidden if
-    the user is not allowed to set one of the quotas.
+    Raises Invalid if the input is malformed, empty or too long, or names an unknown quota. Raises Forbidden
+    if the user is not allowed to set one of the quotas.
     """
     cells, versions = _parse_draft(text)
     result: dict[str, dict[str, str]] = {}

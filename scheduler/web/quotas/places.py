@@ -29,7 +29,9 @@ def _visible_groups(actor: Actor) -> list[QuotaGroup]:
 
 
 def find_pool_or_group(actor: Actor, name: str) -> PoolOrGroup | None:
-    """Return the pool or quota group with the given name, or None if the user cannot see one."""
+    """Return the pool or quota group with this name, or None if it does not exist or the user cannot
+    see it.
+    """
     return visible_pools(actor).filter(name=name).first() or quota_groups(actor).filter(name=name).first()
 
 

@@ -83,7 +83,9 @@ def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespo
 def _consequences_of_saving(
     request: Request, owner: Tenant, pool: PoolOrGroup, quota: Quota | None
 ) -> Consequences | None:
-    """Return what the user has to confirm, or None if there is nothing, or if the form has errors."""
+    """Return what the user has to confirm. Return None if there is nothing to confirm or the form has
+    errors.
+    """
     form = _quota_form(request, quota)
     if not form.is_valid() or form.cleaned_data["version"] != (quota.version if quota else 0):
         return None

@@ -55,7 +55,7 @@ def group_by_pool(impact: QuotaImpact) -> list[PoolImpact]:
 
 
 def visible_shares(impact: PlanChanges) -> list[Document]:
-    """Return the fair shares whose number of GPUs, as it is shown, changes."""
+    """Return the fair shares whose displayed number of GPUs changes."""
     return [entry for entry in impact.shares if _shown_gpus(entry["before"]) != _shown_gpus(entry["after"])]
 
 

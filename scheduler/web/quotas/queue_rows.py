@@ -84,9 +84,9 @@ class QuotaLine:
     def held_bar(self) -> Bar:
         """Bar of allocated and reserved GPUs, without pending GPUs.
 
-        The marks are at the quota and the fair share in all shown pools. The quota's mark is omitted if the
-        queue exceeds the total although it has unused quota in a pool, because the part over quota would then
-        begin to the left of the mark.
+        Marks show the total quota and fair share in the displayed pools. The quota's mark is omitted if the
+        queue exceeds its total quota but has unused quota in some pool. The part over quota would then begin
+        to the left of the mark.
         """
         is_within = self.unused_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
@@ -172,7 +172,7 @@ class QuotaLine:
     def gpus(self) -> int | None:
         """Total GPU quota, or None if any of the quotas is unlimited.
 
-        A group's quota is reduced by allocations in those of its pools that are not shown.
+        The quota of a group is reduced by the allocations in its pools that are not shown.
         """
         total = sum_bounds(quota.gpu_milli for quota in self.quotas)
         return total if total is None else max(0, total - self.elsewhere)
@@ -190,7 +190,7 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the pool where the queue is over quota, or an empty string unless there is exactly one."""
+        """Name of the only pool where the queue is over quota, or "" if there is no such pool or several."""
         names = [
             quota.pool.name
             for quota in self.quotas
@@ -200,9 +200,10 @@ class QuotaLine:
 
     @property
     def unused_elsewhere(self) -> tuple[int, str] | None:
-        """Unused quota in milli-GPU if the queue is over quota elsewhere, with the pool's name or the number
-        of pools, or None. The queue's total allocation exceeds its total quota by the amount over quota minus
-        this unused quota.
+        """Unused quota of a queue that is over quota in a different pool, or None.
+
+        The value is in milli-GPU, and comes with the pool's name or the number of pools. The queue's total
+        allocation exceeds its total quota by the amount over quota minus this unused quota.
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None
@@ -233,7 +234,7 @@ class QuotaLine:
 
     @property
     def unassigned(self) -> int:
-        """Part of a department's quota that is not assigned to any project, or 0 if it is unknown or
+        """Part of a department's quota that is not assigned to any project. It is 0 if unknown or
         unlimited.
         """
         if not self.numbers_visible or self.gpus is None or self.quota_sum is None:
@@ -342,7 +343,7 @@ def set_common_scale(lines: Sequence[QuotaLine]) -> None:
 
 
 def set_overview_scale(lines: Sequence[QuotaLine]) -> None:
-    """Give the rows' bars on the overview, which show no pending GPUs, the shortest common scale."""
+    """Give the overview's bars the shortest common scale. These bars show no pending GPUs."""
     longest = max((line.overview_length for line in lines if line.numbers_visible), default=0)
     for line in lines:
         line.scale = tight_bar_scale(longest) or line.scale

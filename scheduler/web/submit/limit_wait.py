@@ -36,8 +36,8 @@ class LimitWait:
 
 
 def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
-    """Return when enough of the project's workloads will have reached their maximum runtimes for the
-    predicted workload to start.
+    """Return when the predicted workload can start because others of its project have reached their maximum
+    runtime.
 
     Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. It
     cannot be predicted if the workload allows several pools, if workloads in other pools of a quota group

@@ -86,8 +86,9 @@ def index(request: Request) -> HttpResponse:
 def _run_form_action(
     request: Request, draft: Draft, form_action: str, answer: CheckResult
 ) -> HttpResponse | None:
-    """Check the draft, predict its outcome, or submit it. Return the response to a successful submission, or
-    the question whether to evict workloads, else None.
+    """Check the draft, predict its outcome, or submit it.
+
+    Return the response to a successful submission, the question whether to evict workloads, or None.
     """
     try:
         if draft.problems:
@@ -205,7 +206,10 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return a problem if the project is unknown. The check omits this problem if there are others."""
+    """Return a problem if the project is unknown.
+
+    The document's check reports it only without other problems.
+    """
     name = (draft.form_data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):
         return []

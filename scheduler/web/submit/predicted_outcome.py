@@ -54,7 +54,7 @@ def count_max_gpus(spec: WorkloadSpec) -> float:
 
 
 class PredictedOutcome:
-    """Base class for pages with a prediction for a workload or, in `array`, for all tasks of an array."""
+    """Base class for pages that show a prediction for a workload. `array` predicts the tasks of an array."""
 
     prediction: Prediction | None
     array: TasksPrediction | None = None

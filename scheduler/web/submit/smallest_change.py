@@ -42,8 +42,8 @@ from scheduler.web.workloads.change_link import (
 def smallest_change(request: Request) -> HttpResponse:
     """Return the card for the document on the open page, with a button that makes the change.
 
-    The response is empty if there is no such change, or if the document is invalid, because the page already
-    shows the errors.
+    The response is empty if there is no such change. It is also empty if the document is invalid, because the
+    page already shows the errors.
     """
     text = request.POST.get("document", "")
     try:

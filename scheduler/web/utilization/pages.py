@@ -129,7 +129,7 @@ class StripFigure:
 
 
 def is_unmeasured(workload: Workload, now: datetime) -> bool:
-    """Return whether the run is starting or so new that its first measurement is still expected."""
+    """Return whether the run is starting, or is so new that it has not been measured yet."""
     is_new = workload.phase == Phase.RUNNING and now - workload.since < FIRST_MEASUREMENT
     return is_new or workload.phase == Phase.STARTING
 
@@ -211,7 +211,7 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
 def _lowest_utilization(
     pods: Iterable[summary.PodSummary], bars: PodBars | None
 ) -> tuple[str, str, int] | None:
-    """Return the utilization of the least used pod, its name, and the number of other pods with the same
+    """Return the utilization and name of the least used pod, and how many other pods have the same
     utilization.
 
     For a single pod with several GPUs, return the utilization of the least used GPU, with an empty name.

@@ -15,8 +15,8 @@ MAX_PODS = 64
 class AllPodsMatches:
     """Matches in the logs of several pods.
 
-    `pods` is the number of pods in the run. `by_pod` contains the searched logs with their matches. Logs may
-    have been searched only in part. `resume_at` contains the pods with further matches or text, and the
+    `pods` is the number of pods in the run. `by_pod` contains the searched logs with their matches, even if
+    only part of a log was searched. `resume_at` contains the pods with further matches or text, and the
     positions from which to continue.
     """
 
@@ -44,7 +44,7 @@ def search_all_pods(
     context_lines: int,
     ignore_case: bool,
 ) -> AllPodsMatches:
-    """Search the logs one after another, until the time limit of a search.
+    """Search the logs one after another until the time limit for a search is reached.
 
     `logs` are those of the first of `pod_count` pods. Each log gets an equal part of `max_matches`, and at
     least one match. To continue an earlier search, `starts` contains the IDs of the pods to search and the

@@ -48,11 +48,10 @@ class ChangeLink:
 
 
 def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return a link to the page where the user can make the change, or None if the user is not allowed to
-    make it.
+    """Return a link to the page where the user can make the change, or None if the user cannot make it.
 
-    The form opens without the change if the changed part of the document is too long for a URL, or contains
-    environment variables, which must not appear in proxy logs.
+    The form usually contains the change already. It does not if the changed part of the document is too long
+    for a URL or contains environment variables, which must not appear in proxy logs.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)
@@ -172,7 +171,7 @@ def losses_by_workload(
 
 
 def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
-    """Return which admins can make the change, or an empty string if the user or the owner can make it."""
+    """Return which admins can make the change, or "" if the user or the owner can make it."""
     kind = ChangeKind(change["kind"])
     if kind in QUEUE_KINDS and not may(actor, Action.SET_QUOTA, project.department):
         names = names_of_department_admins(project.department) or names_of_platform_admins()

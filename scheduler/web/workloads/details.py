@@ -139,7 +139,7 @@ def _queue_order(
     """Return (name, states) for each queue in the sort key, the department first.
 
     The sort key compares amounts that include the workload, so states above a quota or fair share begin with
-    "would". They state the number of GPUs only if it exceeds the bound.
+    "would". The number of GPUs is stated only if it exceeds the quota or fair share.
     """
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
@@ -181,8 +181,7 @@ def _reserved_above_share(workload: Workload, queue: dict[str, Any]) -> str:
 
 
 def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return a sentence about the wait that follows a workload's restart delay, or "" if the workload is
-    expected to start when the delay ends.
+    """Return a sentence about why a workload will stay pending after its restart delay, or "" if it will not.
 
     The scheduler does not evaluate the workload during the delay, so the reason is inferred from the
     project's queue. If the reason is the fair share, that amount is marked.
@@ -204,7 +203,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
     """Mark the quotas, limits and fair shares of GPUs that the workload would exceed, with the GPUs needed.
 
-    A workload may exceed those of its project and of its department.
+    Both the project's and the department's amounts may be exceeded.
     """
     for blocker in blockers:
         column, kind = DECIDING_COLUMNS.get(blocker["reason"], ("", ""))
@@ -280,8 +279,8 @@ def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
 
-    If the decisive reason says that only free capacity can be used, the shortage that follows is merged into
-    it. If the decisive reason is a lack of capacity, the amounts that can be reclaimed are appended to it.
+    Two reasons are merged into the decisive one: the shortage, if it says that only free capacity can be
+    used, and the reclaimable amounts, if it is a lack of capacity.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
@@ -309,10 +308,10 @@ def _unstated_shortage(message: str, shortage: str) -> str:
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple[str, str]]:
-    """Return the nonzero numbers that neither the blocker nor `message` mentions. A restart delay has none.
+    """Return the nonzero numbers that neither the blocker nor `message` mentions.
 
-    Missing amounts are omitted, because they follow from the message. The largest free block is omitted if
-    the total is insufficient anyway.
+    There are none for a restart delay. Missing amounts are omitted, because they follow from the message. The
+    largest free block is omitted if even the total is insufficient.
     """
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []
@@ -366,7 +365,7 @@ def _lost_work(workload: Workload, placements: Sequence[PodPlacement], end: date
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
-    """Return the current run's pods and those of earlier runs, latest runs first."""
+    """Return the pods of the current run and of earlier runs, latest run first."""
     result = list(
         pods(actor)
         .filter(workload=workload)

@@ -68,10 +68,10 @@ class OtherFailures:
 
 
 def other_failures(actor: Actor, workload: Workload, failure: Failure | None) -> OtherFailures | None:
-    """Return the visible workloads and arrays whose last run failed on the failed pod's node within a day
-    before or after, or None if there are none. Several failures suggest that the node has a fault.
+    """Return the visible workloads and arrays whose last run failed on the same node within a day, or None.
 
-    The other tasks of the workload's own array are left out, because they often fail for the same reason.
+    Several failures suggest that the node has a fault. The other tasks of the workload's own array are left
+    out, because they often fail for the same reason.
     """
     pod = failure.pod if failure is not None else None
     if pod is None or pod.ended_at is None:
@@ -95,11 +95,10 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 
 
 def failure_fact(workload: Workload) -> str:
-    """Return the cause of a failure in a few words for the page's header, or "" if the workload has not
-    failed.
+    """Return the cause of a failure in a few words for the page's header.
 
-    For a general reason, the cause is the exit code, if there is one. For a specific reason, such as
-    OutOfMemory, it is the message, which says more.
+    For a general reason, this is the exit code, if known. Otherwise, it is the message, which says more.
+    Return "" if the workload has not failed.
     """
     if workload.phase != Phase.FAILED:
         return ""

@@ -35,7 +35,7 @@ class FailureLine:
 @signed_in
 @require_GET
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the last error of the pod that failed first, with a link, or nothing if there is none."""
+    """Return a link to the last error of the pod that failed first, or nothing if there is none."""
     workload = find_workload(request.actor, workload_id)
     placements, _ = pod_placements(request.actor, workload)
     pod = first_failed_pod(workload, placements)
@@ -45,7 +45,10 @@ def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def find_failure_line(log: PodLog) -> FailureLine | None:
-    """Return the last line that names an error, or else the last line, or None if the log is empty."""
+    """Return the last line that names an error, or the last line if no line does.
+
+    Return None if the log is empty.
+    """
     end = log.tail(MAX_LINES)
     first, offset = line_number(log, end.offset), end.offset
     lines = list[FailureLine]()

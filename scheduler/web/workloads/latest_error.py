@@ -47,7 +47,7 @@ class LatestError:
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a link to the latest error in the first pod's log, or nothing if there is none.
 
-    The link is also empty while the log cannot be read, because the page requests it again.
+    If the log cannot be read now, return nothing too. The page repeats the request later.
     """
     workload = find_workload(request.actor, workload_id)
     try:

@@ -104,7 +104,7 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return the first lines after `cursor` that contain the text or, on request, name an error.
 
-    The lines are added to those of the earlier responses, unless `none_yet` says that there are none.
+    Unless `none_yet` is set, the page adds the lines to those of earlier responses.
     """
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"

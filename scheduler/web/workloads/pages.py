@@ -192,7 +192,7 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
 
 
 def _last_eviction(actor: Actor, workload: Workload) -> Eviction | None:
-    """Return the eviction since which the workload is pending, or None."""
+    """Return the eviction that made the workload pending, or None."""
     if workload.phase not in PENDING_PHASES or not workload.preemptions:
         return None
     last = evictions(actor).filter(workload_id=workload.pk).order_by("-pk").first()
@@ -224,7 +224,7 @@ def _pending_context(workload: Workload, tab: str) -> Context:
 
 
 def _shown_message(workload: Workload) -> str:
-    """Return the workload's message, or "" if it only says that the workload is placed or running."""
+    """Return the workload's message. Return "" if it only says that the workload is placed or running."""
     is_running = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
     is_placed = workload.phase == Phase.STARTING and re.match(PLACED, workload.message)
     return "" if is_running or is_placed else workload.message
@@ -296,7 +296,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
 def _last_run(
     workload: Workload, placements: Sequence[details.PodPlacement], eviction: RenderedEviction | None
 ) -> tuple[datetime, datetime] | None:
-    """Return when the last run of a pending or suspended workload started and ended, or None if unknown."""
+    """Return the start and end of a pending or suspended workload's last run, or None if unknown."""
     if workload.started_at is None or workload.phase not in (*PENDING_PHASES, Phase.SUSPENDED):
         return None
     ends = [each.pod.ended_at for each in placements if each.pod.ended_at is not None]

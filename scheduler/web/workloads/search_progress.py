@@ -12,9 +12,9 @@ from scheduler.web.workloads.all_pods_search import AllPodsMatches
 class SearchProgress:
     """Result of all requests of a search so far.
 
-    `matches` is the number of matching lines in the text that was searched, and `listed` is how many of them
-    the page lists. `pods` is the number of pods whose logs were searched to the end. If the search is
-    complete, `matches` is the number of matching lines in all logs.
+    `matches` is the number of matching lines in the searched text, and the page lists `listed` of them.
+    `pods` is the number of pods whose logs were searched to the end. If the search is complete, `matches` is
+    the number of matching lines in all logs.
     """
 
     matches: int = 0

@@ -90,8 +90,8 @@ class PreemptionPolicy:
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that will be protected in the next cycle.
 
-        These victims have a minimum runtime and start in this cycle. Although their starts could be
-        withdrawn, other victims are preferable. Once the method returns True, they are protected.
+        These victims start in this cycle and have a minimum runtime. Their starts could be withdrawn, but
+        other victims are preferable. Once this method has returned True, these victims are protected.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -129,8 +129,9 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return a sort key for how far the evictions reduce the victims' queues in the worst case. It takes
-        precedence over the cost.
+        """Return a sort key for how far the evictions reduce the victims' queues in the worst case.
+
+        This key takes precedence over the cost.
         """
         del victims
         return ()
@@ -173,8 +174,9 @@ class PreemptionPolicy:
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the allocation that the victim queue must exceed before its last eviction, or None if the
-        resource has no single threshold.
+        """Return the amount that the victim queue must exceed before its last eviction.
+
+        Return None if the resource has no single threshold.
         """
         del victim_queue, kind
         return None

@@ -33,8 +33,8 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 class Reclaim(PreemptionPolicy):
     """Reclaim resources from other queues.
 
-    The queues of the preemptor and the victim are compared at the first level where their paths differ, only
-    for the resources that the preemptor requests.
+    The queues of the preemptor and the victim are compared at the first level where their paths differ. Only
+    the resources that the preemptor requests are compared.
     """
 
     kind = Kind.RECLAIM
@@ -107,7 +107,7 @@ class Reclaim(PreemptionPolicy):
     ) -> bool:
         """Return whether decayed usage allows the eviction.
 
-        Usage never restricts reclaiming resources within quota.
+        Under the rule `within_quota`, usage does not matter.
         """
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
@@ -249,8 +249,9 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, rounded so that cost breaks ties between similar queues, or 0 if
-        there is no relative usage.
+        """Return the negated relative usage, or 0 if there is none.
+
+        The value is rounded, so that the cost decides between similar queues.
         """
         if not victim_queue.relative_usage:
             return 0.0
@@ -351,9 +352,9 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """Return the longer of the preemption and reclaim minimum runtimes, in seconds.
+        """Return the longer of the minimum runtimes for preemption and reclaim, in seconds.
 
-        A move interrupts a workload, whichever queue it belongs to.
+        A move interrupts the workload in either case.
         """
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)

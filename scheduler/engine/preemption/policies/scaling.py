@@ -13,8 +13,9 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas: in other queues under the reclaim rules, and in the preemptor's own project if
-    their priority is not higher.
+    """Evict extra replicas in other queues, and those without higher priority in the preemptor's own project.
+
+    The reclaim rules apply to other queues.
     """
 
     kind = Kind.SHRINK

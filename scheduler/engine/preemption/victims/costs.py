@@ -30,8 +30,8 @@ class NodeCostCache:
 class NodeCosts:
     """Nodes sorted by the cost of clearing them, in one heap per victim queue.
 
-    Selecting victims changes the order of queues, but not the order of nodes within a queue, so only queues
-    are compared again. Once a victim queue has fallen to its share, the costs of its nodes are recomputed.
+    Selecting victims does not change the order of nodes within a queue, so only queues are compared again.
+    Once a victim queue has fallen to its share, the costs of its nodes are recomputed.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class NodeCosts:
             self._push_queue(name)
 
     def _push_queue(self, name: str) -> None:
-        """Add a queue to the heap, unless the heap already contains the queue at the same or a lower cost."""
+        """Add a queue to the heap, unless the heap already contains it at the same or a lower cost."""
         if not self._priced_nodes[name][1]:
             self._queue_costs.pop(name, None)
             return

@@ -163,7 +163,9 @@ def _missing_amounts(
 
 
 def _victim_groups(selection: VictimSelection, usable: frozenset[int], may_move: bool) -> list[list[Victim]]:
-    """Group the possible victims that free usable resources by queue and size, cheapest first.
+    """Group the possible victims by queue and size, cheapest first.
+
+    Victims that free no usable resources are left out.
 
     If the other pods cannot move, the victims are also grouped by node.
     """

@@ -22,11 +22,11 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that its cluster has evicted, and its other pods that are live or have just
-    failed.
+    """Pods of one workload that its cluster has evicted, and the workload's other live or just failed pods.
 
-    `is_on_record` is true if the evicted pods have an audit record from an earlier tick. `is_in_progress` is
-    true if the evicted pods are still live. Their eviction counts if it has ended the workload's run.
+    If `is_on_record` is set, an earlier tick wrote the audit record of the evicted pods. If `is_in_progress`
+    is set, the evicted pods are still live, and their eviction counts only if it has ended the workload's
+    run.
     """
 
     evicted: Sequence[Pod]
@@ -43,10 +43,10 @@ def find_cluster_evictions(
 ) -> list[ClusterEviction]:
     """Return the evictions of the pods in `evicted`, whose rows must already be marked as ended.
 
-    `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
-    pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted`
-    maps the failed pods' live peers to the reasons for their evictions. Must be called before the pods'
-    workloads are evaluated, because an evaluation may stop their other pods.
+    The pods in `failed` and `lost_pods` ended in the same tick, and may have failed because of the evictions.
+    Evictions of their peers in earlier ticks of the run are also returned. `being_evicted` maps the failed
+    pods' live peers to the reasons for their evictions. Must be called before the pods' workloads are
+    evaluated, because an evaluation may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if being_evicted:
@@ -115,11 +115,12 @@ def _cluster_eviction(
 
 
 def record_cluster_evictions(evictions: Collection[ClusterEviction], now: datetime) -> None:
-    """Write an audit record for each workload with evicted pods. Must be called after the workloads have been
-    evaluated.
+    """Write an audit record for each workload with evicted pods.
 
-    If the evictions have ended the workload's run, the record counts all of its pods. Records are immutable:
-    if the evicted pods are already on record, a second record counts the workload's other pods.
+    Must be called after the workloads have been evaluated.
+
+    If the evictions have ended the workload's run, the record counts all pods of the workload. Records are
+    immutable, so if the evicted pods already have a record, a second one counts the other pods.
     """
     if not evictions:
         return

@@ -48,8 +48,8 @@ def handle_rejections(
 ) -> None:  # fmt: skip
     """Record rejected pods. Release the pods of workloads whose starts have been rejected for too long.
 
-    `rejected` maps pods to messages. `starting` contains all starting pods. A pod stays rejected until it is
-    in `accepted`, because the next attempt may take longer than a tick.
+    `rejected` maps pods to messages. `starting` contains all starting pods. A pod counts as rejected until it
+    appears in `accepted`, because the next attempt may take longer than a tick.
     """
     _record_rejections(starting, accepted, rejected.keys(), now, context.sent)
     messages = {pod.workload_id: rejected[pod.pk] for pod in reversed(starting) if pod.pk in rejected}
@@ -109,8 +109,9 @@ def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context:
 def _scale_down(
     gangs: Iterable[Gang], rejections: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop rejected replicas of locked workloads that meet their minimum without them, and return these
-    workloads.
+    """Stop the rejected replicas of locked workloads that meet their minimum without them.
+
+    Return these workloads.
     """
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []

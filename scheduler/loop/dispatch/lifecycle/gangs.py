@@ -81,8 +81,7 @@ def evaluate_gangs(
 ) -> list[str]:
     """Evaluate the gangs of locked workloads. Return a note for each gang that could not be evaluated.
 
-    The number of statements does not depend on the number of workloads. If an evaluation fails, bisect to
-    isolate the offending workload.
+    The number of statements is constant. If an evaluation fails, bisect to isolate the offending workload.
     """
     if not workloads:
         return []
@@ -341,16 +340,17 @@ def _start_columns(workload: Workload, started_at: datetime) -> dict[str, Any]:
 
 
 def _latest_start(pods: Sequence[Pod]) -> datetime | None:
-    """Return the start time of the pod that started last, or None if any pod has no start time.
+    """Return when the last pod started, or None if any pod has no start time.
 
-    A pod may end before the scheduler has observed it running.
+    A pod without a start time may have ended before the scheduler observed it running.
     """
     starts = [pod.started_at for pod in pods]
     return max(start for start in starts if start) if starts and all(starts) else None
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
-    """Return the IDs of workloads that need a verdict in every tick: those that are stopping, and active ones
-    without a live pod.
+    """Return the IDs of workloads that need a verdict in every tick.
+
+    These are stopping workloads, and active workloads without a live pod.
     """
     return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

@@ -61,9 +61,10 @@ def transition_after_failure(
 def failure_columns(
     workload: Workload, failure: Failure, retry: Retry | None, now: datetime, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the column values for a locked workload that is requeued after a failure.
+    """Return the columns that a locked workload's failure changes: its failure count and, for a retry, the
+    restart.
 
-    If the workload is not retried, only the failure is counted. `names` are node names.
+    `names` are node names.
     """
     counts = {**workload.retries, failure.kind: workload.retries.get(failure.kind, 0) + 1}
     columns: dict[str, Any] = {"retries": counts}

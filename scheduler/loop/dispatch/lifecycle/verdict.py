@@ -59,8 +59,8 @@ class GangFacts:
     """State of a gang.
 
     `replaced` contains the current run's lost and evicted pods whose replicas have newer pods.
-    `peer_failures` counts the runs that ended because a pod failed after the loss of a peer, since the last
-    run with progress.
+    `peer_failures` counts the runs since the last progress that ended because a pod failed after losing a
+    peer.
     """
 
     phase: str
@@ -134,8 +134,8 @@ def meets_minimum(node: Group | Role, pods: Collection[PodFact], states: Collect
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
     """Return the verdict for a gang whose pods have all ended.
 
-    A gang that was to be requeued or suspended completes instead if all its pods succeeded, unless a retry
-    rule restarts the gang.
+    If all pods succeeded, even a gang that was to be requeued or suspended completes, unless a retry rule
+    restarts the gang.
     """
     succeeded = bool(states) and all(state == "succeeded" for state in states)
     if succeeded and gang.next_phase in ("pending", "suspended") and gang.reason != RESTARTING:
@@ -148,8 +148,7 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | None:
     """Return the lost or evicted pod that may have caused the pod's failure, or None.
 
-    This is a pod that is being evicted or, if there is none, the latest lost or evicted pod that ran at the
-    same time.
+    A pod that is being evicted comes first, then the latest lost or evicted pod that ran at the same time.
 
     A pod that exceeded a limit or could not be started did not fail because of a peer.
     """
@@ -221,9 +220,7 @@ def _failure_kind(pod: PodFact) -> str:
 
 
 def _end_sort_key(pod: PodFact) -> datetime:
-    """Return a sort key that puts the pod that ended first at the front, because the first failure often
-    causes the others.
-    """
+    """Return a sort key by end time, earliest first, because the first failure often causes the others."""
     return pod.ended_at or datetime.max.replace(tzinfo=UTC)
 
 
@@ -237,9 +234,7 @@ def _completion_verdict(gang: GangFacts) -> Verdict:
 
 
 def _idle_verdict(gang: GangFacts) -> Verdict | None:
-    """Return the verdict that stops idle replicas if the other replicas have succeeded and none of them is
-    live, else None.
-    """
+    """Return the verdict that stops idle replicas, or None unless all other replicas have succeeded."""
     states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
@@ -275,9 +270,7 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Return the verdict of the retry rule for lost nodes or, if there is no such rule, a verdict that
-    requeues the gang.
-    """
+    """Return the verdict of the retry rule for lost nodes. Without such a rule, requeue the gang."""
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"
@@ -303,7 +296,7 @@ def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether the group or role, or a group in it, has live pods but is below its minimum."""
+    """Return whether the group or role, or any group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not meets_minimum(node, pods, COUNTED_STATES):

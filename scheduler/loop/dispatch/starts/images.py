@@ -96,8 +96,9 @@ class ImageLookupResult:
         return row
 
     def failure_transition(self, now: datetime, specs: SpecCache) -> PhaseTransition | None:
-        """Return the transition for a workload whose image can never be resolved, or None if the lookup
-        succeeded or will be repeated.
+        """Return the transition for a workload whose image can never be resolved.
+
+        Return None if the lookup succeeded or will be repeated.
         """
         error = self.resolution.error
         if error is None or not error.is_permanent:

@@ -25,8 +25,8 @@ def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the program files that commands need but the workload does not include, keyed by the command's
     path in the document.
 
-    Only commands that begin with the program are recognized. A command that could create or find the file
-    itself is left out, for example a command that first changes the directory.
+    Only commands that begin with the program are recognized. Commands that could create or find the file are
+    left out, for example a command that first changes the directory.
     """
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
         return {}

@@ -145,10 +145,10 @@ class FormSection:
 
     @property
     def expanded(self) -> bool:
-        """Whether the additional fields are shown.
+        """Whether the additional fields are shown at first.
 
-        They are shown if one of them has an error, can only be edited as text, or has a value and is set to
-        unfold.
+        This is the case if any of them has an error, can only be edited as text, or has a value that must be
+        visible.
         """
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
@@ -161,7 +161,7 @@ class FormSection:
 
     @property
     def has_values(self) -> bool:
-        """Whether the section is expanded: by default, or because any of its fields has a value or an
+        """Whether the section is expanded by default, or because any of its fields has a value or an
         error.
         """
         return self.expanded or any(

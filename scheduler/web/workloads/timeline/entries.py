@@ -109,8 +109,8 @@ class TimelineEntry:
 class Timeline:
     """Timeline entries, latest first. `more` is True if there are older events.
 
-    `periods` is a bar of the workload's states so far and of what is expected. `summary` states how often and
-    how long the workload ran and was pending, unless there are older events.
+    `periods` is a bar of the workload's past and expected states. `summary` states how often and how long the
+    workload ran and was pending, unless there are older events.
     """
 
     entries: tuple[TimelineEntry, ...]
@@ -282,7 +282,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
 
 
 def _only_eviction_for_another(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
-    """Return the eviction if there is exactly one and another workload caused it, else None."""
+    """Return the only eviction if another workload caused it. Return None in all other cases."""
     return evictions[0] if len(evictions) == 1 and evictions[0].preemptor is not None else None
 
 

@@ -38,10 +38,10 @@ class Period:
 
 
 def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> list[Period]:
-    """Return the states so far, oldest first, from the workload's events in ascending order.
+    """Return the workload's past and current states, oldest first. The events must be in ascending order.
 
-    The current state is taken from the workload's phase, because its event may be missing. Events that
-    do not change the state are skipped.
+    The current state is taken from the workload's phase, because its event may be missing. Events that do not
+    change the state are skipped.
     """
     periods: list[Period] = []
     current: tuple[str, datetime] | None = None
@@ -99,7 +99,7 @@ def expected_periods(workload: Workload, start: datetime | None, now: datetime) 
 
 
 def summarize(workload: Workload, periods: Iterable[Period]) -> str:
-    """Return the number of runs and evictions, and how long the workload ran and was pending so far."""
+    """Return the number of runs and evictions up to now, and how long the workload ran and was pending."""
     totals, delay = dict.fromkeys(("running", "pending"), 0.0), 0.0
     for period in periods:
         if period.state in totals:
