@@ -69,8 +69,8 @@ def test_call_of_a_killed_worker_is_retried_and_the_session_continues(
     os.kill(victim, signal.SIGKILL)
     (tmp_path / "go").touch()
     assert future.result(120) in (1, 2)
-    until(lambda: session.ready_nodes() == 2)
-    assert session.broadcast(lambda: int(os.environ["RANK"])).result(60) == [0, 1]
+    # Until the gang has restarted, the session may have only one node, or still count the killed one.
+    until(lambda: session.broadcast(lambda: int(os.environ["RANK"])).result(60) == [0, 1])
 
 
 @pytest.mark.parametrize("part", ["web", "database", "scheduler"])
