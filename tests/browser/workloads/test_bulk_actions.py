@@ -62,6 +62,55 @@ def test_bulk_actions_stay_in_view_until_the_selection_is_cleared(
         assert faults == []
 
 
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "phone"])
+def test_checkboxes_are_level_with_the_names_and_have_no_other_mark(
+    viewport: ViewportSize, opened: Open
+) -> None:
+    with opened("dave", viewport=viewport) as (page, faults):
+        page.goto("/workloads")
+        marks = page.locator("td.pick").evaluate_all(
+            "all => all.map(cell => getComputedStyle(cell, '::before').content)"
+        )
+        assert set(marks) == {"none"}
+        box = present(page.get_by_role("checkbox", name="Select ablation-7", exact=True).bounding_box())
+        name = present(page.get_by_role("row", name="ablation-7").get_by_role("rowheader").bounding_box())
+        assert name["y"] <= box["y"] and box["y"] + box["height"] <= name["y"] + name["height"]
+        assert faults == []
+
+
+def test_all_actions_on_selected_rows_are_in_view_on_a_phone(opened: Open) -> None:
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/workloads")
+        for name in ("ablation-7", "paused-run"):
+            select(page, name)
+        buttons = page.locator("#bulk").get_by_role("button")
+        names = ("Suspend 1 of 2", "Resume 1 of 2", "Cancel 2", "Clear selection")
+        expect(buttons).to_contain_text(names)
+        for button in buttons.all():
+            expect(button).to_be_in_viewport(ratio=1)
+        assert faults == []
+
+
+def test_click_beside_the_words_of_a_table_head_sorts(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        head = page.get_by_role("columnheader", name="GPUs", exact=True)
+        head.click(position={"x": 4, "y": 4})
+        expect(head).to_have_attribute("aria-sort", "descending")
+        assert faults == []
+
+
+def test_default_columns_are_shown_again_from_the_menu(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads?columns=state,cost")
+        page.locator("#columns > summary").click()
+        page.get_by_role("button", name="Show default columns").click()
+        expect(page.get_by_role("columnheader", name="GPUs", exact=True)).to_be_visible()
+        expect(page.get_by_role("columnheader", name="Cost", exact=True)).to_have_count(0)
+        assert "columns" not in page.url
+        assert faults == []
+
+
 def test_shift_selects_a_range_of_rows_and_escape_clears_the_selection(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")

@@ -43,11 +43,18 @@
     pick();
   }
 
+  function resetColumns() {
+    const menu = document.querySelector("[data-usual-columns]"), usual = menu.dataset.usualColumns.split(",");
+    for (const box of menu.querySelectorAll("[name=columns]")) box.checked = usual.includes(box.value);
+    menu.querySelector("[name=columns]").dispatchEvent(new Event("change", { bubbles: true }));
+  }
+
   let last = ""; // value of the box that was clicked last
   /** If Shift is pressed, set all boxes between the last click and this one to this box's state. */
   document.addEventListener("click", (event) => {
     const box = event.target;
     if (box.closest?.("[data-clear-selection]")) clear();
+    if (box.closest?.("[data-reset-columns]")) resetColumns();
     if (!box.matches?.("input[form=bulk]")) return;
     const boxes = [...document.querySelectorAll("input[form=bulk]")];
     const from = boxes.findIndex((each) => each.value === last), to = boxes.indexOf(box);
