@@ -55,9 +55,13 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)
+    document = document_with_change(workload, change)
+    if workload.array_id is not None:  # a task cannot be edited, but the array can be copied
+        if document is None or not may(actor, Action.SUBMIT, workload.project):
+            return None
+        return ChangeLink("Edit a copy of the array", f"{reverse('submit')}?like={workload.array_id}")
     if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
         return None
-    document = document_with_change(workload, change)
     if document is None or not (patch := find_patch(workload.spec, document)):
         return None
     form = reverse("workload-edit", args=[workload.pk])

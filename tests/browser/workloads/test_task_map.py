@@ -9,6 +9,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
+from tests.browser.driver.held_requests import hold_requests
 from tests.support.present import present
 
 
@@ -66,6 +67,47 @@ def test_tasks_are_touch_targets_on_a_phone(opened: Open, scene: Scene) -> None:
         box = present(page.locator("#task-0").bounding_box())
         assert min(box["width"], box["height"]) >= 24
         expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        assert faults == []
+
+
+@pytest.mark.parametrize("link", ["#unfold-held", "#state-completed"])
+def test_list_of_tasks_begins_where_the_link_at_the_end_of_the_page_was(
+    link: str, opened: Open, scene: Scene
+) -> None:
+    with opened("dave", viewport=NARROW) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        page.locator(link).scroll_into_view_if_needed()
+        page.mouse.wheel(0, 10_000)
+        page.wait_for_function("scrollY + innerHeight > document.documentElement.scrollHeight - 2")
+        page.locator(link).scroll_into_view_if_needed()
+        place = page.evaluate("scrollY")
+        page.locator(link).click()
+        expect(page.locator("#tasks tbody tr").nth(20)).to_be_attached()
+        assert abs(page.evaluate("scrollY") - place) < 100
+        assert faults == []
+
+
+def test_expected_end_of_an_array_fits_in_its_card_on_a_phone(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport={"width": 390, "height": 844}) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        end = page.locator(".figure", has=page.get_by_text("Expected end")).locator("time")
+        end.evaluate("element => { element.textContent = '24 Dec, 00:00'; }")
+        figure = page.locator(".figure", has=page.get_by_text("Expected end"))
+        assert figure.evaluate("element => element.scrollWidth <= element.clientWidth")
+        assert faults == []
+
+
+def test_smallest_change_of_an_array_arrives_without_moving_the_page(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        held = hold_requests(page, re.compile("/smallest-change"))
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        expect(page.locator("#smallest-change")).to_contain_text("Searching")
+        place = present(page.locator(".task-figures").bounding_box())["y"]
+        for each in held:
+            each.continue_()
+        expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        assert present(page.locator(".task-figures").bounding_box())["y"] == place
         assert faults == []
 
 

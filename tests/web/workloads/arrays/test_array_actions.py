@@ -2,7 +2,11 @@
 
 import re
 
+import pytest
+
 from projects.models import Workload, WorkloadArray
+from scheduler.reports.what_if.smallest_change import RenderedChange
+from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -58,9 +62,35 @@ def test_pending_array_shows_the_smallest_change_of_its_first_queued_task(
     tasks.filter(phase="running").update(phase="completed", ended_at=make.ago())
     first = tasks.filter(phase="pending", held=False).order_by("array_index")[0]
     page = text(sign_in("dave"), f"/arrays/{sweep.pk}")
-    assert f'hx-get="/workloads/{first.pk}/smallest-change" hx-trigger="load"' in page
-    legend = page.partition('id="task-map-legend">')[2].partition("</div>")[0]
-    assert re.sub(r"<[^>]+>", " ", legend).split()[:2] == ["completed", "failed"]
+    assert f'hx-get="/workloads/{first.pk}/smallest-change?page=array" hx-trigger="load"' in page
+    legend = page.partition('class="legend tasks-legend">')[2].partition("</div>")[0]
+    assert re.sub(r"<[^>]+>", " ", legend).split()[1:4:2] == ["completed", "failed"]
+
+
+def test_smallest_change_of_an_array_links_to_a_copy_of_the_array(
+    sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = {
+        "kind": "pool_allowed", "subject": "local", "resource": "", "pool": "", "before": None, "after": None,
+    }  # fmt: skip
+    answer = RenderedChange("found", "The task would start now if it could use pool local.", change)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    task = Workload.objects.filter(array=sweep, phase="pending", held=False).order_by("array_index")[0]
+    url = f"/workloads/{task.pk}/smallest-change?page=array"
+    card = sign_in("dave").get(url).content.decode()
+    assert f'href="/submit?like={sweep.pk}">Edit a copy of the array</a>' in card
+    assert "Edit a copy" not in sign_in("erin").get(url).content.decode(), "erin cannot submit"
+
+
+def test_array_whose_next_task_starts_soon_says_so_in_place_of_the_smallest_change(
+    sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = RenderedChange("not_needed", "The workload starts in the next cycle.")
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    task = Workload.objects.filter(array=sweep, phase="pending", held=False).order_by("array_index")[0]
+    card = sign_in("dave").get(f"/workloads/{task.pk}/smallest-change?page=array").content.decode()
+    assert "The next scheduling cycle starts the task or reserves capacity for it." in card
+    assert "hx-swap-oob" not in card
 
 
 def test_array_failures_are_grouped_with_a_log_for_each_group(

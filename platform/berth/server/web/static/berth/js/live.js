@@ -105,6 +105,9 @@
     there.find((element) => nameOf(element) === focused)?.focus({ preventScroll: true });
     focused = "";
   });
+  let place = 0; // the page keeps its place when a list is replaced, also if the browser would follow the end of the list
+  document.addEventListener("htmx:beforeSwap", (event) => { if (event.detail.target.id === "rows") place = scrollY; });
+  document.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target.id === "rows") scrollTo({ top: place, behavior: "instant" }); });
   document.addEventListener("htmx:afterRequest", (event) => {
     const part = event.detail.elt;
     if (late.delete(part)) setTimeout(() => part.isConnected && fetchAnew(part));
