@@ -91,11 +91,24 @@ def test_sparkline_readout_replaces_the_axis(opened: Open, scene: Scene, width: 
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
         chart = page.get_by_role("img", name=re.compile("^GPU utilization: up to"))
         chart.tap(position={"x": 60, "y": 20}) if width < 500 else chart.hover(position={"x": 60, "y": 20})
-        readout, marker = page.locator(".readout.on"), page.locator(".readout-marker")
+        spark = page.locator(".spark", has=chart)
+        readout, marker = spark.locator(".readout.on"), spark.locator(".readout-marker")
         expect(readout).to_have_text(re.compile(r"^\d\d:\d\d \d+%, [\d.]+ of 8 GPUs$"))
         box, frame = present(readout.bounding_box()), present(chart.bounding_box())
         assert box["y"] >= frame["y"] + frame["height"] - 1, "the readout covers no numbers"
         assert abs(present(marker.bounding_box())["x"] - frame["x"] - 60) <= 2
+        others = page.locator(".strip .spark .readout.on strong")
+        assert others.count() == page.locator(".strip .spark").count() > 1
+        assert len(set(others.all_text_contents())) == 1, "all charts show the same moment"
+        assert not faults
+
+
+def test_name_of_the_least_used_pod_is_readable_in_medium_windows(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport={"width": 1024, "height": 844}) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
+        lowest = page.locator(".spark-top > .lowest")
+        expect(lowest.get_by_role("link")).to_have_text(re.compile(r"^worker-\d$"))
+        assert lowest.evaluate("element => element.scrollWidth <= element.clientWidth")
         assert not faults
 
 

@@ -79,11 +79,18 @@
 
   function show(event) {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
-    for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps, .periods")) other.classList.remove("on");
+    const strip = chart?.closest(".strip"); // its charts have the same period, so they show the same moment
+    const charts = strip ? [...strip.querySelectorAll("[data-readout]")] : [chart];
+    for (const other of document.querySelectorAll(".readout.on")) if (!charts.includes(other.parentElement) && !other.parentElement.matches(".maps, .periods")) other.classList.remove("on");
     if (!chart) return;
+    const frame = svg.getBoundingClientRect(), share = Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width));
+    for (const each of charts) read(each, each.querySelector("svg[data-points]"), share);
+  }
+
+  /** Show the numbers of a chart at a share of its width. */
+  function read(chart, svg, share) {
     svg.readouts ??= JSON.parse(svg.dataset.points);
     const frame = svg.getBoundingClientRect(), begin = Number(svg.dataset.begin), end = Number(svg.dataset.end);
-    const share = Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width));
     // All columns have the same width, even if months or days differ in length, and are named by their period.
     const columns = svg.dataset.columns?.split("|"), column = Math.min(Math.floor(share * columns?.length), columns?.length - 1);
     const time = begin + share * (end - begin), point = columns ? svg.readouts[column] : pointAt(svg.readouts, time), readout = box(chart);
@@ -104,6 +111,6 @@
   }
   for (const type of ["pointermove", "pointerdown"]) document.addEventListener(type, show); // a tap has no moves
   document.addEventListener("pointerleave", (event) => { // a finger leaves at the end of each tap
-    if (event.pointerType !== "touch") document.querySelector(".readout.on")?.classList.remove("on");
+    if (event.pointerType !== "touch") for (const readout of document.querySelectorAll(".readout.on")) readout.classList.remove("on");
   });
 })();
