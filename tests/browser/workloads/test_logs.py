@@ -272,6 +272,40 @@ def test_log_toolbar_does_not_move_during_a_search(opened: Open, pods: list[Pod]
         assert faults == []
 
 
+def test_all_tools_and_the_answer_of_a_search_fit_in_one_row_on_a_laptop(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "loss 1\nloss 2\n")
+    write(home, pods[3], "loss 1\n" * 40)
+    with opened("dave", viewport={"width": 1440, "height": 900}) as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        page.get_by_label("Search the log").fill("nothing")
+        answer = page.locator("#log-count")
+        expect(answer).to_contain_text("No matches in worker-0")
+        assert answer.evaluate("element => element.scrollWidth <= element.clientWidth")
+        page.get_by_label("Search the log").fill("loss")
+        page.get_by_label("Search all pods").check()
+        expect(page.locator("#log-place")).to_have_text("1 of 42 · worker-0")
+        view, full = (page.locator(each).bounding_box() for each in ("#log-view", "#log-full"))
+        assert view and full and full["x"] > view["x"] and full["y"] == view["y"]
+        assert faults == []
+
+
+def test_followed_log_stays_at_its_end_when_the_window_becomes_smaller(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "".join(f"step {number}\n" for number in range(200)))
+    with opened("dave", viewport={"width": 390, "height": 844}) as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log pre")).to_contain_text("step 199")
+        page.set_viewport_size({"width": 390, "height": 740})
+        page.wait_for_function("""() => {
+          const log = document.getElementById("log");
+          return log.scrollTop > 0 && log.scrollHeight - log.clientHeight - log.scrollTop < 1;
+        }""")
+        assert faults == []
+
+
 # Lines and styles of a text that is cut in two, at each position, and of the whole text.
 CUT_TEXT = """(text) => {
     const read = (...pieces) => {

@@ -256,6 +256,8 @@
       if (follow.checked) box.scrollTop = box.scrollHeight;
       (on ? exit : start())?.focus();
     }
+    const sizes = new ResizeObserver(() => { if (follow.checked) box.scrollTop = box.scrollHeight; });
+    for (const each of [box, box.querySelector("pre")]) sizes.observe(each); // tools in a second row make the log smaller
     document.addEventListener("click", (event) => {
       if (event.target.closest?.("#log-full, #log-menu-full, #log-exit")) toggle(!card.classList.contains("full"));
     });
