@@ -1,7 +1,7 @@
 """Queue page, which explains each workload's position."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -41,6 +41,7 @@ from scheduler.reports.queues.queue_list import (
     NO_POSITION,
     NOT_EVALUATED,
     SEVERAL_POOLS,
+    count_by_pool,
     count_unschedulable,
     queue_length,
     queue_lengths,
@@ -81,7 +82,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         if pool is None or column.key != "pool"
     ]
     if pool is None:
-        columns[0] = replace(columns[0], order="pool_and_position")
+        title = "" if is_grouped else "Position in pool"
+        columns[0] = replace(columns[0], order="pool_and_position", page_title=title)
     mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
@@ -128,7 +130,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
         )
     is_filtered = bool(mine or any(filters.values()) or state["search"])
-    groups: list[_PoolGroup] = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
+    matches = count_by_pool(rows) if pools and is_filtered else None
+    groups: list[_PoolGroup] = _pool_groups(entries, pools, matches) if is_grouped else [(None, entries)]
     for row, *_ in entries:
         row.pool_words = pool_words(row)
     for _, each in groups:
@@ -162,6 +165,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "queued": choices.queued,
         "projects": choices.projects,
         "length": length,
+        "matches": None if matches is None else sum(matches.values()),
         "unschedulable": unschedulable,
         "may_create_pool": not pools and may(request.actor, Action.ADMINISTER),
         "no_scheduler": not is_scheduler_running(timezone.now()),
@@ -174,6 +178,7 @@ class _PoolHeading:
     """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
 
     Without a name, the rows are workloads that have not been evaluated in any pool, and `free` is None.
+    `matches` is the number of workloads that match the filters, or None without filters.
     """
 
     name: str
@@ -183,15 +188,20 @@ class _PoolHeading:
     hidden: Sequence[
         HiddenWorkloadsRow
     ] = ()  # placeholders for a queue in which the user can see no workload
+    matches: int | None = None
 
 
 _PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]
 
 
-def _pool_groups(rows: Sequence[QueueEntry], pools: Sequence[NodePool]) -> list[_PoolGroup]:
+def _pool_groups(
+    rows: Sequence[QueueEntry], pools: Sequence[NodePool], matches: Mapping[str, int] | None
+) -> list[_PoolGroup]:
     """Group consecutive rows of the same pool under a heading."""
     groups = [(name, list(entries)) for name, entries in groupby(rows, lambda entry: entry[0].queue_pool)]
     headings = _pool_headings([name for name, _ in groups], pools)
+    if matches is not None:
+        headings = [replace(each, matches=matches.get(each.name, 0)) for each in headings]
     return [(heading, entries) for heading, (_, entries) in zip(headings, groups, strict=True)]
 
 

@@ -135,6 +135,11 @@ def queue_lengths() -> dict[str, tuple[int, int]]:
     return {name: (count, milli or 0) for name, count, milli in sums}
 
 
+def count_by_pool(rows: QuerySet[Any]) -> dict[str, int]:
+    """Return the number of workloads in each pool's queue among `rows`, keyed like `queue_lengths`."""
+    return dict(rows.order_by().values_list("queue_pool").annotate(n=workload_count()))
+
+
 def _queue_filter(pool: NodePool | None) -> Q:
     """Return a filter for the pending workloads in a pool's queue, or in all queues.
 

@@ -112,9 +112,9 @@ def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in
     for name in ("fresh-1", "fresh-2"):
         queue(cast.ads, name, None)
     client = sign_in("dave")
-    assert rows(client) == [f"next {ONE}", "1 first", f"new {SEVERAL}"]
+    assert rows(client) == [f"reserved {ONE}", "1 first", f"new {SEVERAL}"]
     make.workload(cast.vision, "own", phase=Phase.RESERVED, pools=["local"])
-    text = "next own", f"next {ONE}", "1 first", f"new {SEVERAL}"
+    text = "reserved own", f"reserved {ONE}", "1 first", f"new {SEVERAL}"
     assert rows(client) == list(text)
 
 
@@ -155,7 +155,7 @@ def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_positio
         queue(cast.vision, f"own-{index}", None)
     first, second = pages(sign_in("dave"), "/queue?pool=local")
     hidden = [[row for row in each if ONE in row] for each in (first, second)]
-    assert hidden == [[f"next {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
+    assert hidden == [[f"reserved {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
 
 
 @pytest.mark.heavy

@@ -208,3 +208,29 @@ def test_equal_priorities_are_in_queue_order(cast: Cast, sign_in: SignIn) -> Non
         )  # fmt: skip
     context: Any = sign_in("dave").get("/queue?pool=local&sort=-priority").context
     assert [row.name for row, *_ in context["rows"]] == ["at-4", "at-1", "at-2", "at-3"]
+
+
+def test_counts_state_how_many_workloads_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    for position, pool in enumerate(("local", "local", "spare")):
+        explanation = {"pool": pool, "queue_position": position + 1}
+        reason = "WaitingForCapacity" if position else "ProjectLimit"
+        make.workload(cast.vision, f"w{position}", reason=reason, explanation=explanation)
+    client = sign_in("alice")
+    all_rows = client.get("/queue").content.decode()
+    assert "3 workloads, 3 GPUs requested." in all_rows and "2 pending, 2 GPUs requested, " in all_rows
+    filtered = client.get("/queue?reason=ProjectLimit").content.decode()
+    assert "1 of 3 workloads shown, 3 GPUs requested in total." in filtered
+    assert "1 of 2 pending, 2 GPUs requested in total, " in filtered
+
+
+def test_rows_of_several_pools_have_positions_in_their_pool(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    for pool in ("local", "spare"):
+        make.workload(cast.vision, pool, explanation={"pool": pool, "queue_position": 1})
+    make.workload(cast.vision, "freed", phase="reserved", pool=cast.pool)
+    client = sign_in("alice")
+    for address in ("/queue", "/queue?sort=name"):
+        page = client.get(address).content.decode()
+        assert ">reserved<" in page and ">next<" not in page
+        assert ("Position in pool" in page) == ("sort" in address)
