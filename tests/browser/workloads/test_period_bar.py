@@ -50,6 +50,11 @@ def test_every_segment_shows_its_state_times_and_duration_on_hover_and_in_focus(
             )
             > 0
         ), "the tooltip does not cover the marks above the bar"
+        legend = page.evaluate(
+            """() => document.querySelector(".periods > .legend").getBoundingClientRect().top
+            - document.querySelector(".periods > .readout").getBoundingClientRect().bottom"""
+        )
+        assert legend >= 0, "the tooltip does not cover the legend"
         page.mouse.move(*centre(page, 4))
         expect(page.locator(".timeline li.lit")).to_contain_text("Reclaimed")
         expect(tip).to_have_text(re.compile(rf"Stopping\n{TIMES}\n1 min"))

@@ -17,7 +17,6 @@ REQUEUED = "queue time reset"
 # Minimum width of a segment with a duration label, in percent of the bar, in wide and narrow windows.
 WIDE_ROOM, NARROW_ROOM = 9, 22
 NARROW = 1  # segments below this width, in percent, are drawn with a minimum width
-SHORT = timedelta(minutes=2)  # times of shorter periods include seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +171,8 @@ def _build_segment(period: Period, key: int, scale: Scale) -> Segment:
 def _describe(segment: Segment, bar: PeriodBar, zone: tzinfo) -> str:
     """Return the title, the times and the duration of a segment, one per line."""
     period = segment.period
-    seconds = period.length < SHORT
-    begin, end = (_format_time(at, bar, zone, seconds=seconds) for at in (period.begin, period.end))
+    has_seconds = not period.is_expected
+    begin, end = (_format_time(at, bar, zone, seconds=has_seconds) for at in (period.begin, period.end))
     if period.is_expected:
         begin = "now" if segment.x == bar.now else begin
         end = end if period.is_delay or period.state == "running" else f"about {end}"

@@ -8,7 +8,8 @@ from scheduler.web.workloads.timeline.scale import Scale
 
 FAILED = "failed"
 ROW_HEIGHT = 16  # pixels
-TURN = 60  # marks to the right of this position, in percent, have their label on the left
+TURN = 61  # marks to the right of this position, in percent, have their label on the left
+LEFT_ROOM = 40  # a label fits to the left of this position, in percent, also in narrow windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +20,24 @@ class PeriodMark:
     at: datetime
     x: float
     y: int
+    is_left: bool  # the label is on the left side of its line
 
     @property
     def is_failure(self) -> bool:
         return self.text == FAILED
 
-    @property
-    def is_left(self) -> bool:
-        """Return whether the label is at the left side of its line."""
-        return self.x > TURN
-
 
 def arrange_marks(marks: Iterable[tuple[str, datetime]], scale: Scale) -> tuple[PeriodMark, ...]:
     """Return the labels, one per row, so that the lines from the labels down to the bar cross no label.
 
-    Labels to the right of their lines come first, from left to right, then the others from right to left.
+    Labels to the right of their lines come first, from left to right, then the others from right to left. A
+    mark to the left of such another one also has its label on the left if there is room.
     """
-    positions = [(text, at, scale.position(at)) for text, at in marks]
-    rightward = sorted((each for each in positions if each[2] <= TURN), key=lambda each: each[2])
-    leftward = sorted((each for each in positions if each[2] > TURN), key=lambda each: -each[2])
+    positions = sorted(((text, at, scale.position(at)) for text, at in marks), key=lambda each: each[2])
+    turn = len(positions)
+    while turn and positions[turn - 1][2] > (TURN if turn == len(positions) else LEFT_ROOM):
+        turn -= 1
+    rows = [*positions[:turn], *reversed(positions[turn:])]
     return tuple(
-        PeriodMark(text, at, x, row * ROW_HEIGHT) for row, (text, at, x) in enumerate([*rightward, *leftward])
+        PeriodMark(text, at, x, row * ROW_HEIGHT, row >= turn) for row, (text, at, x) in enumerate(rows)
     )

@@ -301,3 +301,20 @@ def test_edit_that_resets_the_queue_time_is_marked_on_the_bar(cast: Cast, sign_i
     bar = sign_in("dave").get(f"/workloads/{ours.pk}/timeline").context["timeline"].periods
     assert [(mark.text, round(mark.x)) for mark in bar.marks] == [("queue time reset", 30), ("now", 60)]
     assert round(bar.edit) == 30
+
+
+def test_line_of_the_last_checkpoint_does_not_cross_the_label_of_the_present(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    ours = make.workload(
+        cast.vision, "ours", phase="running", run=1, max_runtime=100 * 60, started_at=make.ago(minutes=60),
+        last_checkpoint_at=make.ago(minutes=8),
+    )  # fmt: skip
+    record_event(ours, "submitted", "Submitted by dave.", 70)
+    record_event(ours, "running", "All pods run.", 60)
+    page = sign_in("dave").get(f"/workloads/{ours.pk}/timeline")
+    bar = page.context["timeline"].periods
+    assert [(mark.text, round(mark.x), mark.y, mark.is_left) for mark in bar.marks] == [
+        ("now", 64, 0, True), ("last checkpoint", 56, 16, True),
+    ]  # fmt: skip
+    assert re.search(r'aria-label="Pending\n\d\d:\d\d:\d\d to \d\d:\d\d:\d\d\n10 min"', page.content.decode())

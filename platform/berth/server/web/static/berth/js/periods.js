@@ -38,7 +38,12 @@
     if (!segment) return;
     const chart = segment.closest(".periods"), box = tooltip(chart);
     const around = chart.getBoundingClientRect(), frame = segment.querySelector("rect").getBoundingClientRect();
-    box.textContent = segment.getAttribute("aria-label");
+    box.replaceChildren(...segment.getAttribute("aria-label").split(/(\n)/).map((line) => {
+      if (line === "\n") return line;
+      const part = document.createElement("span");
+      part.textContent = line;
+      return part;
+    }));
     box.classList.add("on");
     const middle = (frame.left + frame.right) / 2 - around.left - box.offsetWidth / 2;
     box.style.left = `${Math.max(0, Math.min(middle, around.width - box.offsetWidth))}px`;
