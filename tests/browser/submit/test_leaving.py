@@ -70,17 +70,21 @@ def test_leaving_does_not_ask_without_input_or_after_a_submission(opened: Open) 
 
 
 @pytest.mark.heavy
-def test_leaving_the_edit_page_asks_unless_changes_are_discarded(opened: Open, scene: Scene) -> None:
+def test_leaving_the_edit_page_asks_before_changes_are_discarded(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         workload = scene.workloads["policy-sweep"]
         page.goto(f"/workloads/{workload.pk}/edit")
-        questions = record_questions(page)
+        questions, text = record_questions(page), page.locator("#document").input_value()
         page.get_by_label("Max runtime").fill("2h")
         expect(page.get_by_text("1 unsaved change", exact=True)).to_be_visible()
         follow_link(page)
         page.wait_for_timeout(300)
         assert questions == ["beforeunload"]
         page.get_by_role("link", name="Discard changes").click()
+        page.wait_for_timeout(300)
+        assert questions == ["beforeunload", "beforeunload"] and "/edit" in page.url
+        page.locator("#document").fill(text)
+        page.get_by_role("link", name="Back to workload").click()
         expect(page.get_by_role("heading", name="policy-sweep", level=1)).to_be_visible()
         assert "/edit" not in page.url
-        assert (questions, faults) == (["beforeunload"], [])
+        assert (questions, faults) == (["beforeunload", "beforeunload"], [])

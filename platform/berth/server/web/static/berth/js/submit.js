@@ -218,7 +218,7 @@
   // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
   const column = document.querySelector(".submit > .stack:not(#fields)");
   new ResizeObserver(() => column.style.setProperty("--column-height", `${column.offsetHeight}px`)).observe(column);
-  // Ask before input is lost, unless the user discards it or a response redirects, such as the one to a submission.
+  // Ask before input is lost, unless a response redirects, such as the one to a submission.
   let isLeaving = false;
   const hasInput = () => isCodeChosen || edits !== answered || text().value !== text().defaultValue;
   addEventListener("beforeunload", (event) => {
@@ -239,7 +239,6 @@
     link.href = url;
     isLeaving ||= !isCodeChosen && otherLines(text().value) === otherLines(text().defaultValue);
   });
-  document.getElementById("discard")?.addEventListener("click", (event) => { isLeaving = !(event.ctrlKey || event.metaKey || event.shiftKey); });
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
   enableSave(isUnchanged());
