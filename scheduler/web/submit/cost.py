@@ -66,9 +66,11 @@ def _describe_price(
 ) -> tuple[str, str, str]:
     """Return the price, the GPU time that it covers, and why there is no total price.
 
-    All texts are empty if no pool has a price.
+    The price is that of the pools where the workload would start, or of all pools that it allows if it would
+    be queued. All texts are empty if none of them has a price.
     """
-    pools = NodePool.objects.filter(name__in=prediction.workload["pools"]).order_by("name")
+    names = {each["pool"] for each in prediction.decisions if each["pods"]} or prediction.workload["pools"]
+    pools = NodePool.objects.filter(name__in=names).order_by("name")
     prices = {pool.name: current_price(pool) for pool in pools}
     amounts = [float(price) for price in prices.values() if price is not None]
     if not amounts:

@@ -231,6 +231,10 @@ def test_unknown_cost_names_the_pool_without_a_price(cast: Cast, dave: Client) -
     NodePool.objects.filter(name="local").update(price_per_gpu_hour=Decimal("2.50"))
     shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
     assert "Cost Unknown (pool free has no price)" in shown
+    make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+    make.quota(cast.vision, cast.pool, 8)
+    shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
+    assert "pool local" in shown and "Cost Up to 80.00 USD for 32 GPU-hours" in shown, "it would start there"
 
 
 def test_prediction_states_the_project_budget_before_the_department_budget(
