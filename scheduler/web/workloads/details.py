@@ -113,8 +113,10 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     decisive, others = split_obstacles(
         build_obstacles(explanation.blockers, urls_of_named_workloads(actor, explanation.blockers))
     )
-    if decisive and decisive.reason == Reason.BACKOFF and delay_has_ended(workload):
-        decisive = replace(decisive, message=re.sub("^Until ", "Ended ", decisive.message))
+    if decisive and decisive.reason == Reason.BACKOFF:
+        verb = "ended" if delay_has_ended(workload) else "lasts until"
+        message = re.sub("^Until ", f"The restart delay {verb} ", decisive.message)
+        decisive = replace(decisive, message=message)
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _describe_wait_after_delay(workload, queues[0])
     if edited_since_evaluation(workload) is None:

@@ -66,6 +66,7 @@ def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
     assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()
     assert '<h2 id="why-title">Restart delay</h2>' in page, "the same name as in the lists"
+    assert re.search(r"The restart delay lasts until <time[^>]*>[^<]*</time>, after 1 eviction\.", page)
     paths = (f"/workloads/{workload.pk}/timeline", "/queue")
     assert ", then waits for fair share" not in page, "the card states it once"
     for text in (rows, *(client.get(path).content.decode() for path in paths)):
@@ -88,6 +89,7 @@ def test_restart_delay_that_has_passed_is_not_announced(cast: Cast, sign_in: Sig
         explanation=explanation, pools=[cast.pool.name],
     )  # fmt: skip
     client = sign_in("dave")
+    assert "The restart delay ended <time" in client.get(f"/workloads/{workload.pk}").content.decode()
     tabs = (f"/workloads/{workload.pk}{tab}" for tab in ("", "/logs", "/timeline"))
     for path in ("/queue", "/workloads", *tabs):
         page = client.get(path).content.decode()
