@@ -37,6 +37,6 @@ def test_differences_name_the_location_of_each_value() -> None:
     assert [format_difference(join_path(path), *values) for path, *values in differences(before, after)] == [
         'command: not set -> "a\\nb"',
         'labels: {"team": "a"} -> not set',
-        'pools: ["x"] -> ["x", "y"]',
+        "pools: x -> x, y",
         "roles[0].gpu: 1 -> 2",
     ]

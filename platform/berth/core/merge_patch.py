@@ -1,10 +1,12 @@
 """JSON merge patches (RFC 7396), and the differences between two documents."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 VALUE_MAX = 60
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
 def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,8 +62,17 @@ def format_difference(path: str, before: Any, after: Any) -> str:
 
 
 def format_value_briefly(value: Any) -> str:
-    """Format a value as at most 60 characters on one line."""
+    """Format a value as at most 60 characters on one line. Names in a list, such as pools, are separated by
+    commas.
+    """
     if value is None:
         return "not set"
-    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+    if (
+        value
+        and isinstance(value, list)
+        and all(isinstance(name, str) and NAME.fullmatch(name) for name in value)
+    ):
+        text = ", ".join(value)
+    else:
+        text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)
     return text if len(text) <= VALUE_MAX else f"{text[: VALUE_MAX - 3]}..."

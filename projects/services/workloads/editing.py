@@ -166,7 +166,8 @@ def _prepare_edit(
     fixed = [key for key in edits.FIXED_KEYS if edited.get(key) != stored.get(key)]
     if fixed:
         raise Invalid(
-            Problem(key, "cannot be edited", format_value(patch.get(key)), "a new workload") for key in fixed
+            Problem(key, "cannot be edited", format_value(patch.get(key)), _fixed_value_advice(key, stored))
+            for key in fixed
         )
     require_submitter_for_personal_secrets(view.actor, (before, spec), locked.submitted_by_id)
     draft = prepare(view, document, spec, project=locked.project, now=at)
@@ -216,6 +217,13 @@ def _store_edit(
     audit.write_entry(actor, "edit", locked, before=before, after=after, project=locked.project)
     announce.workload_changed(locked)
     wake("scheduler")
+
+
+def _fixed_value_advice(key: str, stored: Mapping[str, Any]) -> str:
+    """Return how to keep the stored value of a key that cannot be edited."""
+    value = stored.get(key)
+    restore = f"Set it to {value} again" if isinstance(value, str) else f"Restore `{key}`"
+    return f"{restore}, or submit a new workload"
 
 
 def _sets_environment(change: DocumentChange) -> bool:

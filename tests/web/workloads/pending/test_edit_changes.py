@@ -46,7 +46,7 @@ def words_of(html: str) -> str:
     ("was", "now", "change"),
     [
         ("replicas: 2", "replicas: 0", "Replicas 2 → 0"),
-        ("max_runtime: 1h", "max_runtime: soon", "Max runtime 1 h → soon"),
+        ("max_runtime: 1h", "max_runtime: soon", "Max runtime 1h → soon"),
     ],
 )
 def test_changes_stay_on_the_page_while_a_value_is_invalid(
@@ -81,3 +81,14 @@ def test_button_of_an_unschedulable_edit_reads_save_anyway(dave: Client, train: 
     assert '<span id="save-label" hx-swap-oob="true">Save changes</span>' in edited(
         dave, train, "gpu: 1", "gpu: 9"
     )
+
+
+def test_pools_are_listed_by_name(dave: Client, train: Workload) -> None:
+    make.pool("spare")
+    words = words_of(edited(dave, train, "command:", "pools: [local, spare]\ncommand:"))
+    assert "Node pools" in words and "→ local, spare" in words and '["local"' not in words
+
+
+def test_name_that_cannot_be_edited_can_be_restored(dave: Client, train: Workload) -> None:
+    words = words_of(edited(dave, train, "name: train", "name: other"))
+    assert "Cannot be edited. Set it to train again, or submit a new workload." in words

@@ -129,7 +129,7 @@ def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, s
     page = sign_in("alice").get(address).content.decode()
     assert f'<a href="/workloads/{eviction.preemptor_id}">ads/nightly</a>' in page
     text = eviction_facts(page)
-    assert text.startswith("Evicted ") and " by ads/nightly, which reclaimed 4 GPUs." in text
+    assert text.startswith("Last eviction Evicted ") and " by ads/nightly, which reclaimed 4 GPUs." in text
     assert "ads/nightly" not in page.partition('id="notices"')[2].partition("</div>")[0], "no second notice"
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
     hidden = eviction_facts(sign_in("dave").get(address).content.decode())
