@@ -140,6 +140,9 @@ def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, 
     assert budget_item.text == "17 GPU-hours used this month, 172% of the budget of 10."
     assert budget_item.at == BudgetWarning.objects.get().at
     assert delivery_item.text == "1 could not be delivered in the last 24 hours."
+    in_pool = sign_in("alice").get("/", {"pool": cast.pool.name}).content.decode()
+    assert "172% of the budget of 10 for all pools." in in_pool
+    assert "1 about all pools could not be delivered in the last 24 hours." in in_pool
     assert attention(sign_in("dave")) == []
     assert "is failing" in sign_in("dave").get("/").content.decode()
 

@@ -35,6 +35,20 @@ def test_list_of_own_workloads_shows_each_array_as_one_row(cast: Cast, sign_in: 
     assert sign_in("carol").get("/").context["mine"] == []
 
 
+def test_own_workloads_follow_the_pool_of_the_overview(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("other")
+    make.workload(cast.vision, "here", by=cast.dave.user, pools=[cast.pool.name])
+    make.workload(cast.vision, "elsewhere", by=cast.dave.user, pools=["other"])
+    submit_array(cast, "grid", 2)
+    dave = sign_in("dave")
+    for pool, expected in ((cast.pool.name, {"here", "grid"}), ("other", {"elsewhere"})):
+        answer = dave.get("/", {"pool": pool})
+        rows = answer.context["mine"]
+        assert {(own.workload or own.array).name for own in rows} == expected
+        assert answer.context["mine_total"] == len(expected)
+        assert f'href="/workloads?mine=1&amp;state=all&amp;pool={pool}"' in answer.content.decode()
+
+
 def test_own_workloads_heading_states_how_many_are_shown(cast: Cast, sign_in: SignIn) -> None:
     for number in range(9):
         make.workload(cast.vision, f"w{number}", by=cast.dave.user)

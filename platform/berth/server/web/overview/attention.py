@@ -78,9 +78,10 @@ def attention_items(
     of_all = [*below_share, *_unlisted_unschedulable_items(unschedulable - listed, pool)]
     items = [*of_own, *degraded, *of_all]
     if is_admin:
-        of_platform = [*_pool_error_items(pools, no_scheduler, now), *_exceeded_budget_items(actor, now)]
+        exceeded = _exceeded_budget_items(actor, pool, now)
+        of_platform = [*_pool_error_items(pools, no_scheduler, now), *exceeded]
         items = [
-            *of_platform, *of_all, *degraded, *_failed_delivery_items(now), *of_own,
+            *of_platform, *of_all, *degraded, *_failed_delivery_items(pool, now), *of_own,
             *_platform_idle_items(actor, pools, pool, now),
         ]  # fmt: skip
     return sorted(items, key=lambda item: item.tone != "bad")
@@ -333,7 +334,7 @@ def _pool_error_items(
                 yield AttentionItem("Pool error", "bad", pool.name, path, error.finding)
 
 
-def _exceeded_budget_items(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
+def _exceeded_budget_items(actor: Actor, pool: str, now: datetime) -> Iterator[AttentionItem]:
     """Yield an item for each budget that has been exceeded this month.
 
     Usage is computed only for budgets that have passed a threshold of 100% or more.
@@ -345,7 +346,7 @@ def _exceeded_budget_items(actor: Actor, now: datetime) -> Iterator[AttentionIte
         if status.percent > FULL_PERCENT:
             text = (
                 f"{status.used:,.0f} GPU-hours used this month, {status.percent:.0f}% of the budget of "
-                f"{status.budget.gpu_hours:,}."
+                f"{status.budget.gpu_hours:,}{' for all pools' if pool else ''}."
             )
             yield AttentionItem(
                 "Over budget", "bad", status.budget.owner.name, f"{reverse('usage')}#budgets", text,
@@ -353,13 +354,14 @@ def _exceeded_budget_items(actor: Actor, now: datetime) -> Iterator[AttentionIte
             )  # fmt: skip
 
 
-def _failed_delivery_items(now: datetime) -> Iterator[AttentionItem]:
+def _failed_delivery_items(pool: str, now: datetime) -> Iterator[AttentionItem]:
     """Yield an item about the notifications that could not be delivered in the last day."""
     latest = Delivery.objects.order_by("-id").values("pk")[:DELIVERIES_MAX]
     failed = Delivery.objects.filter(pk__in=latest, state=Delivery.State.FAILED, ended_at__gte=now - RECENTLY)
     totals = failed.order_by().aggregate(n=Count("pk"), at=Max("ended_at"))
     if totals["n"]:
-        text = f"{totals['n']:,} could not be delivered in the last 24 hours."
+        scope = " about all pools" if pool else ""
+        text = f"{totals['n']:,}{scope} could not be delivered in the last 24 hours."
         yield AttentionItem(
             "Not delivered", "warn", "Notifications", f"{reverse('notifications')}#log", text, totals["at"]
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, F, IntegerField, Q, QuerySet, When
+from django.db.models import Case, Exists, F, IntegerField, OuterRef, Q, QuerySet, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.utils.dateparse import parse_datetime
@@ -62,14 +62,15 @@ class OwnWorkload:
         return (0, self.position or NO_POSITION, time) if is_pending else (1, 0, time)
 
 
-def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
+def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     """Return up to OWN_MAX of the user's live workloads and arrays, and of those that ended in the last day.
 
-    Pending workloads come first, by queue position, and ended workloads last.
+    Pending workloads come first, by queue position, and ended workloads last. If `pool` is not empty, only
+    workloads and arrays that may use this pool are returned.
     """
     if actor.user is None:
         return []
-    matching = _matching_workloads(actor, now)
+    matching = _matching_workloads(actor, now, pool)
     rows = without_engines(matching).order_by(
         Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
         QUEUE_POSITION.asc(nulls_last=True),
@@ -82,28 +83,32 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
     serving = load_serving_statuses(services)
     own = [OwnWorkload(row, *_stored_forecast(row), serving=serving.get(row.pk)) for row in shown]
-    return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.sort_key)[:OWN_MAX]
+    return sorted([*own, *_own_arrays(actor, now, pool)], key=lambda each: each.sort_key)[:OWN_MAX]
 
 
-def count_own_workloads(actor: Actor, now: datetime) -> int:
+def count_own_workloads(actor: Actor, now: datetime, pool: str) -> int:
     """Return the number of workloads and arrays from which `own_workloads` selects."""
     if actor.user is None:
         return 0
-    return without_engines(_matching_workloads(actor, now)).count() + _matching_arrays(actor, now).count()
+    matching = _matching_workloads(actor, now, pool)
+    return without_engines(matching).count() + _matching_arrays(actor, now, pool).count()
 
 
-def _matching_workloads(actor: Actor, now: datetime) -> QuerySet[Workload]:
+def _matching_workloads(actor: Actor, now: datetime, pool: str) -> QuerySet[Workload]:
     is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
-    return workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
+    in_pool = Q(pools__contains=[pool]) if pool else Q()
+    return workloads(actor).filter(is_shown, in_pool, submitted_by=actor.user, array=None)
 
 
-def _matching_arrays(actor: Actor, now: datetime) -> QuerySet[WorkloadArray]:
+def _matching_arrays(actor: Actor, now: datetime, pool: str) -> QuerySet[WorkloadArray]:
     is_shown = Q(state=ArrayState.ACTIVE) | Q(ended_at__gte=now - DAY)
-    return arrays(actor).filter(is_shown, submitted_by=actor.user)
+    rows = arrays(actor).filter(is_shown, submitted_by=actor.user)
+    tasks = Workload.objects.filter(array=OuterRef("pk"), pools__contains=[pool])
+    return rows.filter(Exists(tasks)) if pool else rows
 
 
-def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
-    rows = list(_matching_arrays(actor, now)[:OWN_MAX])
+def _own_arrays(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
+    rows = list(_matching_arrays(actor, now, pool)[:OWN_MAX])
     if not rows:
         return []
     progress = load_progress(rows)

@@ -107,7 +107,8 @@ def index(request: Request) -> HttpResponse:
     set_overview_scale(shown_lines)
     bars = [bar for line in shown_lines for bar in line.overview_bars]
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
-    mine = own_workloads(actor, now)
+    pool_name = pool.name if pool else ""
+    mine = own_workloads(actor, now, pool_name)
     is_admin = may(actor, Action.ADMINISTER)
     # The user's own pending workloads are already listed with their reasons.
     longest = longest_pending_workloads(actor, shown) if reasons and (is_admin or not mine) else []
@@ -139,7 +140,7 @@ def index(request: Request) -> HttpResponse:
             shortfalls=find_shortfalls(actor, shown),
             unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
             pools=shown,
-            pool=pool.name if pool else "",
+            pool=pool_name,
             is_admin=is_admin,
             no_scheduler=no_scheduler,
             now=now,
@@ -158,7 +159,7 @@ def index(request: Request) -> HttpResponse:
         "failing": [pool for pool in shown if pool.last_error and not is_admin],
         "is_admin": is_admin,
         "mine": mine,
-        "mine_total": count_own_workloads(actor, now) if mine else 0,
+        "mine_total": count_own_workloads(actor, now, pool_name) if mine else 0,
         "mine_has_gpus": any(own.row.gpu_milli_min for own in mine),
         "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
         "first": (first := first_steps(actor, can_submit=request.may_submit)),
