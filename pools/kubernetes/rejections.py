@@ -6,7 +6,7 @@ from pools.kubernetes.api_server.api import ApiError
 from pools.runtimes.base import PodSpec
 
 WHOLE_DEVICE = 1000
-# Phrases of 403 errors that the pod itself does not cause, so a later attempt may succeed.
+# Phrases in 403 errors that are not caused by the pod itself. A retry may succeed.
 TEMPORARY = ("cannot create resource", "being terminated", "exceeded quota", "status unknown for quota")
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 

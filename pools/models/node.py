@@ -80,7 +80,10 @@ class Node(FastRows):
         help_text="Software versions, processor, disk and GPUs, as last reported by the agent.",
     )
     upgrade_to = models.CharField(
-        max_length=100, blank=True, default="", help_text="Version to which an admin upgrades the agent."
+        max_length=100,
+        blank=True,
+        default="",
+        help_text="Target version of the agent upgrade. Empty if no upgrade is requested.",
     )
     not_ready_reason = models.TextField(
         blank=True,

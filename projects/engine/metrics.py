@@ -94,7 +94,7 @@ class Series:
 
 
 def parse_reports(text: bytes) -> Iterator[Sample]:
-    """Yield the metrics reported in a log. Malformed reports are skipped."""
+    """Yield the metrics reported in a log. Skip malformed reports."""
     start = text.find(_MARK)
     while start >= 0:
         start += len(_MARK)

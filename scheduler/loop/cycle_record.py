@@ -196,7 +196,7 @@ def record_earlier_cycles(
             run.record.pk = key  # if this transaction inserted the row, the next attempt inserts it again
         raise
     for run, all_notes in changed:
-        _note_record(run, memory, all_notes)
+        _mark_recorded(run, memory, all_notes)
     memory.idle_state = None
     for run in runs:
         run.written = True
@@ -208,7 +208,7 @@ def _is_record_due(run: CycleRun, recorded_at: datetime | None) -> bool:
     return recorded_at is None or run.view.at - recorded_at >= RECORD_EVERY
 
 
-def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
+def _mark_recorded(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
     """Note in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
     run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
     memory.recorded_at, memory.notes = run.view.at, notes
@@ -229,7 +229,7 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
         if changed or due:
             save_outcome(run, all_notes)
-            _note_record(run, memory, all_notes)
+            _mark_recorded(run, memory, all_notes)
         crash_point("cycle.before_end")
     memory.idle_state = idle_state
     crash_point("cycle.done")

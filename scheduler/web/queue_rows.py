@@ -86,7 +86,7 @@ def pool_words(row: Any) -> str:
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
     """Fold consecutive tasks of an array that wait for the same reason into one row.
 
-    Without `fold`, only remove earlier marks.
+    If `fold` is False, only undo earlier folding.
     """
     for row, *_ in entries:
         row.folded_tasks, row.is_folded = None, False

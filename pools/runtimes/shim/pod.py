@@ -327,7 +327,7 @@ class Pod:
                 send_signal(pid, number)
 
     def end_lead_time(self) -> None:
-        """Send SIGTERM to all processes if the lead time is over or the command has ended."""
+        """Send SIGTERM to all processes once the delay after the signal or the command has ended."""
         if self.term_at is None or self.deadline is None:
             return
         now = time.monotonic()

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, page
-from berth.server.api.requests import ListQuery, etag, expected_tag, parse_document, parse_query
+from berth.server.api.requests import ListQuery, etag, expected_etag, parse_document, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
@@ -62,7 +62,7 @@ class ApplyQuotas(ApiView):
                headers=("If-Match",))  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
-        draft, expected = read_draft(self.actor, parse_document(request)), expected_tag(request)
+        draft, expected = read_draft(self.actor, parse_document(request)), expected_etag(request)
         change, drafted = drafts.apply_draft(actor=self.actor, draft=draft, expected=expected)
         stored = drafts.version_tag_after_draft(drafted)
         applied = serialize_changes(self.actor, [change])[0] if change else None

@@ -21,9 +21,9 @@ QuotaKey = tuple[str, int, int | None, int | None]
 
 def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
     """Revert a change. Raises the errors of `prepare_revert`."""
-    draft, expected_tag = prepare_revert(actor, change)
+    draft, expected_etag = prepare_revert(actor, change)
     try:
-        revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_tag, reverts=change.pk)
+        revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_etag, reverts=change.pk)
     except PreconditionFailed as conflict:
         prepare_revert(actor, change)  # raises an error that names the later change
         raise PreconditionFailed(

@@ -218,7 +218,7 @@ def _table_context(
 
 
 def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
-    """Return the tasks that wait for earlier tasks. Return None if there are too few to share a row."""
+    """Return the tasks that wait for earlier tasks. Return None if there are too few to fold into one row."""
     held = tasks.filter(held=True).order_by()
     values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None

@@ -32,7 +32,7 @@ def edit(request: Request, owner: Tenant, node_pool: PoolOrGroup, quota: Quota |
     if form.is_valid():
         try:
             draft = form.build_draft(owner, node_pool, user_time_zone(request))
-            apply_draft(actor=request.actor, draft=draft, expected=_expected_tag(quota, form))
+            apply_draft(actor=request.actor, draft=draft, expected=_expected_etag(quota, form))
         except Invalid as error:
             add_form_errors(form, error, DRAFT_FIELDS_BY_PATH)
         except PreconditionFailed:
@@ -94,7 +94,7 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
     return render_quota_form(request, owner, pool, quota, merged_form, status=412, **more)
 
 
-def _expected_tag(quota: Quota | None, form: QuotaForm) -> str:
+def _expected_etag(quota: Quota | None, form: QuotaForm) -> str:
     """Return the tag of the quota version when the form was opened."""
     version = form.cleaned_data["version"]
     return f"{quota.pk}.{version}" if quota is not None and version else NO_VERSION

@@ -88,7 +88,10 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
 
 
 def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
-    """Return what the queue would have and its bound, both with units, or None if they are not known."""
+    """Return the queue's allocation including this request, and the limit it would exceed.
+
+    Both have units. Return None if either is unknown.
+    """
     if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
         return None
     if "behind" in numbers:  # the message names the workload for which the rest is held

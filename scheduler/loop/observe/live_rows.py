@@ -9,7 +9,7 @@ from projects.models import Phase, PodState
 from projects.models.workloads import LIVE_POD_STATES, OBSERVED_PHASES
 from scheduler.loop.observe.mirror import MirrorQuery
 
-# Phases in which succeeded pods still count.
+# Phases in which a workload's succeeded pods are read too, because decisions need them.
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING)
 
 

@@ -96,7 +96,8 @@ class Mirror(Generic[Row]):
     rows: dict[uuid.UUID, Row] = field(default_factory=dict)
     _horizon: int | None = None  # None if all rows must be read again
     _server: datetime | None = None  # start time of the database server
-    # Connection of the last read. After a crash, transaction IDs may be reused on a new connection.
+    # Connection used for the last read. A new connection requires a full read, because transaction IDs may
+    # be reused after a crash.
     _connection: object = None
     _read_at: float = 0.0  # monotonic time of the last read
 

@@ -9,7 +9,7 @@ from berth.core.wording.words import format_count, format_gpu_time
 from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, rule_to_sentence
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"
-# Beginning of the rule about a queue above its fair share, as recorded after an eviction.
+# Matches the start of a recorded eviction rule for a queue that was above its fair share.
 ABOVE_SHARE = re.compile(
     r"^(\S+) had (.+, more than its (?:quota of [\d.,]+ GPUs? and its )?fair share of [\d.,]+ GPUs?)"
 )

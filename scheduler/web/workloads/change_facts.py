@@ -48,7 +48,9 @@ class ChangeFacts:
     basis: str  # why the change is not smaller, or empty
 
 
-def change_facts(actor: Actor, project: Project, answer: RenderedChange, now: datetime) -> ChangeFacts | None:
+def build_change_facts(
+    actor: Actor, project: Project, answer: RenderedChange, now: datetime
+) -> ChangeFacts | None:
     """Return the facts about a change, or None if the answer contains no change."""
     if not answer.action:
         return None

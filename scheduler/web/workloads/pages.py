@@ -46,7 +46,7 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import utilization_strip_context, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_facts import change_facts
+from scheduler.web.workloads.change_facts import build_change_facts
 from scheduler.web.workloads.change_link import link_to_change, link_workloads, note_about_admins
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import (
@@ -139,7 +139,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     context = {
         "workload": workload,
         "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
-        "facts": change_facts(request.actor, workload.project, answer, now),
+        "facts": build_change_facts(request.actor, workload.project, answer, now),
         "start": start if start is not None and start > now else None,
         "has_no_change": answer.outcome == Outcome.NO_CHANGE,
         "may_edit": may(request.actor, Action.OPERATE, workload) and is_editable(workload),

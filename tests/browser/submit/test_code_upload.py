@@ -1,4 +1,4 @@
-"""Browser tests for sending code with the submission form."""
+"""Browser tests for uploading code with the submission form."""
 
 import os
 import subprocess
@@ -50,11 +50,11 @@ def listed(root: Path) -> list[dict[str, Any]]:
 
 def choose(page: Page, root: Path) -> None:
     page.locator("#code-directory").set_input_files(str(root))
-    expect(page.get_by_role("button", name="Send ")).to_be_focused(timeout=60_000)
+    expect(page.get_by_role("button", name="Upload ")).to_be_focused(timeout=60_000)
 
 
 def send(page: Page) -> None:
-    page.get_by_role("button", name="Send ").click()
+    page.get_by_role("button", name="Upload ").click()
     expect(page.locator("#w-code").get_by_text("Tree")).to_be_visible()
 
 
@@ -67,7 +67,7 @@ def form(opened: Open) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("index", sample(["2", "4"]))
-def test_browser_sends_the_same_files_as_the_command_line(form: Page, tmp_path: Path, index: str) -> None:
+def test_browser_uploads_the_same_files_as_the_command_line(form: Page, tmp_path: Path, index: str) -> None:
     root = tmp_path / "line"
     write(root, GIT_RULES)
     git(root, "init", "-q", "-b", "main")
@@ -94,17 +94,17 @@ def test_upload_of_a_directory_without_git_follows_its_ignore_files(form: Page, 
 
 
 @pytest.mark.heavy
-def test_second_upload_sends_only_changed_files(form: Page, tmp_path: Path) -> None:
+def test_second_upload_contains_only_changed_files(form: Page, tmp_path: Path) -> None:
     root = tmp_path / "line"
     write(root, {"train.py": "print(1)\n", "data.csv": "1,2\n" * 1000})
     choose(form, root)
     expect(form.locator("#code-summary")).to_have_text("2 files, 3.9 KiB in line.")
     send(form)
-    expect(form.get_by_role("status").filter(has_text="Sent 3.9 KiB.")).to_be_visible()
+    expect(form.get_by_role("status").filter(has_text="Uploaded 3.9 KiB.")).to_be_visible()
     (root / "train.py").write_text("print(2)\n")
     choose(form, root)
     send(form)
-    expect(form.get_by_role("status").filter(has_text="Sent 9 bytes.")).to_be_visible()
+    expect(form.get_by_role("status").filter(has_text="Uploaded 9 bytes.")).to_be_visible()
     choose(form, root)
     send(form)
     expect(form.get_by_role("status").filter(has_text="already has all files")).to_be_visible()
@@ -126,38 +126,36 @@ def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:
         page.goto("/submit?kind=single&project=vision")
         page.route("**/code/chunks", interrupt)
         choose(page, tmp_path / "line")
-        page.get_by_role("button", name="Send 1 file").click()
+        page.get_by_role("button", name="Upload 1 file").click()
         expect(
-            page.get_by_role("alert").filter(
-                has_text="Your role was revoked. The parts that were sent are kept"
-            )
+            page.get_by_role("alert").filter(has_text="Your role was revoked. The uploaded parts are kept")
         ).to_be_visible()
         assert CodeChunk.objects.count() == 2
-        page.get_by_role("button", name="Resume sending").click()
+        page.get_by_role("button", name="Resume upload").click()
         expect(page.locator("#w-code").get_by_text("1 file, 12.0")).to_be_visible()
         assert len(requests) == 3
     assert CodeTree.objects.get().files == listed(tmp_path / "line")
 
 
 @pytest.mark.heavy
-def test_code_upload_can_be_stopped_and_discarded(form: Page, tmp_path: Path) -> None:
+def test_code_upload_can_be_cancelled_and_discarded(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
     form.route("**/code/chunks", lambda route: None)  # these requests are never answered
     choose(form, tmp_path / "line")
-    form.get_by_role("button", name="Send 1 file").click()
-    form.get_by_role("button", name="Stop sending").click()
-    expect(form.get_by_role("status").filter(has_text="Stopped.")).to_be_visible()
+    form.get_by_role("button", name="Upload 1 file").click()
+    form.get_by_role("button", name="Cancel upload").click()
+    expect(form.get_by_role("status").filter(has_text="Upload cancelled.")).to_be_visible()
     form.unroute("**/code/chunks")
     form.get_by_role("button", name="Submit workload", exact=True).click()
-    expect(form.get_by_text("Send the selected files first, or discard the selection.")).to_be_visible()
-    expect(form.get_by_role("button", name="Resume sending")).to_be_focused()
+    expect(form.get_by_text("Upload the selected files first, or discard the selection.")).to_be_visible()
+    expect(form.get_by_role("button", name="Resume upload")).to_be_focused()
     form.get_by_role("button", name="Discard selection").click()
     expect(form.locator("#code-selection")).to_be_hidden()
     assert not CodeTree.objects.exists()
 
 
 @pytest.mark.heavy
-def test_page_without_the_web_crypto_api_sends_the_same_chunks(opened: Open, tmp_path: Path) -> None:
+def test_page_without_the_web_crypto_api_uploads_the_same_chunks(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "line").mkdir()
     (tmp_path / "line" / "weights.bin").write_bytes(os.urandom(CHUNK_BYTES + 5))
     with opened("dave") as (page, faults):
@@ -218,7 +216,7 @@ def test_individual_files_can_be_selected_or_dragged_into_the_form(form: Page, t
 
 
 @pytest.mark.heavy
-def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Page, tmp_path: Path) -> None:
+def test_files_that_cannot_be_uploaded_are_rejected_before_the_upload(form: Page, tmp_path: Path) -> None:
     requests: list[str] = []
     form.on("request", lambda request: requests.append(request.url) if request.method == "PUT" else None)
     (tmp_path / "large").mkdir()
@@ -226,15 +224,15 @@ def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Pa
         file.truncate(2 * 2**30)
     error = form.locator("#code-error")
     form.locator("#code-directory").set_input_files(str(tmp_path / "large"))
-    expect(error).to_contain_text("The files take 2048.0 MiB, but at most 256.0 MiB can be sent.")
+    expect(error).to_contain_text("The files take 2048.0 MiB, but at most 256.0 MiB can be uploaded.")
     expect(error).to_contain_text("Largest files: huge.bin (2048.0 MiB).")
-    expect(form.get_by_role("button", name="Send ")).to_be_hidden()
+    expect(form.get_by_role("button", name="Upload ")).to_be_hidden()
     write(tmp_path / "home", {".ssh/id": "key"})
     form.locator("#code-directory").set_input_files(str(tmp_path / "home"))
     expect(error).to_contain_text("This appears to be a home directory.")
     write(tmp_path / "empty", {".gitignore": "*\n"})
     form.locator("#code-directory").set_input_files(str(tmp_path / "empty"))
-    expect(error).to_contain_text("There are no files to send.")
+    expect(error).to_contain_text("There are no files to upload.")
     assert requests == []
 
 
@@ -249,14 +247,14 @@ def test_code_section_works_with_the_keyboard_and_fits_a_phone_screen(opened: Op
         with page.expect_file_chooser() as chooser:
             page.keyboard.press("Enter")
         chooser.value.set_files(str(tmp_path / "line"))
-        expect(page.get_by_role("button", name="Send 30 files")).to_be_focused()
+        expect(page.get_by_role("button", name="Upload 30 files")).to_be_focused()
         assert accessibility_faults(page) == []
         page.keyboard.press("Shift+Tab")
         page.keyboard.press("Enter")
         expect(page.get_by_text("module_29.py")).to_be_visible()
         assert page.evaluate(OVERFLOW) <= 0
         page.keyboard.press("Tab")
-        page.get_by_role("button", name="Send 30 files").press("Enter")
+        page.get_by_role("button", name="Upload 30 files").press("Enter")
         expect(page.locator("#w-code").get_by_text("30 files")).to_be_visible()
         expect(page.get_by_role("button", name="Select directory")).to_be_focused()
         assert accessibility_faults(page) == []

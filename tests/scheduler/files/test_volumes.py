@@ -93,7 +93,7 @@ def test_workload_runs_only_in_pools_that_have_its_volumes(volumes: Stage) -> No
     assert "pool local has no volume datasets for project vision" in second.message
 
 
-def test_submission_error_names_volume_obstacle_and_nearest_choice(volumes: Stage) -> None:
+def test_invalid_volume_error_states_the_cause_and_suggests_a_name(volumes: Stage) -> None:
     cast = volumes.cast
     (unknown,) = problems(volumes, {"name": "dataset", "path": "/data"})
     assert unknown.startswith(

@@ -68,7 +68,7 @@ def test_node_page_lists_the_pods_of_a_workload_in_one_row_per_state(cast: Cast,
 def test_node_page_hides_workloads_of_other_projects(sign_in: SignIn, node: Node) -> None:
     text = sign_in("grace").get(f"/nodes/{node.name}/contents").content.decode()
     assert "train" not in text
-    assert "1 pod of projects not visible to you" in text
+    assert "1 pod in projects you cannot see" in text
 
 
 def test_workloads_on_a_node_are_hidden_from_users_without_a_role(sign_in: SignIn, node: Node) -> None:

@@ -140,7 +140,7 @@ def test_prediction_shows_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast,
 
 
 @pytest.mark.heavy
-def test_workload_that_only_lacks_nodes_gets_a_verdict_about_booting_nodes(cast: Cast, dave: Client) -> None:
+def test_prediction_says_that_the_workload_starts_after_a_node_has_booted(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
@@ -350,7 +350,7 @@ def test_verdict_of_an_array_covers_all_tasks(cast: Cast, dave: Client) -> None:
     assert "2 of 30 tasks would start immediately, 28 would be queued" in page
     assert "30 tasks, 30 GPUs in total (1 per task)" in page
     assert "Queued tasks 28 tasks: waiting for scale up." in page
-    assert "Also Waiting for capacity Needs 1 GPU, none is free" in page
+    assert "Other reasons Waiting for capacity Needs 1 GPU, none is free" in page
     assert "All 2 tasks would start immediately" in text_of(dave, ARRAY)
     on_cpus = text_of(dave, ARRAY.replace("gpu: 1", "cpu: 1"))
     assert "All 2 tasks would start immediately" in on_cpus and "Request 2 tasks About" in on_cpus

@@ -57,7 +57,10 @@ def unknown_name_problem(
 def unknown_word_problem(
     path: str, word: str | None, words: Collection[str], *history: NameColumn
 ) -> Problem | None:
-    """Return a problem if a word is neither in `words` nor in the rows of `history`, else None."""
+    """Return a Problem for an unknown word.
+
+    Return None if the word is empty, in `words`, or in `history`.
+    """
     if not word or word in words or any(names.includes(word) for names in history):
         return None
     return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

@@ -145,7 +145,7 @@ def optional_version(request: Request, current: int) -> int | None:
     return None if match is None else _matching_version(match, current)
 
 
-def expected_tag(request: Request) -> str | None:
+def expected_etag(request: Request) -> str | None:
     """Return the preview's ETag from If-Match, or None for `*`.
 
     Raises PreconditionRequired if the header is missing.

@@ -98,7 +98,7 @@ class FormPart:
     more: tuple[FormField, ...] = ()  # fields in a collapsed section with the title `more_title`
     more_title: str = ""
     at: Location | None = None
-    add: str = ""  # document list to which another group of this kind can be added
+    add: str = ""  # path of the document's list if the user can add another group like this one
     summary: str = ""  # purpose of a group that is collapsed until it has values
 
 

@@ -76,7 +76,7 @@ class PeriodBar:
     marks: tuple[PeriodMark, ...]  # labels of last checkpoint, edit, last eviction, failure and present
     states: tuple[str, ...]  # states so far, except for restart delays
     expected: str = ""  # state of the dashed part, or ""
-    end_title: str = ""  # what is expected at the end of the bar, or ""
+    end_title: str = ""  # title of the event expected at the end of the bar, or ""
 
     @property
     def has_delay(self) -> bool:

@@ -129,7 +129,8 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
     opened = dave.get(address(train))
     assert "data-unchanged" in opened.content.decode() and "changes-title" not in opened.content.decode()
-    assert "Training. Keeps its queue time unless it requests more." in opened.content.decode()
+    lead = "Training. The workload keeps its queue time unless it requests more resources."
+    assert lead in opened.content.decode()
     for fixed in ("name", "project", "kind"):
         assert re.search(rf'id="w-f-{fixed}" data-field hidden>', opened.content.decode()), fixed
     form = form_of(opened)

@@ -107,7 +107,7 @@ def test_pages_show_the_repository_before_and_after_the_fetch(
 def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     answer = dave.get(f"/submit?like={git_workload.pk}")
-    assert "Files that you send replace this repository." in answer.content.decode()
+    assert "Files that you upload replace this repository." in answer.content.decode()
     assert answer.context["code_source"] == "git"
     text = answer.context["text"]
     form = {"document": text, "agreed": text, "step": "submit"}

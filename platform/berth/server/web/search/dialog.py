@@ -258,7 +258,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
 
 
 def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
-    """Return the words, except those that name the kind, or all words if there are no others."""
+    """Remove the words that name the kind. Return all words unchanged if none would be left."""
     return [word for word in words if word.lower() not in kind] or [*words]
 
 

@@ -1,4 +1,4 @@
-// The part of the submission form that sends files from this computer.
+// The part of the submission form that uploads files from this computer.
 (() => {
   "use strict";
   const { CodeError, HashedFiles, checkFiles, collectFiles, formatSize, fromDrop, fromInput, readLimits, sendFiles } = window.berthCode;
@@ -6,7 +6,7 @@
   const form = document.getElementById("submit-form");
   const element = (id) => document.getElementById(`code-${id}`);
   if (!form) return;
-  let selection = null; // files to send: { name, files, links, ignored, size, hashed, sentTo }
+  let selection = null; // files to upload: { name, files, links, ignored, size, hashed, sentTo }
   let running = null; // AbortController of the current work
   let reading = 0; // counter that identifies the latest selection
 
@@ -21,7 +21,7 @@
     element("selection").hidden = !selection;
     element("actions").hidden = (!selection || isSent()) && !running;
     element("send").hidden = Boolean(running) || !selection || selection.refused || isSent();
-    element("send").textContent = selection?.started ? "Resume sending" : `Send ${plural(selection?.files.length ?? 0, "file")}`;
+    element("send").textContent = selection?.started ? "Resume upload" : `Upload ${plural(selection?.files.length ?? 0, "file")}`;
     element("stop").hidden = !running;
     element("discard").hidden = Boolean(running);
     element("progress").hidden = !running;
@@ -50,7 +50,7 @@
     return readLimits(name, new AbortController().signal);
   }
 
-  /** Read the names of the selected files, and show which would be sent. */
+  /** Read the names of the selected files, and show which would be uploaded. */
   async function select(source) {
     reading += 1;
     const mine = reading;
@@ -65,7 +65,7 @@
       selection = { name, ...found };
       describe(selection);
       checkFiles(found, limits);
-      show({ status: "Nothing has been sent yet." });
+      show({ status: "Nothing has been uploaded yet." });
       element("send").focus();
     } catch (error) {
       if (mine !== reading) return;
@@ -95,16 +95,16 @@
       checkFiles(mine, await limitsOf(target));
       mine.hashed ??= await HashedFiles.compute(mine.files, signal, (done) => showProgress("Reading files", done, mine.size));
       let sent = 0;
-      element("status").textContent = "Sending files that the project does not have yet…";
+      element("status").textContent = "Uploading files that the project does not have yet…";
       tree = await sendFiles(target, mine.hashed, signal, (done, total) => {
         sent = done;
         showProgress("Uploading files", done, total);
       });
       mine.sentTo = target;
-      outcome = { status: sent ? `Sent ${formatSize(sent)}. The document now refers to the files.` : "The project already has all files. The document now refers to them." };
+      outcome = { status: sent ? `Uploaded ${formatSize(sent)}. The document now refers to the files.` : "The project already has all files. The document now refers to them." };
     } catch (error) {
-      const kept = "The parts that were sent are kept, so sending again resumes from there.";
-      outcome = signal.aborted ? { status: `Stopped. ${kept}` } : { error: `${messageOf(error)} ${kept}` };
+      const kept = "The uploaded parts are kept, and the next upload resumes from there.";
+      outcome = signal.aborted ? { status: `Upload cancelled. ${kept}` } : { error: `${messageOf(error)} ${kept}` };
     }
     running = null;
     show(outcome);
@@ -142,7 +142,7 @@
       });
     }
     element("send").addEventListener("click", send);
-    element("stop").addEventListener("click", () => running?.abort(new CodeError("Stopped.")));
+    element("stop").addEventListener("click", () => running?.abort(new CodeError("Upload cancelled.")));
     element("discard").addEventListener("click", discard);
     const drop = element("drop");
     for (const kind of ["dragenter", "dragover"]) {
@@ -163,13 +163,13 @@
     show();
   }
 
-  // To avoid losing selected files by accident, submit a workload only after they were sent or discarded.
+  // To avoid losing selected files by accident, submit a workload only after they were uploaded or discarded.
   document.addEventListener("submit", (event) => {
     const step = event.submitter?.value;
     if (event.target !== form || !["submit", "save"].includes(step) || !selection || isSent() || !element("upload")) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    const what = running ? "Wait until the selected files are sent, or stop sending." : "Send the selected files first, or discard the selection.";
+    const what = running ? "Wait until the selected files are uploaded, or cancel the upload." : "Upload the selected files first, or discard the selection.";
     showFiles();
     element("error").textContent = what;
     element(running ? "stop" : selection.refused ? "discard" : "send").focus();

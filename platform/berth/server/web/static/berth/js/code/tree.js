@@ -5,7 +5,7 @@
   const PATH_MAX = 1024, NAME_MAX = 255; // maximum lengths in bytes
   const OF_HOME_DIRECTORIES = [".ssh", "NTUSER.DAT"];
 
-  /** Error that tells the user why files cannot be sent. */
+  /** Error that tells the user why files cannot be uploaded. */
   class CodeError extends Error {}
 
   /** Directory of selected files, built from their paths. */
@@ -133,7 +133,7 @@
   }
 
   /**
-   * Return the files to send, sorted, the number of ignored files and directories, and the tracked links.
+   * Return the files to upload, sorted, the number of ignored files and directories, and the tracked links.
    *
    * Links are left out, because browsers show either no links or their targets.
    */
@@ -155,19 +155,19 @@
 
   const bytesIn = (text) => new TextEncoder().encode(text).length;
 
-  /** Raise an error if the files cannot be sent. */
+  /** Raise an error if the files cannot be uploaded. */
   function checkFiles({ files, size }, limits) {
     const hint = "List files that pods do not need in .berthignore";
-    if (!files.length) throw new CodeError("There are no files to send. Select a directory with files.");
+    if (!files.length) throw new CodeError("There are no files to upload. Select a directory with files.");
     if (files.length > limits.files_max) {
-      throw new CodeError(`${files.length.toLocaleString("en")} files were selected, but at most ${limits.files_max.toLocaleString("en")} can be sent. ${hint}.`);
+      throw new CodeError(`${files.length.toLocaleString("en")} files were selected, but at most ${limits.files_max.toLocaleString("en")} can be uploaded. ${hint}.`);
     }
     const long = files.find(({ path }) => bytesIn(path) > PATH_MAX || path.split("/").some((name) => bytesIn(name) > NAME_MAX));
     if (long) throw new CodeError(`The path ${long.path} is longer than ${PATH_MAX} bytes, or contains a name longer than ${NAME_MAX} bytes. Rename it.`);
     if (size > limits.size_max) {
       const largest = files.toSorted((one, other) => other.file.size - one.file.size).slice(0, 5);
       const names = largest.map(({ path, file }) => `${path} (${formatSize(file.size)})`).join(", ");
-      throw new CodeError(`The files take ${formatSize(size)}, but at most ${formatSize(limits.size_max)} can be sent. ${hint}. Largest files: ${names}.`);
+      throw new CodeError(`The files take ${formatSize(size)}, but at most ${formatSize(limits.size_max)} can be uploaded. ${hint}. Largest files: ${names}.`);
     }
   }
 

@@ -1,4 +1,4 @@
-// Upload files to a project's code. Files are sent in chunks, and only chunks that the project lacks.
+// Upload files to a project's code. Only chunks that the project lacks are uploaded.
 (() => {
   "use strict";
   const { CodeError, sha256 } = window.berthCode;
@@ -107,7 +107,7 @@
           [header, parts, size] = [[], [], 0];
         }
         const data = await readPart(chunk.path, chunk.file, chunk.offset);
-        if (await sha256(data) !== digest) throw new CodeError(`${chunk.path} changed while it was being sent. Send it again when no program is writing to it.`);
+        if (await sha256(data) !== digest) throw new CodeError(`${chunk.path} changed while it was being uploaded. Upload it again when no program is writing to it.`);
         header.push([{ digest }, data.byteLength]);
         parts.push(data);
         size += data.byteLength;
@@ -116,7 +116,7 @@
     }
   }
 
-  /** Send the files, and return the ID of their tree. `onProgress` is called with the bytes sent and their total. */
+  /** Upload the files, and return the ID of their tree. `onProgress` is called with the bytes uploaded so far and their total. */
   async function sendFiles(project, hashed, signal, onProgress) {
     const address = `/api/v1/projects/${encodeURIComponent(project)}/code`;
     const body = JSON.stringify({ files: hashed.entries });
