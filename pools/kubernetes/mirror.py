@@ -28,7 +28,7 @@ SYNC_SECONDS = 20.0  # maximum time that a reader waits for the first list
 GONE = 410
 NODES, QUOTAS = "nodes", "resourcequotas"
 KINDS = {NODES: "/api/v1/nodes", "pods": "/api/v1/pods", QUOTAS: "/api/v1/resourcequotas"}
-Key = tuple[str, str]  # (namespace, name); nodes have no namespace
+Key = tuple[str, str]  # namespace and name; the namespace is empty for nodes
 
 
 class Mirror:

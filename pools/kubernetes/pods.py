@@ -188,7 +188,7 @@ class PodCalls:
         """
         now = datetime.now(UTC)
         if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
-            # Only the planned report of a pod that has run is complete.
+            # If the pod never ran, take only the cause and message from the planned report.
             has_run = planned.started_at is not None
             report = planned if has_run else replace(report, cause=planned.cause, message=planned.message)
         self._created.discard(pod_id)

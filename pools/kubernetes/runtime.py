@@ -52,7 +52,7 @@ from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 START, FORGET = "start", "forget"
-SHARED_SECONDS = 1.0  # pod calls within this period share the same access to the clusters
+SHARED_SECONDS = 1.0  # period during which pod calls reuse the loaded cluster access
 UNSCHEDULABLE_SECONDS = 30  # a pod that Kubernetes cannot place for this long counts as lost
 ENDED = PodReport(PodState.EXITED)
 # Kubernetes pods always run in containers, and the cluster enforces their limits.

@@ -37,7 +37,7 @@ class StaticProvider:
     start script, a machine is not used for two minutes, so that other machines are tried first.
     """
 
-    machines_join = False  # only machines that have already joined are requested
+    machines_join = False  # machines join before they are requested, not afterwards
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now

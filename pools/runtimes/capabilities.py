@@ -31,7 +31,7 @@ class Capabilities:
     sends_notices: bool = False
 
 
-# Keyed by `NodePool.runtime`. Nodes report whether they meet the requirements of images and limits.
+# Capabilities by `NodePool.runtime`. Nodes report whether they can actually run images and enforce limits.
 CAPABILITIES: Mapping[str, Capabilities] = {
     "local": Capabilities(
         runs_images=True, enforces_limits=True, receives_code=True, sends_notices=True

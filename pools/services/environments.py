@@ -20,7 +20,7 @@ from pools.plugins.script import bootstrap_script, compute_digest, phase_names
 from pools.providers.hardware import detect_local_machine
 from pools.runtimes.ray.scripts import RAY_VERSION
 
-SecretKey = tuple[str, str]  # (plugin name, parameter name)
+SecretKey = tuple[str, str]  # plugin name and parameter name
 REBUILD_FIELDS = frozenset({"plugins", "environment", "provider", "runtime", "gpus_per_node", "gpu_model"})
 AMD_MODELS = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
 

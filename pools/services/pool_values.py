@@ -37,7 +37,7 @@ EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
 ) - {"name", "nodes_desired", "paused"}
 NAME_MAX = 40
-# Functions that store encrypted credentials, whose columns differ in name.
+# Function that stores each encrypted credential. The column names differ.
 CREDENTIALS: Mapping[str, Callable[[NodePool, str | None], None]] = {
     "kubeconfig": set_kubeconfig, "slurm_token": set_slurm_token,
 }  # fmt: skip

@@ -22,7 +22,7 @@ from pools.web.forms import JoinTokenForm, ReasonForm
 TONES = {"free": "good", "used": "info", "open": "good", "draining": "warn", "silent": "bad"}
 
 MAX_TOKENS = 500  # only the newest tokens are listed
-MachineRow = tuple[Any, str]  # (machine, name of its current node)
+MachineRow = tuple[Any, str]  # machine, and the name of its current node
 MACHINES: tuple[Column[MachineRow], ...] = (
     Column("name", "Machine", lambda row: row[0].name, order="name"),
     Column("address", "Address", lambda row: row[0].address, in_file=True),

@@ -22,7 +22,7 @@ from projects.services.workloads.phase_transitions import PhaseTransition, chang
 ACTOR = "scheduler"
 FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
 ATTEMPTS = 6
-ERROR_MAX = 1000  # maximum length of an error, which is repeated for each workload of the request
+ERROR_MAX = 1000  # maximum length of an error message; each workload of the request stores a copy
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=5), timedelta(minutes=2)
 WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload can wait for its code
 

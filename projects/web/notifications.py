@@ -34,9 +34,9 @@ MAX_DELIVERIES = 30
 TEST_TITLE = "Test message"
 CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webhook"}
 
-# (subscription, channel, masked address, short event titles, latest delivery)
+# Table row: subscription, channel, masked address, short event titles and latest delivery.
 SubscriptionRow = tuple[Subscription, str, str, list[str], Delivery | None]
-DeliveryRow = tuple[Delivery, str, str, str]  # (delivery, channel, masked address, event title)
+DeliveryRow = tuple[Delivery, str, str, str]  # delivery, channel, masked address, title
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("scope", "Scope", lambda row: row[0].scope_name),
     Column("events", "Events", lambda row: ", ".join(row[3])),

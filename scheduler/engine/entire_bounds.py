@@ -18,7 +18,7 @@ class EntireBounds:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._queues = {queue.name: queue for queue in snapshot.queues}
-        # Results, keyed by the `id()` of the blockers and of the tree, which each entry keeps alive.
+        # Results by `id()` of the blockers and `id()` of the tree. Each entry keeps both objects alive.
         self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
 
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
@@ -28,7 +28,7 @@ class EntireBounds:
         share of the pool's largest device.
         """
         blockers, tree = rejection.blockers, workload.tree
-        key = id(blockers), id(tree)  # most workloads in a long queue share both
+        key = id(blockers), id(tree)  # most workloads in a long queue share blockers and tree
         if key not in self._results:
             self._results[key] = blockers, tree, self._find_exceeded_blocker(tree, rejection)
         return self._results[key][2]

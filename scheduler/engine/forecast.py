@@ -132,7 +132,7 @@ class _FutureCapacity:
             if node.name in nodes:
                 _add_amounts(self._free, node.capacity)
         self._ends: list[tuple[int, tuple[int, int, int], str]] = []
-        self._latest: dict[str, int] = {}  # ends of the workloads that freed resources at the current time
+        self._latest: dict[str, int] = {}  # end time of each workload whose resources were freed last
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
         for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
@@ -148,7 +148,7 @@ class _FutureCapacity:
             if missing > 0 and requested[kind]:
                 return Forecast(None, self._no_start_reason(kind, resource, missing))
         short = [kind for kind in range(3) if requested[kind] > self._free[kind]]
-        awaited: dict[str, tuple[Sums, int]] = {}  # amounts and end by workload
+        awaited: dict[str, tuple[Sums, int]] = {}  # freed amounts and end time, by workload
         while self._ends:
             fits = _fits_within(requested, self._free)
             if fits and self._ends[0][0] > earliest:

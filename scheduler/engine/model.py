@@ -87,14 +87,14 @@ class Pool:
     reclaim_min_runtime: int = 0
     preempt_min_runtime: int = 0
     preemption_delay: int = 0
-    stale_gang_grace: int = 60  # in seconds; if negative, stale gangs are never stopped
+    stale_gang_grace: int = 60  # seconds until a stale gang is stopped; negative: never
     consolidation: Consolidation = Consolidation()
     fair_share: FairShareMode = FairShareMode()
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
-    reservation_after: int | None = RESERVATION_AFTER  # if None, nodes are never held
+    reservation_after: int | None = RESERVATION_AFTER  # seconds until nodes are held; None: never
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
-    nodes_max: int | None = None  # None if the pool cannot add nodes at present
+    nodes_max: int | None = None  # maximum number of nodes; None if the pool cannot add nodes now
     # Maximum number of nodes even while the pool is paused, drained or failing; None means the same as
     # `nodes_max`.
     nodes_ever: int | None = None
@@ -110,10 +110,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    key: str = ""  # if empty with operator Exists, every taint is tolerated
-    operator: str = "Equal"  # "Equal" or "Exists"
+    key: str = ""  # key of the taint; empty with operator Exists: any taint
+    operator: str = "Equal"  # comparison: "Equal" or "Exists"
     value: str = ""
-    effect: str = ""  # an empty string matches any effect
+    effect: str = ""  # effect of the taint; empty: any effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Queue:
     created: int = 0
     # Quotas by pool name. The quota is 0 in pools without an entry.
     pool_quotas: Mapping[str, PoolQuota] = field(default_factory=dict)
-    reclaim_min_runtime: int | None = None  # None means the parent's value or, without one, the pool's
+    reclaim_min_runtime: int | None = None  # minimum runtime in seconds; None: inherited
     preempt_min_runtime: int | None = None
     # Runtime of workloads without `max_runtime`, estimated from the history of the queue.
     expected_runtime: int | None = None
@@ -266,7 +266,7 @@ class Role:
     request: Request
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    gpu_models: tuple[str, ...] = ()  # an empty tuple allows any model
+    gpu_models: tuple[str, ...] = ()  # allowed GPU models; empty: any model
     spread_per_node: int | None = None  # maximum number of the role's replicas per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
@@ -331,15 +331,15 @@ class Workload:
     preemptible: bool = True
     submitted: int = 0
     max_runtime: int | None = None
-    runtime_seconds: int | None = None  # runtime in simulations
+    runtime_seconds: int | None = None  # actual runtime in seconds, known only in simulations
     started: int | None = None  # start time of the current run; None if the workload is not running
     last_checkpoint: int | None = None
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
     start_refusal: str = ""  # reason why the last start failed, as a clause
-    preemption_delay: int | None = None  # None means the pool's default
-    # None means the pool's default. If the value is negative, the stale gang is never stopped.
+    preemption_delay: int | None = None  # delay in seconds; None: the pool's default
+    # Seconds until the gang is stopped once it is stale. None: the pool's default; negative: never.
     stale_gang_grace: int | None = None
     stale_since: int | None = None
     endless: bool = False  # whether the workload runs until it is stopped, like a service

@@ -29,7 +29,7 @@ CAPACITY_INDEPENDENT = frozenset({
     Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD, Reason.EXCEEDS_DOMAIN,
 })  # fmt: skip
 
-Key = tuple[str, str, int]  # (workload, role, index)
+Key = tuple[str, str, int]  # workload name, role name and replica index
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,13 +124,13 @@ class Eviction:
     workload: str
     preemptor: str | None
     rule: str  # rule that allowed the eviction, in words and numbers
-    pods: tuple[tuple[str, int], ...]  # (role, index) pairs
+    pods: tuple[tuple[str, int], ...]  # role and index of each pod
     whole: bool  # whether the entire gang is requeued
     victim: tuple[QueueImpact, ...] = ()  # impact on the victim's project, then on its department
     winner: tuple[QueueImpact, ...] = ()
     rejected: tuple[Blocker, ...] = ()  # reasons why the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False if only the victim's turn ended; it may then restart immediately
+    earns_backoff: bool = True  # False if only the victim's turn ended; the victim may restart immediately
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,10 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class Rejection:
     workload: str
-    blockers: tuple[Blocker, ...]  # most important reason first; never empty
-    position: int | None  # 1 for the next workload in its pool; None if unschedulable or reserved
+    blockers: tuple[Blocker, ...]  # reasons, most important first; never empty
+    position: int | None  # queue position from 1; None if unschedulable or reserved
     key: tuple[str, ...] = ()  # sort key that determines the position, in words
-    expected_start: int | None = None  # estimated from declared runtimes; None if unknown
+    expected_start: int | None = None  # start time based on declared runtimes; None if unknown
     pool: str = ""
 
 
@@ -209,7 +209,7 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Plan:
     bundles: tuple[Bundle, ...] = ()
-    rejections: Sequence[Rejection] = ()  # sorted by pool, then by queue position
+    rejections: Sequence[Rejection] = ()  # rejections sorted by pool, then by queue position
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0

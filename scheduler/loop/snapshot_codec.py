@@ -32,7 +32,7 @@ class SnapshotEncoder:
 
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
-        # Keyed by the `id()` of the tree, which the entry keeps alive.
+        # Encoded trees by the tree's `id()`. Each entry keeps its tree alive.
         self._trees: dict[int, tuple[Group, str]] = {}
 
     def encode_part(self, snapshot: Snapshot, count: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 from berth.core.values.images import ImageReference
 
 TEXT_MAX = 500
-RunKey = tuple[uuid.UUID, int]  # (workload ID, run number)
+RunKey = tuple[uuid.UUID, int]  # workload ID and run number
 
 
 class RegistryFault(StrEnum):

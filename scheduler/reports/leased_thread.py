@@ -28,7 +28,7 @@ class LeasedThread:
     """Background thread that calls `work` every `seconds` seconds, or never if `seconds` is 0."""
 
     lease_name: ClassVar[str]
-    subject: ClassVar[str]  # completes the log message `... failed`
+    subject: ClassVar[str]  # subject of the log message `... failed`
 
     def __init__(
         self, clock: Clock, runtime_for: Callable[[NodePool], Runtime], seconds: float,

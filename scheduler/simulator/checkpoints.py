@@ -13,7 +13,7 @@ class Checkpoints:
 
     interval: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run
-    # (time of the checkpoint, workload, start of the run)
+    # Time of the next checkpoint, workload, and start of its run.
     _next: list[tuple[int, str, int]] = field(default_factory=list)
 
     def schedule_checkpoints(self, workload: Workload) -> None:

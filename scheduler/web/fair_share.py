@@ -24,7 +24,7 @@ from scheduler.reports.usage.decayed import HALF_LIFE
 from scheduler.web.pools.capacity import capacity_by_pool, pool_capacity
 from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
 
-QueueRow = tuple[QueueShare, QueueShare]  # (department, queue)
+QueueRow = tuple[QueueShare, QueueShare]  # department, and the queue itself
 
 
 def _to_gpus(milli: int | None) -> float | str:

@@ -18,9 +18,9 @@ from scheduler.reports.queues.queue_list import SEVERAL_POOLS, queued_workloads
 class FilterChoices:
     """Filter choices. Workload counts treat an array as one workload."""
 
-    reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
+    reasons: list[tuple[str, int]]  # reasons with counts, most frequent first
     projects: list[str]  # projects with workloads in any pool, so that the filter stays
-    by_pool: Mapping[str, int]  # a workload without a pool counts in each pool that it allows
+    by_pool: Mapping[str, int]  # number of workloads; without a pool, one counts in each allowed pool
     headings: frozenset[str]  # pools with rows, including SEVERAL_POOLS
     queued: int  # number of queued workloads in the pool
     own: int  # number of the user's own queued workloads in the pool

@@ -15,7 +15,7 @@ from scheduler.reports.queues.queue_ordering import (
     order_difference_clause,
 )
 
-# (workload, expected start, whether the workload has been evaluated, phrase about its reserved nodes)
+# Workload, expected start, whether it has been evaluated, and a phrase about its reserved nodes.
 QueueEntry = tuple[Any, datetime | None, bool, str]
 
 

@@ -144,7 +144,7 @@ def _render_command(names: CommandPath, command: Any, heading: str) -> str:
         if record is not None and "--help" not in parameter.opts:
             name, description = record
             if parameter.param_type_name == "argument":
-                # The name in the record would repeat the choices.
+                # Use the argument's own name, because the help table already lists the choices.
                 name = parameter.metavar or str(parameter.name).upper()
                 records["Argument"].append((name, description))
             else:

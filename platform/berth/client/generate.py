@@ -63,7 +63,7 @@ def _finish_module(text: str, source: str) -> str:
 
 
 def _run_ruff(text: str, *command: str) -> str:
-    name = str(FOLDER / "sync" / "generated.py")  # this name makes Ruff use the settings for the folder
+    name = str(FOLDER / "sync" / "generated.py")  # Ruff applies the folder's settings to this path
     arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(arguments, input=text, capture_output=True, text=True, check=True).stdout
 

@@ -14,7 +14,7 @@ from .state import STATE, write_private_file
 from .version import VERSION
 
 RETRY_SECONDS = 60.0
-# The agent sends no reports during an upgrade. A machine counts as gone after three minutes without a report.
+# Agents do not report during an upgrade, so it must end before the machine counts as gone (three minutes).
 UPGRADE_SECONDS = 110
 DOWNLOAD_SECONDS = 30
 CHECK_SECONDS = 20

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 # Maximum concurrent transfers per process, to protect the API servers that they pass through.
 TRANSFERS_MAX = 8
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts
-TOTAL_SECONDS = 600.0  # time limit for the copy, during which the pod still occupies its GPUs
+TOTAL_SECONDS = 600.0  # time limit for the copy; meanwhile, the pod occupies its GPUs
 STALL_SECONDS = 60.0
 END_SECONDS = 60.0  # time within which the container must end after the copy
 PART = 2**20

@@ -19,7 +19,7 @@ COPY_SECONDS = 120
 ROOT, POD, WORKSPACE = "/berth", "pod", "workspace"
 MARK = f"{ROOT}/{POD}/.berth-files-copied"
 MISSING, EMPTY = 90, 91  # exit codes of the script that packs files
-# The container's timeout in half-seconds, which applies if the command has ended and Berth is down.
+# The container's timeout in half-seconds. It applies if the command has ended and Berth is down.
 GIVE_UP = 7200
 
 # Signals only the command's processes: they are in a different control group from this script. Skips

@@ -58,7 +58,7 @@ class LogFollowers:
 def copy_stream(copies: LogCopies, pod_id: str, stream: Iterable[bytes]) -> None:
     """Append the lines of a stream to the copy. Hold at most `PENDING_MAX` bytes of a line in memory."""
     pending, in_line = b"", False
-    end: int | None = None  # size of the copy after a partial line, or None if the copy already has the line
+    end: int | None = None  # size of the copy with a partial line; None if the whole line is copied
     for data in stream:
         text = pending + data
         if in_line:

@@ -27,7 +27,7 @@ _COPIED = frozenset((
     "/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/timezone",
 ))  # fmt: skip
 _COPY_MAX = 2**20  # bytes
-_JAVA = "java"  # prefix of Java's directories in /etc, whose names end with the version
+_JAVA = "java"  # prefix of Java's directories in /etc, followed by the version
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")

@@ -143,7 +143,7 @@ def _check_argument(number: int, check: list[Instruction]) -> list[Instruction]:
 _PERMITTED = (_RETURN, 0, 0, _ALLOW)
 _CHECKS: Mapping[str, list[Instruction]] = {
     CLONE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _error_instruction(errno.EPERM), _PERMITTED],
-    # The filter cannot read flags in memory. The C library falls back to `clone`.
+    # The filter cannot read the flags of `clone3`. Without this call, the C library uses `clone`.
     CLONE3: [_error_instruction(errno.ENOSYS)],
     PERSONALITY: [
         *(each for value in PERSONALITIES for each in ((_IF_EQUAL, 0, 1, value), _PERMITTED)),

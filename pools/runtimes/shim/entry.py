@@ -68,7 +68,7 @@ class PodEntry:
         self.subject = "the pod's enclosure"
         if self._namespaces:
             self._namespaces.drop_privileges(self._libc)
-        # Changing the user resets the parent-death signal. Inside a PID namespace, the parent's ID is 0.
+        # Set the signal again, because changing the user resets it. In a PID namespace, the parent's ID is 0.
         self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() not in (self._parent, 0):
             os._exit(127)

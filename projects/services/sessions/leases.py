@@ -17,7 +17,7 @@ from projects.engine.turns import PendingCall, assign_calls
 from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
-CHANNEL = "calls"  # carries session IDs to clients and pod IDs to workers
+CHANNEL = "calls"  # wake-up channel: session IDs wake clients, and pod IDs wake workers
 WORKER_TIMEOUT = timedelta(seconds=90)  # a worker that has not reported for this long loses its calls
 _SAVED_FIELDS = ("turn", "ended_count", "received_count", "seen_at")
 MAX_BATCH = 1000  # maximum pending calls processed at a time

@@ -9,7 +9,7 @@ from projects.models import Project, Workload, WorkloadArray
 NAME_MAX = 63
 NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
 NAMES_PER_QUERY = 100
-SUGGESTION_ROUNDS = 2  # queries, each for NAMES_PER_QUERY names
+SUGGESTION_ROUNDS = 2  # maximum number of queries, each for NAMES_PER_QUERY names
 
 
 def next_free_name(project: Project, name: str) -> str:

@@ -82,7 +82,7 @@ PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
 
-PlaceKey = tuple[int | None, int | None]  # (pool ID, quota group ID); one is None
+PlaceKey = tuple[int | None, int | None]  # pool ID or quota group ID; the other is None
 
 
 class DepartmentAllowances:

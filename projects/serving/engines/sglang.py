@@ -16,7 +16,7 @@ HEALTH_SECONDS = 20.0  # a health check waits for requests in progress, then gen
 PARAMETERS = (
     "model_path", "dtype", "quantization", "context_length", "tp_size", "pp_size", "kv_cache_dtype",
 )  # fmt: skip
-FIRST_PORT, PORTS = 20_000, 9_000  # below SGLang's own ports, which start at 30000, and below ephemeral ports
+FIRST_PORT, PORTS = 20_000, 9_000  # port range below the ephemeral ports and SGLang's own (from 30000)
 SENDER, RECEIVER = 0, 1
 MAX_RANKS = 1024
 

@@ -23,7 +23,7 @@ class SettingField:
 
     path: tuple[str, ...]
     label: str
-    kind: str = "whole"  # one of whole, percent and duration
+    kind: str = "whole"  # number format: whole, percent or duration
     hint: str = ""
 
     @property

@@ -210,7 +210,7 @@ def _build_chart(
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),
     )
-    last = pick(points[-1])  # the conditions also show the latest measurement
+    last = pick(points[-1])  # show the same measurement as the conditions
 
     def with_unit(value: float) -> str:
         if not unit:

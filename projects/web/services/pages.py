@@ -49,7 +49,7 @@ TABS = (("overview", "Overview"), ("autoscaler", "Autoscaler and scaling"), ("me
 class ServiceRow:
     """Row of the service list: a service, its status and active request, and its latest metrics."""
 
-    service: Any  # annotated with the number of active engines and the total number of engines
+    service: Any  # service with its numbers of active engines and of all engines
     serving: ServingStatus
     request: ScaleRequest | None
     metrics: LatestMetrics

@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, Column] = {
     "labels": Column("Labels", is_default=False),
 }
 DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.is_default)
-# Default columns of lists with ended workloads. The state of a running workload includes its duration.
+# Default columns of lists with ended workloads. Other lists show the runtime as part of the state.
 DEFAULT_COLUMNS_WITH_RUNTIME = tuple(key for key in COLUMNS if key in {*DEFAULT_COLUMNS, "runtime"})
 
 

@@ -115,7 +115,7 @@ class ChannelConsumer(SignedInConsumer):
         await self.opened.wait()
         if self.writer is None:
             return
-        # `send_messages` reports that the pod has ended. uvloop raises RuntimeError if the channel is closed.
+        # Ignore a closed channel (RuntimeError with uvloop): `send_messages` reports that the pod has ended.
         with suppress(OSError, RuntimeError):
             self.writer.write(encode_frame(frame[0], frame[1:]))
             await self.writer.drain()

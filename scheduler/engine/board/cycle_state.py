@@ -27,7 +27,7 @@ class CycleState:
     # Finds the nodes to hold. Called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
-    # Projects of the gangs for which holding nodes has been considered.
+    # Projects whose gangs have been considered for a hold.
     considered_for_hold: set[QueueAccount] = field(default_factory=set)
     hold_waits_for_project: bool = False  # whether the holder also waits for workloads of its own project
     hold_searches: int = 0  # number of searches for nodes to hold, one per gang

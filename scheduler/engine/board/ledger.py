@@ -38,7 +38,7 @@ class QueueKey(NamedTuple):
     """Sort key of a queue, given its next workload. The smallest key comes first."""
 
     over_quota: bool
-    rank: int  # negated, so that higher ranks sort first
+    rank: int  # negated rank, so that higher ranks sort first
     exceeds_share: bool  # whether the queue would exceed its share; a starved queue may do so once
     relative_usage: float  # decayed usage relative to the weighted share, if history counts
     over_share: bool

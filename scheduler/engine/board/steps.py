@@ -8,7 +8,7 @@ from scheduler.engine.board.gang import BoardRole, Gang
 from scheduler.engine.model import Pod
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Step
 
-Key = tuple[str, str, int]  # (workload, role, index)
+Key = tuple[str, str, int]  # workload name, role name and replica index
 
 
 class Move(NamedTuple):

@@ -22,8 +22,8 @@ from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
-NodeCounts = tuple[tuple[Node, int], ...]  # (example node, number of nodes of the same size)
-Sums = tuple[int, int, int, int]  # (milli-GPU, milli-CPU, MiB, pods)
+NodeCounts = tuple[tuple[Node, int], ...]  # an example of each node size, and the number of such nodes
+Sums = tuple[int, int, int, int]  # totals: milli-GPU, milli-CPU, MiB and pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
 _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the names in `request_and_capacity`
 

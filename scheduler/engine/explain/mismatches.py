@@ -12,7 +12,7 @@ MAX_OBSTACLES = 6  # maximum number of obstacles per message, most frequent firs
 _FEATURES = {IMAGES: "run images", ISOLATION: "isolate pods", SHARED_GPUS: "share GPUs between pods"}
 _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 
-Obstacle = tuple[str, str]  # (kind of obstacle, description)
+Obstacle = tuple[str, str]  # kind and description of an obstacle
 
 
 def mismatch_numbers(

@@ -24,7 +24,7 @@ from scheduler.engine.preemption.policies.pending import Consolidate, Preempt
 
 Reasons = dict[Reason, Numbers]
 Obstacle = tuple[Reason, Numbers]
-Evictions = tuple[str, Reclaimable]  # ("reclaimed" or "preempted", evictable amounts)
+Evictions = tuple[str, Reclaimable]  # verb ("reclaimed" or "preempted") and evictable amounts
 
 LIMITS = (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA)
 MISSING_CAPACITY = frozenset({Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY})

@@ -38,7 +38,7 @@ MAX_AMOUNT = 1 << 60
 class EvictionUnit(NamedTuple):
     """Victims of one gang, whose extra replicas are evicted one by one before the rest."""
 
-    extras: tuple[tuple[Amount, int], ...]  # (amount per replica, number of such replicas) pairs
+    extras: tuple[tuple[Amount, int], ...]  # amount per replica, and number of such replicas
     core: Amount
 
     @property
@@ -194,7 +194,7 @@ def _count_units(
     )
 
 
-# (freed, charged) of the gang's core, then ((freed, charged), count) for each kind of extra replica.
+# Amounts of the gang's core, then amounts and count of each kind of extra replica. Amounts: (freed, charged).
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 

@@ -26,7 +26,7 @@ from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 
 Reasons = Mapping[Reason, Numbers]
-Position: TypeAlias = tuple[str, int | None, tuple[Blocker, ...]]  # (workload, queue position, blockers)
+Position: TypeAlias = tuple[str, int | None, tuple[Blocker, ...]]  # workload, queue position and blockers
 Entry: TypeAlias = "tuple[ReportedGroup, Gang]"
 # Sort key and submission time of the queue's next entry, then the queue's creation time and unique name.
 HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iterator[Entry]]"
@@ -57,7 +57,7 @@ class PoolRejections:
     ungrouped: Sequence[Gang]  # gangs that have reasons but no group
     served: AbstractSet[str]
     reserved: AbstractSet[str]  # workloads with reservations and no running pods, which are no longer queued
-    # Contains only the workload that nodes are held for, if its start time is known.
+    # Expected start of the workload that nodes are held for, if known.
     expected_starts: Mapping[str, int]
 
     def expand(self) -> Iterator[Rejection]:

@@ -13,7 +13,7 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place_replicas
 from scheduler.engine.placement.slots import Horizon
 
-MAX_REPLICAS = 256  # maximum per pool and cycle; further replicas are counted in later cycles
+MAX_REPLICAS = 256  # maximum replicas counted per pool and cycle; later cycles count more
 
 
 class UnplacedReplicas(NamedTuple):

@@ -46,7 +46,7 @@ class Round:
     A remainder round grants the units that remain after rounding down, in the order of its offers.
     """
 
-    phase: str  # "quota", "over_quota" or "remainder"
+    phase: str  # phase of the division: "quota", "over_quota" or "remainder"
     within: str  # phase whose remainder is distributed: "quota" or "over_quota"
     rank: int
     left: int  # amount left at the start of the round

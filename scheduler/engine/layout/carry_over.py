@@ -17,7 +17,7 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated_nodes, unmatched_reservations
 from scheduler.engine.model import PoolQuota, Queue, Snapshot, Workload
 
-# Queue fields that may differ. Pool quotas are compared separately, except for the usage.
+# Queue fields that may differ when a layout is reused. Pool quotas are compared separately, without usage.
 VARYING = "pool_quotas", "expected_runtime"
 _queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
 _pool_quota_settings = attrgetter(*(field.name for field in fields(PoolQuota) if field.name != "usage"))

@@ -32,7 +32,7 @@ class _QueueTotals:
     # Amounts of non-preemptible workloads, not included in `total`.
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
-    # Each victim frees a multiple of these amounts.
+    # Common divisors: each victim frees a multiple of these amounts.
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Amounts freed in addition to `total`, because nodes count limits and queues count requests.
     above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])

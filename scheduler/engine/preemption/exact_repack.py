@@ -33,7 +33,7 @@ class _PodToPlace(NamedTuple):
 class _FreeResources(NamedTuple):
     """Free resources of one node. Nodes with equal values are interchangeable."""
 
-    kind: int  # equal for nodes that accept the same replicas
+    kind: int  # class of nodes that accept the same replicas
     devices: tuple[int, ...]
     cpu: int
     memory: int

@@ -41,7 +41,7 @@ def _proposed_endings(case: PendingCase, *, own: bool) -> Iterator[Proposals]:
         yield single_proposal(Change(ChangeKind.WORKLOAD_ENDED, name), rank)
 
 
-# Returns the amount that is still missing after a gang ends, or None if the end does not help.
+# Returns the amount still missing once a gang has ended, or None if its end does not help.
 Shortfall = Callable[[Gang], int | None]
 
 

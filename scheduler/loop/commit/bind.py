@@ -37,7 +37,7 @@ class StartCommand:
     # Ranks already assigned to replicas of the run.
     ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     rendezvous: Mapping[str, str | int] | None = None
-    has_reservations: bool = True  # whether the workload may have reservations, which its start replaces
+    has_reservations: bool = True  # True if the workload may have reservations; its start replaces them
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class NewRows:
     """Rows that a commit inserts and updates in a constant number of statements."""
 
     now: datetime
-    transitions: dict[uuid.UUID, PhaseTransition] = field(default_factory=dict)  # by workload ID
+    transitions: dict[uuid.UUID, PhaseTransition] = field(default_factory=dict)  # keyed by workload ID
     events: list[Event] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # stopped pods by reason

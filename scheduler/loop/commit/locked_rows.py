@@ -79,8 +79,8 @@ ALLOCATED = compiled_once(
 )
 
 
-Key = tuple[str, str, int]  # (workload, role, index)
-NodeResources = tuple[int, int, int]  # (milli-CPU, MiB, pods)
+Key = tuple[str, str, int]  # workload name, role name and replica index
+NodeResources = tuple[int, int, int]  # milli-CPU, MiB and number of pods
 NO_RESOURCES: NodeResources = (0, 0, 0)
 
 

@@ -13,7 +13,7 @@ from scheduler.loop.commit.bind import StartCommand, describe_placement, start_o
 from scheduler.loop.commit.context import CommitContext, add_phase_change
 from scheduler.models import Reservation
 
-RESERVATION_TIMEOUT = timedelta(seconds=120)  # added to the longest grace period among the victims
+RESERVATION_TIMEOUT = timedelta(seconds=120)  # extra time after the victims' longest grace period
 BOOT_RESERVATION_TIMEOUT = timedelta(seconds=900)
 
 

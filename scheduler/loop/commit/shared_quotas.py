@@ -6,7 +6,7 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Bundle, Place
 from scheduler.reports.visibility import project_of_handle
 
-QuotaKey = tuple[str, str, str, str]  # (UID, namespace, name, resource)
+QuotaKey = tuple[str, str, str, str]  # UID, namespace and name of a cluster quota, and its resource
 
 
 def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -> tuple[Bundle, ...]:

@@ -94,7 +94,7 @@ class Mirror(Generic[Row]):
 
     source: MirrorQuery[Row]
     rows: dict[uuid.UUID, Row] = field(default_factory=dict)
-    _horizon: int | None = None  # None if all rows must be read again
+    _horizon: int | None = None  # oldest transaction open at the last read; None: read all rows
     _server: datetime | None = None  # start time of the database server
     # Connection used for the last read. A new connection requires a full read, because transaction IDs may
     # be reused after a crash.

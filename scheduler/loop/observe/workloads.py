@@ -47,7 +47,7 @@ class WorkloadEntry(NamedTuple):
     nodes: Sequence[str]  # node name of each pod, empty if the node no longer exists
     workload: model.Workload
     observed: ObservedWorkload
-    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # (name in the engine, pod ID) pairs
+    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # engine name and ID of each pod
 
 
 def deferred_pool(pending_since: datetime, spec: WorkloadSpec, now: datetime) -> str | None:

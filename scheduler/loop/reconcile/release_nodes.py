@@ -30,7 +30,7 @@ from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-# Interval between two searches in a pool, which take as long as several decisions.
+# Interval between two searches in a pool. A search takes as long as several decisions.
 SEARCH_INTERVAL = timedelta(seconds=30)
 SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"

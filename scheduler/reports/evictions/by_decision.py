@@ -6,7 +6,7 @@ from projects.actor import Actor
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.selectors import evictions
 
-RecordedEviction = tuple[int, str, str]  # (eviction ID, rule, title of the eviction kind)
+RecordedEviction = tuple[int, str, str]  # eviction ID, rule, and title of the eviction kind
 
 
 def evictions_by_decision(

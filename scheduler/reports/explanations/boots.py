@@ -12,7 +12,7 @@ from pools.models.node import PENDING, NodeState
 from scheduler.reports.pool_findings import format_node_names, has_or_have, is_or_are
 
 RECENT_BOOTS = 10
-LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
+LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of local nodes; they only need a directory
 
 
 def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:

@@ -67,12 +67,12 @@ ANNOUNCED = compiled_once(
         .order_by("pk")
     )
 )
-# (queue position, expected start, explanation of the expected start, workloads that it waits for)
+# Queue position, expected start and its explanation, and the workloads that must end first.
 QueueProgress = tuple[int, int, str, tuple[tuple[str, int], ...]]
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
-State = tuple[Reasons, int, QueueProgress]  # (reasons, hash of the other values, progress)
-NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # (ID, reason, message, explanation)
+State = tuple[Reasons, int, QueueProgress]  # reasons, hash of the other values, and progress in the queue
+NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # workload ID, reason, message and explanation
 
 
 class ExplanationChange(NamedTuple):
@@ -82,7 +82,7 @@ class ExplanationChange(NamedTuple):
     rejection: Rejection
     expected: Forecast
     state: State
-    before: State | None  # None if no explanation has been written
+    before: State | None  # stored state; None if no explanation has been written
 
     @property
     def has_new_reasons(self) -> bool:

@@ -24,7 +24,7 @@ class QueueShare:
     the group's other pools. `used` is the queue's fraction of its parent's decayed usage.
     """
 
-    kind: str  # "department" or "project"
+    kind: str  # kind of queue: "department" or "project"
     name: str
     rank: int
     weight: float

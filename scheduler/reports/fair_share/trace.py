@@ -45,7 +45,7 @@ class ShareTrace:
     `rounds` lists the rounds that included the queue.
     """
 
-    kind: str  # "department" or "project"
+    kind: str  # kind of queue: "department" or "project"
     name: str
     queue: str  # the pool or department whose resources are divided
     resource: str

@@ -19,7 +19,7 @@ class PendingCounts:
     """
 
     total: int
-    by_reason: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
+    by_reason: list[tuple[str, int]]  # reasons with counts, most frequent first
     held_arrays: int  # arrays without a reason, because all pending tasks wait for earlier tasks
     gpu_milli: Mapping[str, int]  # requested milli-GPU by reason, without tasks that wait for earlier tasks
 

@@ -7,11 +7,11 @@ from berth.core.wording.words import join_words
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
-# Beginning of the sentences about the workload, which follow those about its queues.
+# How sentences about the workload begin. They follow the sentences about its queues.
 WORKLOAD_START, SUBMITTED_START = "priority ", "submitted "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
-# Text to insert before an order difference, by its first word.
+# Text inserted before an order difference that begins with the given word.
 VERBS = {"uses": "", "higher": "has a ", "lower": "has "}
 
 

@@ -10,8 +10,8 @@ from django.db import connection
 
 from pools.models import NodePool
 
-Owner = tuple[int | None, int | None]  # (department ID, project ID); one is None
-Key = tuple[int, Owner]  # (pool ID, owner)
+Owner = tuple[int | None, int | None]  # department ID or project ID; the other is None
+Key = tuple[int, Owner]  # pool ID and owner
 Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
 GPU = 0

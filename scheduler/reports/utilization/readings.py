@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 MAX_GAP = timedelta(minutes=5)  # a longer gap between readings restarts the idle time
 MAX_READING_SECONDS = 60.0  # maximum period in seconds that one reading may cover
-DeviceMeasurement = tuple[int | None, int | None]  # (utilization in thousandths, memory in MiB)
+DeviceMeasurement = tuple[int | None, int | None]  # utilization in thousandths, and memory in MiB
 UNMEASURED: DeviceMeasurement = (None, None)
 
 

@@ -16,7 +16,7 @@ from scheduler.reports.explanations.scale_up import ENDS_WITH_BOOT
 @dataclass(frozen=True, slots=True)
 class MissingNodes:
     pool: str
-    count: int  # nodes that are booting or that the pool adds
+    count: int  # number of nodes that are booting or will be added
 
 
 def missing_nodes(

@@ -12,7 +12,7 @@ from scheduler.simulator.replay.player import Progress
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 
-Assignment = tuple[int, Role, tuple[int, ...]]  # (node, role, devices)
+Assignment = tuple[int, Role, tuple[int, ...]]  # node index, role and devices of a placed replica
 
 
 class SimulatedNode:

@@ -51,7 +51,7 @@ class ReplayRun:
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
         self.release_at: int | None = None  # time at which held nodes are released for other workloads
-        # Queues with expected runtimes, which are updated as workloads end.
+        # Queues with their expected runtimes. Updated whenever a workload ends.
         self.queues = trace.cluster.queues
         self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}
         self.arrived = self.ended = self.cycles = 0

@@ -179,7 +179,7 @@ class ProjectDocument(QueueDocument):
 class PodDocument(Document):
     role: Name | None = None
     index: Count | None = None
-    node: Name | None = None  # a completed pod has no node
+    node: Name | None = None  # node name; completed pods have none
     devices: Annotated[tuple[Count, ...], Field(max_length=1024, strict=False)] | None = None
     state: Literal["running", "starting", "stopping", "stuck", "reserved", "completed"] = "running"
     started: Moment | None = None
@@ -191,7 +191,7 @@ Pods = Annotated[tuple[PodDocument, ...], Field(strict=False)]
 class ScenarioWorkload(WorkloadSpec):
     """Workload document with the workload's current state."""
 
-    project: Name  # a scenario has no default project
+    project: Name  # project name; scenarios have no default project
     pods: Pods = ()
     runtime_seconds: Annotated[Seconds, Field(ge=1)] | None = None
     started: Moment | None = None

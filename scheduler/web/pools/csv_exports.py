@@ -22,7 +22,7 @@ from scheduler.web.pools.capacity_chart import DEFAULT_SPAN, SPANS
 PAGE_SIZE = 20
 NODE_HEADERS = ("Node", "State", "GPUs", "Allocated (GPUs)", "Model", "CPU (cores)", "Memory (MiB)", "Since")
 CAPACITY_HEADERS = ("From", "Desired (nodes)", "Current (nodes)", "Pending (nodes)", "Draining (nodes)")
-HistoryRow = tuple[ScalingEvent, str]  # (event, reason shown to the user)
+HistoryRow = tuple[ScalingEvent, str]  # event, and the reason shown to the user
 HISTORY: tuple[Column[HistoryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("kind", "Kind", lambda row: row[0].kind, order="kind"),

@@ -45,7 +45,7 @@ class DeviceMap:
     bound_at: datetime | None = None  # time at which the latest holder was bound
     measured: DeviceMeasurements | None = None  # latest measurements of the device, if any
     is_unused: bool = False  # True if its only workload has not used its GPUs for some time
-    idle_below: int = 0  # an allocated device below this utilization (in thousandths) is idle
+    idle_below: int = 0  # utilization in thousandths below which a device is idle
 
     @property
     def allocated(self) -> int:

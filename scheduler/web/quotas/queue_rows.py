@@ -23,7 +23,7 @@ from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
 
 POOL_BARS_MAX = 3
-Key = tuple[str, int]  # ("department" or "project", ID)
+Key = tuple[str, int]  # kind of owner ("department" or "project") and its ID
 
 
 @dataclass(frozen=True, slots=True)

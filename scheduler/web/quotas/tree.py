@@ -17,7 +17,7 @@ from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_common_s
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
 UNPAGED = 10**9  # long trees are collapsed instead of paginated
-QueueRow = tuple[QuotaLine, QuotaLine]  # (department, queue)
+QueueRow = tuple[QuotaLine, QuotaLine]  # department, and the queue itself
 
 
 def _gpus_or_unlimited(milli: int | None) -> float | str:

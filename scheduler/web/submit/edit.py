@@ -101,7 +101,7 @@ class EditPage(PredictedOutcome):
         new_start = "now" if starts_now else _format_start(seen.expected_start)
         new_position = "none" if starts_now else seen.queue_position or "none"
         gpus = thousandths(self.workload.gpu_milli_min), thousandths(round(seen.workload["gpus"] * MILLI))
-        # A change of the replicas of pods with one GPU is in the list of changes.
+        # If each pod has one GPU, the list of changes already contains the change of replicas.
         is_listed = gpus in [(str(change.before), str(change.after)) for change in self.changes]
         values = {} if is_listed else {"gpus": gpus}
         if start or position:

@@ -67,9 +67,9 @@ class PredictedOutcome:
     victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
     named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads named in reasons, by handle
     is_service = False
-    limit_wait: LimitWait | None = None  # set if the workload must wait until its project is below its limit
+    limit_wait: LimitWait | None = None  # wait until the project is below its limit, or None
     accepted: str = ""  # signed prediction, which is sent back with the document
-    excessive: ExcessiveField | None = None  # form field for which the workload is unschedulable
+    excessive: ExcessiveField | None = None  # form field that makes the workload unschedulable
 
     @property
     def verdict(self) -> Verdict | None:

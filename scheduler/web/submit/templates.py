@@ -40,7 +40,7 @@ from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for, submittable_projects
 
 SAVE = "save"
-# (template, usable, editable, requested resources, names of the schedules that use it)
+# Template, whether the user may use and edit it, requested resources, and schedules that use it.
 Row = tuple[Template, bool, bool, str, list[str]]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),

@@ -69,7 +69,7 @@ class UsageTableRow:
     hue: str
     used: UsageRow
     bar: Bar
-    use: MeasuredGpuHours | None  # None if no utilization was measured
+    use: MeasuredGpuHours | None  # measured GPU hours; None if nothing was measured
     workloads_url: str
 
     @property
@@ -83,7 +83,7 @@ class UsageChart:
     """Stacked column chart with the data for its tooltips. Incomplete periods are drawn pale."""
 
     columns: ColumnChart
-    layers: list[tuple[str, str]]  # (hue, name) pairs
+    layers: list[tuple[str, str]]  # hue and name of each layer
     readouts: str
     periods: str  # labels of the columns, such as "27 Nov|28 Nov"
     has_partial: bool

@@ -28,7 +28,7 @@ DEFAULT_SPAN, DEFAULT_DIMENSION = "month", UsageDimension.PROJECT
 class UsageQuery:
     span: str
     step: ReportStep
-    chosen: ReportStep | None  # None if the span determines the step
+    chosen: ReportStep | None  # step chosen by the user; None if the span determines it
     by: UsageDimension
     only: dict[UsageDimension, str]
     request: UsageRequest

@@ -51,15 +51,12 @@ LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Pending reason with a message, and the numbers that the message does not mention.
-
-    `urls` contains the URLs of the workloads that the message names.
-    """
+    """Pending reason with a message, and the numbers that the message does not mention."""
 
     reason: str
     message: str
     numbers: list[tuple[str, str]]
-    urls: Mapping[str, str] = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)  # URLs of the workloads named in the message
 
     @property
     def linked_message(self) -> LinkedText:
@@ -78,7 +75,7 @@ class PendingDetail:
     start_after: list[tuple[str, str]]  # workloads that must end before the expected start, with links
     pool: str
     queues: list[dict[str, Any]]
-    title: str  # what the workload waits for
+    title: str  # heading: the decisive reason in words, or ""
     queue_order: list[tuple[str, list[str]]]  # name and states of each queue, the department first
 
 

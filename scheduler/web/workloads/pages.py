@@ -263,7 +263,8 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "predicted": link_prediction(request, workload),
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": failure,
-        "failure_message": workload.message if failure else None,  # the card states it
+        # Recent events omit this message, because the failure card states it.
+        "failure_message": workload.message if failure else None,
         "resubmitted_from": resubmission_source(actor, workload),
         "failure_pattern": FAILURE_PATTERN,
         "other_failures": other_failures(actor, workload, failure),

@@ -14,7 +14,7 @@ from scheduler.web.workloads.change_link import LinkedText, link_names, workload
 class LinkedPrediction:
     prediction: AcceptedPrediction
     reason: LinkedText
-    victims: Sequence[tuple[str, str]]  # names with URLs
+    victims: Sequence[tuple[str, str]]  # name and URL of each victim
 
 
 def find_shown_prediction(request: Request, workload: Workload) -> AcceptedPrediction | None:

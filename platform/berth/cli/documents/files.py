@@ -72,7 +72,7 @@ KEYWORD_VALUES: Mapping[str, Any] = {
     "false": False,
     "no": False,
 }
-QuotaKey = tuple[str, str, str]  # ("project" or "department", owner name, pool name)
+QuotaKey = tuple[str, str, str]  # kind ("project" or "department"), owner name and pool name
 
 
 def build_quota_draft(

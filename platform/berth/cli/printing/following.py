@@ -99,7 +99,7 @@ SEQUENCE_MAX = 4096  # maximum length of an incomplete escape sequence at the en
 COLOUR = rb"\x1b\[[0-9;:]*m"
 CONTROL_SEQUENCES = re.compile(
     rb"(" + COLOUR + rb")"
-    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # other escape sequences with parameters
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # escape sequences with parameters, other than colours
     rb"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\)"  # escape sequences for titles, links and device strings
     rb"|\x1b[ -/]*[0-~]?"
     rb"|\xc2[\x80-\x9f]"

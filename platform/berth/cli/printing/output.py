@@ -191,7 +191,7 @@ class ColumnSize:
     """Size of a column, in characters."""
 
     width: int
-    brief: int | None = None  # width with abbreviated cells, or None if the column has none
+    brief: int | None = None  # column width with abbreviated cells, or None if no cell is abbreviated
     optional: bool = False
     flexible: bool = False
 

@@ -163,7 +163,7 @@ class _Session:
                 break
         if self._channel.failure:
             self._process.stderr.write(f"{message_line(self._channel.failure)}\r\n".encode())
-        # Commands also receive these signals when their pod ends. The connection then ends with the reason.
+        # The pod itself may have ended. The connection then ends with the reason, so wait for it.
         if self._channel.signal in ("TERM", "KILL"):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait_closed(), _REASON_SECONDS)

@@ -96,7 +96,7 @@ class WorkloadSpec(Document):
     deadline: Moment | None = None
     idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     preemption_delay: Seconds | None = None
-    # If the value is negative, a stale gang is never stopped.
+    # Time until a stale gang is stopped. If it is negative, stale gangs are never stopped.
     stale_gang_grace: Annotated[Duration, Field(ge=-(10**9), le=10**9)] | None = None
     grace_period_seconds: Annotated[Duration, Field(ge=0, le=GRACE_MAX)] = GRACE_DEFAULT
     preemption: PreemptionNotice | None = None

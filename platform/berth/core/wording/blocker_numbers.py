@@ -5,7 +5,7 @@ from typing import Any
 
 from berth.core.wording.words import format_amount, format_number
 
-# Labels in display order.
+# Label of each entry, in display order.
 _LABELS = {
     "queue": "queue",
     "cluster_quota": "cluster quota",

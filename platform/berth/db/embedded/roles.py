@@ -8,8 +8,8 @@ SUPERUSER = "berth"
 ROLE = "berth_app"
 DATABASE = "berth"
 HBA = f"""\
-# Berth writes this file. The superuser cannot connect.
-# Berth executes its statements with "postgres --single" while the server is stopped.
+# Written by Berth. The superuser cannot connect: Berth runs its statements
+# with "postgres --single" while the server is stopped.
 local  all  {ROLE}  scram-sha-256
 local  all  all        reject
 """

@@ -24,7 +24,7 @@ class InitialMigration(Migration):
     ) -> ProjectState:
         for are_new_models, operations in groupby(self.operations, creates_model):
             part = Migration(self.name, self.app_label)
-            # Django assigns the operations in the same way.
+            # Django also assigns a list here, despite its type annotations.
             part.operations = [*operations]  # type: ignore[misc]
             if collect_sql or not are_new_models:
                 project_state = part.apply(project_state, schema_editor, collect_sql)

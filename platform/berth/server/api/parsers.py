@@ -21,7 +21,7 @@ CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
 CODE_TREE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/tree/?")
 CODE_CHUNKS_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/chunks/?")
 CODE_CHUNKS_MAX = 9 * 2**20
-CODE_FILE_BYTES = 512  # bytes per listed file, which is more than most paths and digests need
+CODE_FILE_BYTES = 512  # bytes per listed file; most paths and digests need less
 
 
 def max_body_size(path: str) -> int:

@@ -59,7 +59,7 @@ class ApiView(APIView):
     content_negotiation_class = SingleRenderer
     schema = ApiSchema()
     budget: rate_limits.Budget | None = None
-    used_key: UsedKey | None = None  # set if the handler must store its response
+    used_key: UsedKey | None = None  # idempotency key under which the response must be stored
 
     @property
     def actor(self) -> Any:
@@ -128,7 +128,7 @@ class TokenlessView(ApiView):
 
     authentication_classes = []
     permission_classes = [AllowAny]
-    caller: ClassVar[str]  # the kind of caller, for the rate limit
+    caller: ClassVar[str]  # kind of caller; each has its own rate limit
 
     def check_throttles(self, request: Request) -> None:
         """Skip the limit per user, because the handler identifies the caller later."""

@@ -22,7 +22,7 @@ APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors reserved for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
 DATABASE_WAIT_SECONDS = 10
-# Longer than proxies keep idle connections (nginx: 60 s), because requests sent during a close would fail.
+# Longer than a proxy keeps idle connections (nginx: 60 s), so that it never reuses one that is being closed.
 KEEP_ALIVE_SECONDS = 75
 NEW_OBJECTS = 5000  # new objects between garbage collections; reference counting frees nearly all of them
 

@@ -14,7 +14,7 @@ COMPARISONS = (
     "is too small", "is too large", "is out of range", "out of range", "is invalid",
 )  # fmt: skip
 BOUND = re.compile(r"(at least|at most|above|below) (\S+)(?:, (\S+))?")
-NAME_RULE = re.compile(re.escape(NAME_ALLOWED).replace("63", r"\d+"))  # with any maximum length
+NAME_RULE = re.compile(re.escape(NAME_ALLOWED).replace("63", r"\d+"))  # NAME_ALLOWED with any maximum length
 RANGE = re.compile(r"[\d.,]+ to ")
 REQUIRED = ("is empty", "is missing", "is required")
 NAME_IN_USE = "is already in use"
@@ -74,7 +74,7 @@ def describe_problem(
     if bound := _bound_sentence(message, allowed, labels or {}):
         return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
-    if allowed.startswith("Set "):  # an instruction
+    if allowed.startswith("Set "):  # the allowed values are an instruction
         return ErrorSentence(f"{sentence}. {allowed.removesuffix('.')}.")
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")

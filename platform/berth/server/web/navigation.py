@@ -90,7 +90,7 @@ CHAPTERS = (
 )
 
 
-# Paths of objects whose list page has a different path.
+# List page by the first segment of an object's path, where the two differ.
 LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 

@@ -19,9 +19,9 @@ class Request(HttpRequest):
     """Request with the attributes set by middleware: acting user, permissions and htmx details."""
 
     actor: Any
-    require: Callable[..., None]  # takes an action and an object; raises NotFound or Forbidden
+    require: Callable[..., None]  # checks that the user may perform an action on an object
     htmx: HtmxDetails
-    may_submit: bool  # set by the first view or template that needs it
+    may_submit: bool  # whether the user may submit workloads; set when first needed
 
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]

@@ -76,7 +76,7 @@ class LogTimes:
         now = time.time()
         if log.st_size > self._end:
             self._end = log.st_size
-            # A program can set any modification time, but wrote these bytes since the last check.
+            # The program can set any modification time, so limit it to the time since the last check.
             written = min(max(log.st_mtime, self._checked), now)
             self._append([(self._end, int(written * 1000))])
         self._checked = now

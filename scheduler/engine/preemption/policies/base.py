@@ -27,7 +27,7 @@ class PreemptionPolicy:
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self.board, self.gang, self.requested = board, gang, requested
         self.kinds = [kind for kind in KINDS if requested[kind] > 0]
-        # Whether to protect gangs with a minimum runtime that start in this cycle.
+        # Whether a minimum runtime also protects gangs that start in this cycle.
         self.protects_new_gangs = False
         self._seconds: dict[QueueAccount, int] = {}
         self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}

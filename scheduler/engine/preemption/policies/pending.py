@@ -42,7 +42,7 @@ class Reclaim(PreemptionPolicy):
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not history_seconds(board.pool.fair_share)  # decayed usage is also compared
+        return not history_seconds(board.pool.fair_share)  # otherwise, decayed usage counts too
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)

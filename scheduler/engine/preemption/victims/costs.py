@@ -15,9 +15,9 @@ from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
-# (stage of the victim queue, cost of clearing the node regardless of queues, node, victims)
+# Stage of the victim queue, cost of clearing the node regardless of queues, node index, and victims.
 PricedNode = tuple[Key, Key, int, Sequence[Victim]]
-PricedNodesByQueue = dict[str, tuple[QueueAccount, list[PricedNode]]]  # keyed by the name of the victim queue
+PricedNodesByQueue = dict[str, tuple[QueueAccount, list[PricedNode]]]  # by name of the victim queue
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ def _size_key(victim: Victim) -> tuple[object, ...]:
     return (*sizes, victim.is_gang, victim.gang.name, -victim.index)
 
 
-# (amount below quota, worst queue stage, stopped workloads, queue, other costs)
+# Sort key of a victim set: amount below quota, worst queue stage, stopped workloads, queue, other costs.
 SetCost = tuple[int, Key, float | int | str, Key, Key]
 
 

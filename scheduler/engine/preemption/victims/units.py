@@ -30,12 +30,12 @@ class Victim:
     gang: Gang
     pods: tuple[PlacedPod, ...]
     is_gang: bool  # whether the entire gang stops
-    # Amounts of the gang's replicas above its minimum, which are evicted first.
+    # Amounts of the gang's extra replicas. They are evicted before its core.
     extra_amounts: tuple[int, int, int] = (0, 0, 0)
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # time at which lost work was counted
-    # whether the victim is an optional group of the gang, whose roles may fall below their minimum
+    # Whether the victim is an optional group of the gang. Its roles may fall below their minimum.
     is_group: bool = False
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)

@@ -81,7 +81,7 @@ class FormField:
     wide: bool = False
     initial: tuple[str, ...] = ()  # values that apply if the document specifies none
     secrets: Sequence[SecretChoice] | None = None  # available secrets, or None for other fields
-    empty: str = ""  # text if there is nothing to choose, which depends on the node pools
+    empty: str = ""  # text shown if the node pools offer no choices
     unfolds: bool = True  # True if a value in this field expands the collapsed options
 
     @property

@@ -141,7 +141,7 @@ class FormSection:
     more_title: str = ""
     remove: str = ""
     add: str = ""
-    summary: str = ""  # a section with a summary is collapsed until it has values
+    summary: str = ""  # purpose of a section that is collapsed until it has values
 
     @property
     def expanded(self) -> bool:

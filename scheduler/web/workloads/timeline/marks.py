@@ -20,7 +20,7 @@ class PeriodMark:
     at: datetime
     x: float
     y: int
-    is_left: bool  # the label is on the left side of its line
+    is_left: bool  # True if the label is on the left of its line
 
     @property
     def is_failure(self) -> bool:

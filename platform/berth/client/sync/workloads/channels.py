@@ -56,7 +56,7 @@ class Channel:
         self._stack = ExitStack()
         self._socket: ClientConnection
         self._processed = 0  # bytes of output for which no credit has been sent
-        self._sent = self._credited = 0  # written by the sending and the receiving thread, respectively
+        self._sent = self._credited = 0  # bytes of input sent and credited; one thread writes each
         self.exit_code: int | None = None
         self.failure = self.signal = ""
 

@@ -24,7 +24,7 @@ GATHER_SECONDS = 0.1
 IDLE_SECONDS = 5.0  # seconds without notes after which the sending thread exits and closes its connection
 IDS_MAX = 100  # IDs per notification: PostgreSQL limits its payload to 8,000 bytes
 
-NoteScope = tuple[int | None, int | None]  # (project ID, department ID)
+NoteScope = tuple[int | None, int | None]  # project ID and department ID
 
 
 class Announcer:

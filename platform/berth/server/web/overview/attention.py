@@ -60,7 +60,7 @@ def attention_items(
     impossible = list(_select_unschedulable(own))
     names = {each.name for each in pools}
     in_pools = [workload for workload in impossible if not names.isdisjoint(workload.pools)]
-    if len(in_pools) > UNSCHEDULABLE_MAX:  # too many similar rows are replaced by a count
+    if len(in_pools) > UNSCHEDULABLE_MAX:  # show a count instead of so many similar rows
         impossible = [workload for workload in impossible if workload not in in_pools]
         in_pools = []
     impossible = impossible[:OF_EACH_MAX]

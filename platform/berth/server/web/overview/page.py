@@ -58,7 +58,7 @@ HOURS = 24
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 FREE_POOLS_MAX = 3  # maximum number of pools whose free GPUs are listed individually
-# More candidates than shown, because several may be tasks of one array.
+# Load more candidates than are shown, because several may be tasks of one array.
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
 # Approximate heights in pixels of a card's header, a row, a department row and the chart's card.
 # NO_CHART_HEIGHT is the height of the chart's card if there is no chart.

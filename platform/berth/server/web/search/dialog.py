@@ -65,7 +65,7 @@ MAX_OF_A_KIND = 6
 MAX_FORMS = 3  # maximum number of forms that an empty search lists
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
 LIVE_FIRST = Case(When(phase=Phase.RUNNING, then=0), When(phase__in=LIVE_PHASES, then=1), default=2)
-# Words for kinds of objects, which users may type beside an object's name.
+# Words that users may type beside an object's name to state its kind.
 WORKLOAD, ARRAY, SERVICE = ("workload", "workloads"), ("array", "arrays"), ("service", "services")
 SCHEDULE, PROJECT = ("schedule", "schedules"), ("project", "projects", "department", "departments")
 POOL, NODE = ("pool", "pools", "node", "nodes"), ("node", "nodes")
