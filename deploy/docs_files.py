@@ -14,7 +14,7 @@ SHELL_BLOCK = re.compile(
     r"(?m)^( *)```\n(?=\1(?:berth|cat|cd|createdb|curl|docker|export|git|helm|kubectl|make|mkdir|pip|podman|"
     r"psql|python|scp|source|ssh|sudo|systemctl|tar) )"
 )
-TO_REPOSITORY = re.compile(r"\[([^\]]+)\]\(\.\./[A-Z][^)]*\)")  # for example the link to ../CONTRIBUTING.md
+TO_REPOSITORY = re.compile(r"\[([^\]]+)\]\(\.\./[A-Z][^)]*\)")  # such as a link to ../CONTRIBUTING.md
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

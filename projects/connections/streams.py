@@ -44,7 +44,7 @@ class StreamWatchMiddleware:
 
 def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
     """Return a request's credential and user. Both are None if no user is signed in."""
-    actor = getattr(request, "auth", None)  # set by Django REST framework
+    actor = getattr(request, "auth", None)  # attribute set by Django REST framework
     if isinstance(actor, Actor) and actor.token_id is not None:
         return Credential(token_id=actor.token_id), actor.user
     user = getattr(request, "user", None)

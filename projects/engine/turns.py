@@ -16,7 +16,7 @@ class PendingCall:
 class Assignment:
     """Node assigned to each call, and the node whose turn is next."""
 
-    assigned: Mapping[int, int]  # maps each call to its node
+    assigned: Mapping[int, int]  # node of each call
     turn: int
 
 

@@ -40,7 +40,7 @@ from projects.serving.addresses import is_local
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
-# Interval for rechecking open connections. A port session can end without a permission change.
+# Interval for rechecking open connections, because a port session can end without a permission change.
 RECHECK_SECONDS = 30.0
 WATCH_DELAY_SECONDS = 0.5  # the watch starts after this delay, within which most responses complete
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})

@@ -18,7 +18,7 @@ PARTS_MAX = 10_000  # maximum number of parts in one upload
 UPLOADS_MAX = 2  # maximum attempts to store a file if the object store deletes its upload
 KEY_BYTES_MAX = 1024
 
-Read = Callable[[str, int, int], bytes]  # called with a path, an offset and the maximum number of bytes
+Read = Callable[[str, int, int], bytes]  # reads a file: path, offset and maximum number of bytes
 
 
 @dataclass(slots=True)

@@ -167,7 +167,7 @@ def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _before_and_after_bars(queue: Mapping[str, Any], scale: int) -> list[tuple[str, Bar]]:
     """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
-    quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None: unlimited
+    quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None if unlimited
     *_, before, after = _queue_amounts(queue)
     return [
         (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 MESSAGES_MAX = 1000
 MESSAGE_BYTES_MAX = 16 * 1024
-Progress = Callable[[int, int | None], None]  # called with the bytes copied so far and, if known, the total
+Progress = Callable[[int, int | None], None]  # receives the bytes copied so far and, if known, the total
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def run(server: Server, pool: str) -> None:
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # otherwise, scripts would inherit the token
     environment, start = EnvironmentScript(server.url), StartScript()
     upgrade = Upgrade(server)
-    gpus = query_gpus()  # queried only once, because nvidia-smi may take seconds
+    gpus = query_gpus()  # query this only once, because nvidia-smi may take seconds
     gpus = [gpu for gpu in gpus if gpu["uuid"] in allocated_gpus(gpus)]
     while True:
         try:

@@ -87,7 +87,7 @@ class Command:
         try:
             await asyncio.wait({output, sender}, return_when=asyncio.FIRST_COMPLETED)
             if not output.done():
-                sender.result()  # raises if the command cannot receive its input
+                sender.result()  # raises the sender's error if the input could not be delivered
             await output
         finally:
             await cancel_task(sender)

@@ -180,7 +180,7 @@ def _new_lines(
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     size = position.size
-    ends: dict[str, int] = {}  # end offset of each second's last line
+    ends: dict[str, int] = {}  # end offset of the last line, by second
     lines = _split_lines(fetched)
     if is_cut and len(lines) > 1 and not lines[-1].endswith(b"\n"):
         lines.pop()

@@ -43,7 +43,7 @@ class ProbePods:
         # Use separate threads: a probe waits for work on the runtime's own threads and could block it.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ray-probes")
         self._clearing = threading.Lock()
-        self._lock = threading.Lock()  # protects the probe results
+        self._lock = threading.Lock()  # lock for the probe results
         self._passed: set[str] = set()
         self._failures: dict[str, tuple[float, str]] = {}
 

@@ -69,7 +69,7 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._requests: dict[int, bytes] = {}
         self._spares: dict[int, int] = {}
-        self._enclosure: tuple[int, ...] = ()  # identifies the record that the spare shims have read
+        self._enclosure: tuple[int, ...] = ()  # version of the record that the spare shims have read
 
     def run(self) -> None:
         """Handle requests until the runtime has exited."""

@@ -16,7 +16,7 @@ from projects.services.workloads.storing import store_workloads
 from projects.services.workloads.submission import Draft, name_taken_error
 
 CHUNK = 1000  # tasks per query
-Attempts = Mapping[int, int]  # maps task indexes to attempt numbers
+Attempts = Mapping[int, int]  # attempt number of each task index
 
 
 def store_tasks(

@@ -22,7 +22,7 @@ from projects.services.notifications.notify import TASK, build_delivery, create_
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address"
-ALLOWED_HOOKS_FOR_ADMINS = f"{ALLOWED_HOOKS}, or one in BERTH_NOTIFY_NETWORKS"  # a setting of the server
+ALLOWED_HOOKS_FOR_ADMINS = f"{ALLOWED_HOOKS}, or one in BERTH_NOTIFY_NETWORKS"  # a server setting
 SECRET_PATH_LENGTH = 16  # the last four characters are shown only if the path is longer
 TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)

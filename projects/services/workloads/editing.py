@@ -44,7 +44,7 @@ from projects.services.workloads.submission_view import SubmissionView
 EDITABLE_PHASES = (Phase.PENDING, Phase.SUSPENDED)
 MAX_RECORDED = 10  # maximum number of changed values that are recorded
 HIDDEN = "(hidden)"
-ENVIRONMENT = re.compile(r"(^|\.)env(\.|$)")  # matches paths of environment variables
+ENVIRONMENT = re.compile(r"(^|\.)env(\.|$)")  # pattern for paths of environment variables
 TREE_KEYS = ("roles", "groups", "need")
 EDITED_COLUMNS = (
     "spec", "labels", "pools", "priority", "preemptible", "max_runtime", "deadline", "idle_timeout",

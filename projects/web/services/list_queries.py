@@ -19,7 +19,7 @@ SERVING_STATES: Mapping[str, str] = {
 LOAD_METRICS = {
     "running": "total_running_reqs", "queued": "total_queue_reqs", "queue_time": "queue_time_p95",
 }  # fmt: skip
-NO_LOAD = -1.0  # sorts services without metrics below idle services
+NO_LOAD = -1.0  # sort value for services without metrics, below idle services
 
 
 def filter_by_state(rows: QuerySet[Service], state: str) -> QuerySet[Service]:

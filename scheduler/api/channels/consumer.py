@@ -45,7 +45,7 @@ from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 log = logging.getLogger(__name__)
 
 PROTOCOL_ERROR = 4422
-REJECTED = 4000  # added to the rejection's HTTP status to form the close code
+REJECTED = 4000  # close code of a rejection, minus its HTTP status
 READ_BYTES = 64 * 1024
 REQUEST_SECONDS = 30.0  # maximum wait for the client's request
 POD_LOST = "The pod has ended, or its node is not responding."

@@ -70,7 +70,7 @@ class Logs(ApiView):
         return StreamingHttpResponse(follow(log, chunk, text, stamp), content_type=TEXT, headers=headers)
 
 
-Stamp = Callable[[LogChunk], bytes]  # returns the text of a chunk, with or without timestamps
+Stamp = Callable[[LogChunk], bytes]  # function that returns the text of a chunk, with or without timestamps
 
 
 def _chunk_data(chunk: LogChunk) -> bytes:

@@ -40,7 +40,7 @@ class Trial:
         self.message = ""
         self.evictions: tuple[Eviction, ...] = ()
         self.numbers: Numbers = {}
-        self.delayed = False  # if True, start only after the victims have stopped, even on free nodes
+        self.delayed = False  # True: start only after the victims have stopped, even on free nodes
         self.retry = False
 
     def accept(

@@ -42,7 +42,7 @@ class BoardRole:
         project: str = "",
     ) -> None:  # fmt: skip
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
-        self.project = project  # empty if no node of the pool is reserved for a project
+        self.project = project  # project of the gang; empty if no node is reserved for a project
         self.ignores_limits = False  # True if placement is based on requests instead of limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
         self.least_milli = least_milli  # share of each device in thousandths, on the largest device

@@ -29,7 +29,7 @@ CAPACITY_REASONS = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOL
 
 Sums = dict[QueueAccount, list[int]]
 GroupSums = dict[QueueGroup, list[int]]  # demand in other pools that counts against the same group quota
-FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node has room for
+FullRoles = set[tuple[Hashable, str]]  # requests and role names that no node has room for
 
 
 @dataclass(frozen=True, slots=True)

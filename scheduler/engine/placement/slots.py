@@ -17,9 +17,9 @@ RANKING_THRESHOLD = 64  # for this number of replicas or more, nodes are ranked 
 class Horizon(IntEnum):
     """Capacity that a placement may use. Each member includes the capacity of the members before it."""
 
-    NOW = 0  # only capacity that is free now
-    LEAVING = 1  # also the capacity that stopping pods will free
-    BOOTING = 2  # also the capacity of booting nodes
+    NOW = 0  # capacity that is free now
+    LEAVING = 1  # and capacity that stopping pods will free
+    BOOTING = 2  # and capacity of booting nodes
 
 
 def pick_slot(

@@ -31,7 +31,7 @@ class _QueueTotals:
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Amounts of non-preemptible workloads, not included in `total`.
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
+    largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amounts of the largest victim
     # Common divisors: each victim frees a multiple of these amounts.
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Amounts freed in addition to `total`, because nodes count limits and queues count requests.

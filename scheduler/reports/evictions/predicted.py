@@ -23,7 +23,7 @@ class PredictedEviction:
     gpus: float
     lost_gpu_seconds: float
     rule: str
-    queues: list[str]  # one line about each affected queue
+    queues: list[str]  # lines of text, one per affected queue
 
 
 @dataclass(frozen=True, slots=True)

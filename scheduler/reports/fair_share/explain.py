@@ -7,7 +7,7 @@ from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_amount, format_mib, format_number
 from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
-DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder if the queue is hidden
+DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder for a hidden queue
 SCALE_UP = "to scale up elastic workloads"
 
 

@@ -34,7 +34,7 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
 GPU = 0
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "Memory"}
-RequestParts = Mapping[str, Mapping[str, Mapping[str, int]]]  # parts of requests by queue and resource
+RequestParts = Mapping[str, Mapping[str, Mapping[str, int]]]  # requested amounts by queue, resource and part
 HIDDEN_NAMES = {"project": "another project", "department": "another department"}
 
 

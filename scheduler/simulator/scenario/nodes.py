@@ -58,7 +58,7 @@ def _build_node(spec: NodeDocument, default_pool: str) -> Node:
 
 def _build_pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
-    default = None if first is None else first.shape  # additional nodes have the first node's shape
+    default = None if first is None else first.shape  # shape of additional nodes unless they specify one
     shape = default if bounds.shape is None else _build_shape(bounds.shape)
     return Pool(
         name=spec.name,

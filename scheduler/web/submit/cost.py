@@ -29,7 +29,7 @@ class PredictedCost:
 
     price: str = ""
     usage: str = ""
-    reason: str = ""  # why there is no total price
+    reason: str = ""  # reason why there is no total price
     budgets: Sequence[tuple[str, bool]] = ()
 
     @property

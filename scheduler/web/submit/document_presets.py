@@ -19,7 +19,7 @@ from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
 
 MAX_TEMPLATES, NAME_MAX = 50, 63
-ARRAY_NAME_MAX = 50  # leaves room for the endings of a copy's name and of its tasks
+ARRAY_NAME_MAX = 50  # maximum length that leaves room for the suffixes of copies and tasks
 DEFAULT_EXAMPLE = "single"  # this example succeeds on any pool, without files
 HEADER = """\
 name: {name}

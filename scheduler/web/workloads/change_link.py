@@ -34,7 +34,7 @@ ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
 URL_MAX = 4000  # well below 8 KiB, to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
-EFFECTS = " This would "  # begins the sentence about the effects of a change
+EFFECTS = " This would "  # start of the sentence about the effects of a change
 
 Change = Mapping[str, Any]
 LinkedText = list[tuple[str, str]]  # texts, each with its URL or ""

@@ -67,7 +67,7 @@ from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
-PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # matches messages about a placement, not about start progress
+PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # pattern for messages about a placement, not about start progress
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 

@@ -43,7 +43,7 @@ class SearchProgress:
         return self._add(result.matches, listed, pods, is_complete=pods >= result.pods)
 
     def _add(self, matches: int, listed: int, pods: int, *, is_complete: bool) -> "SearchProgress":
-        # Each request continues at the first matches that are not listed, and counts them again.
+        # Each request starts at the first unlisted matches, and therefore counts them again.
         total = max(self.matches, self.listed + matches)
         return SearchProgress(total, self.listed + listed, pods, is_complete)
 

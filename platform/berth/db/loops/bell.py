@@ -9,7 +9,7 @@ from django.db import connection
 from berth.db.loops.wake import Waiter, wake
 
 WAIT_SECONDS = 5.0
-KEYS_PER_NOTIFICATION = 150  # limited, because PostgreSQL allows at most 8,000 bytes per payload
+KEYS_PER_NOTIFICATION = 150  # maximum IDs per payload, which PostgreSQL limits to 8,000 bytes
 RECONNECTED = "reconnected"  # sent after a reconnect, when notifications may have been missed
 
 

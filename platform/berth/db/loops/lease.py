@@ -15,7 +15,7 @@ from berth.db.models import Lease
 from berth.db.queries import prepared
 
 TABLE = Lease._meta.db_table
-DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"  # affects only the current transaction
+DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"  # only for the current transaction
 
 ACQUIRE = f"""
     INSERT INTO {TABLE} AS lease (name, holder, epoch, renewed_at, expires_at)

@@ -8,7 +8,7 @@ from berth.core.problems import SUGGESTION, Problem, nearest_matches
 from berth.core.spec.values.quantities import MEMORY_ALLOWED
 from berth.core.spec.values.texts import NAME_ALLOWED
 
-# Messages that add nothing to the allowed values.
+# Messages that are omitted, because the allowed values say enough.
 COMPARISONS = (
     "is below", "is above", "is less than", "is more than", "is shorter than", "is longer than",
     "is too small", "is too large", "is out of range", "out of range", "is invalid",

@@ -113,7 +113,7 @@ class ServiceErrorPages:
         else:
             response = render(request, "web/rejection.html", {"error": error})
         response.status_code = error.status
-        response.headers["Cache-Control"] = "no-store, private"  # pages show who is signed in
+        response.headers["Cache-Control"] = "no-store, private"  # not cached: pages show who is signed in
         return response
 
 

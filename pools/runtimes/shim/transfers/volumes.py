@@ -28,7 +28,7 @@ from pools.runtimes.shim.transfers.downloads import ObjectChanged, download_obje
 from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
 
-DIRECTORY = "volumes"  # below the pod's record directory, which the pod cannot see
+DIRECTORY = "volumes"  # subdirectory of the pod's record directory; the pod cannot see it
 LISTINGS_MAX = 3  # maximum number of listings while objects keep changing
 WAIT_SECONDS = 2.0  # seconds between checks of whether earlier pods' changes have been stored
 _MB = 1e6

@@ -9,7 +9,7 @@ from scheduler.web.workloads.timeline.scale import Scale
 FAILED = "failed"
 ROW_HEIGHT = 16  # pixels
 TURN = 61  # marks to the right of this position, in percent, have their label on the left
-LEFT_ROOM = 40  # a label fits to the left of this position, in percent, also in narrow windows
+LEFT_ROOM = 40  # position in percent at which a label fits on the left, even in narrow windows
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _time_element(at: datetime, text: str, title: str) -> SafeString:
     return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), title, text)
 
 
-@functools.cache  # the same function each time, because Django compares columns
+@functools.cache  # return the same function each time, because Django compares columns
 def _format_column(model: type[Model], name: str) -> Any:
     try:
         field = model._meta.get_field(name)

@@ -43,5 +43,5 @@ def _rejection_page(request: HttpRequest, error: BerthError) -> HttpResponse:
         response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8", status=error.status)
     else:
         response = render(request, "web/rejection.html", {"error": error}, status=error.status)
-    response.headers["Cache-Control"] = "no-store, private"  # pages show who is signed in
+    response.headers["Cache-Control"] = "no-store, private"  # not cached: pages show who is signed in
     return response

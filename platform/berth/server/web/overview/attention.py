@@ -164,7 +164,7 @@ def _failed_array_items(tasks: QuerySet[Workload]) -> list[AttentionItem]:
             is_failed=rows[pk].state == ArrayState.FAILED,
         )
         for pk, task in latest.items()
-        if pk in rows and pk in failures  # otherwise, the array has just been deleted or its tasks retried
+        if pk in rows and pk in failures  # skip arrays that were just deleted or retried
     ]  # fmt: skip
 
 

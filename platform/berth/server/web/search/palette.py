@@ -39,7 +39,7 @@ VERBS = (
     "cancel", "clone", "copy", "delete", "edit", "log", "pause", "resubmit", "resume", "retry", "run",
     "suspend",
 )  # fmt: skip
-# Beginnings of action titles that do not contain the verb.
+# How an action's title begins, for verbs that do not occur in it.
 TITLE_STARTS: Mapping[str, str] = {"clone": "edit a copy", "copy": "edit a copy", "log": "show log"}
 # Workload phases to which each verb applies.
 PHASES_BY_VERB: Mapping[str, Collection[str]] = {
