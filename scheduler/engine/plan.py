@@ -76,7 +76,7 @@ class Place:
     index: int
     node: str
     devices: tuple[int, ...]
-    milli: int  # thousandths of each device
+    milli: int  # share of each device in thousandths
     reserved: bool = False
 
 

@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from scheduler.engine.model import Group, Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
-Encoded = dict[str, tuple[object, str]]  # each value with its JSON text, by name
+Encoded = dict[str, tuple[object, str]]  # value and its JSON text, by field name
 MAX_TREES = 1000
 LARGE_FIELDS = ("nodes", "workloads")  # snapshot fields that are long and mostly unchanged between cycles
 

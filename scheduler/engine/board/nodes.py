@@ -18,7 +18,7 @@ class Slot(NamedTuple):
 
     node: int
     devices: tuple[int, ...]
-    milli: int  # thousandths of each device
+    milli: int  # share of each device in thousandths
 
 
 class NodeHold(NamedTuple):

@@ -98,7 +98,7 @@ class LockedRows:
     nodes: Mapping[str, Node]
     # Milli-GPU by node and device, for nodes with devices in a bundle. Updated with every accepted bundle.
     claimed: dict[tuple[int, int], int]
-    allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
+    allocated: dict[int, NodeResources]  # allocated amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
     served: ServedProjects  # served projects, updated with every accepted bundle
     # Ranks by workload and replica, updated with every new pod.

@@ -11,7 +11,7 @@ from projects.models import Project
 # maximum number of concurrent dry runs per project; each can keep a core busy for seconds
 MAX_DRY_RUNS = 3
 RETRY_AFTER = 2  # seconds after which a client may retry
-LOCK_CLASS = 0x62647279  # first key of the advisory locks; project and slot form the second key
+LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second consists of project and slot
 
 
 @contextmanager

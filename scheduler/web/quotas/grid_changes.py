@@ -29,7 +29,7 @@ from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_b
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
 from scheduler.web.quotas.preview_by_pool import group_by_pool, visible_shares
 
-MAX_CHANGES = 100  # if there are more changes, the page reloads completely
+MAX_CHANGES = 100  # maximum number of changes; with more, the page reloads completely
 QuotaPlace = tuple[str, str]  # owner key and pool name
 
 

@@ -102,7 +102,7 @@ class TimelineEntry:
     is_estimate: bool = False
     links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""
     state: str = ""  # state that begins with the entry, or "eviction" or "checkpoint"
-    period: int | None = None  # number of the period on the bar
+    period: int | None = None  # number of the entry's period on the bar
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list
     """
     is_long = end - begin > timedelta(days=1)
     first = TimeLabel(0, f"{begin.astimezone(zone):{'%-d %b %H:%M' if is_long else '%H:%M'}}", is_first=True)
-    covered, covered_if_narrow = (17, 30) if is_long else (9, 16)  # percent of the axis
+    covered, covered_if_narrow = (17, 30) if is_long else (9, 16)  # width of the first label, in percent
     return [
         first,
         *(
