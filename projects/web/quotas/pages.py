@@ -32,15 +32,18 @@ def edit(request: Request, owner: Tenant, node_pool: PoolOrGroup, quota: Quota |
     if form.is_valid():
         try:
             draft = form.build_draft(owner, node_pool, user_time_zone(request))
-            apply_draft(actor=request.actor, draft=draft, expected=_expected_etag(quota, form))
+            change, _ = apply_draft(actor=request.actor, draft=draft, expected=_expected_etag(quota, form))
         except Invalid as error:
             add_form_errors(form, error, DRAFT_FIELDS_BY_PATH)
         except PreconditionFailed:
             return _render_conflict(request, owner, node_pool, form)
         else:
-            return success_response(
-                request, f"Quota of {owner} in {node_pool.kind_and_name} saved.", to=_quotas_url(node_pool)
-            )
+            if change is None and draft.expires_at is not None:
+                form.add_error("until", "Change a value too: an expiry restores the earlier values.")
+                return render_quota_form(request, owner, node_pool, quota, form, status=422)
+            outcome = "saved" if change is not None else "has not changed"
+            message = f"Quota of {owner} in {node_pool.kind_and_name} {outcome}."
+            return success_response(request, message, to=_quotas_url(node_pool))
     return render_quota_form(request, owner, node_pool, quota, form, status=422)
 
 
@@ -95,9 +98,9 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
 
 
 def _expected_etag(quota: Quota | None, form: QuotaForm) -> str:
-    """Return the tag of the quota version when the form was opened."""
+    """Return the tag of the quota version when the form was opened, also if the quota has been deleted."""
     version = form.cleaned_data["version"]
-    return f"{quota.pk}.{version}" if quota is not None and version else NO_VERSION
+    return f"{quota.pk if quota is not None else 0}.{version}" if version else NO_VERSION
 
 
 def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:

@@ -126,6 +126,25 @@ def test_quota_form_records_a_comment_and_an_expiry(busy_cast: Cast, sign_in: Si
     assert (change.comment, present(QuotaExpiry.objects.get()).due_at) == ("holiday", due)
 
 
+def test_quota_form_rejects_an_expiry_without_a_change(busy_cast: Cast, sign_in: SignIn) -> None:
+    bob = sign_in("bob")
+    due = timezone.now() + timedelta(days=2)
+    stored = {**quota_form(busy_cast, gpu=0), "until": f"{due:%Y-%m-%dT%H:%M}"}
+    answer = bob.post(ADDRESS, stored, headers=HTMX)
+    assert answer.status_code == 422
+    assert "Change a value too" in answer.content.decode()
+    assert not QuotaExpiry.objects.exists()
+
+
+def test_quota_deleted_while_its_form_is_open_is_not_created_again(busy_cast: Cast, sign_in: SignIn) -> None:
+    sent = quota_form(busy_cast, gpu=6)
+    Quota.objects.filter(project=busy_cast.vision).delete()
+    answer = sign_in("bob").post(ADDRESS, sent, headers=HTMX)
+    assert answer.status_code == 412
+    assert "The quota was deleted." in answer.content.decode()
+    assert not Quota.objects.filter(project=busy_cast.vision).exists()
+
+
 @pytest.mark.parametrize(
     ("field", "text", "sentence"),
     [
