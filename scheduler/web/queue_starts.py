@@ -1,20 +1,26 @@
 """Workloads that the expected starts on the queue page depend on."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
+from django.db.models import Count, Q, Sum, Window
+from django.db.models.functions import Coalesce, RowNumber
 from django.urls import reverse
 
 from berth.core.wording.awaited import MAX_NAMED
 from berth.core.wording.words import join_words
+from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
-from projects.models import Phase
+from projects.models import Phase, Workload
 from projects.selectors import workloads
 from scheduler.reports.explanations.workload import expected_start_after
 from scheduler.reports.queues.unknown_start import UNDECLARED
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, viewer_for
 from scheduler.web.queue_rows import QueueEntry
 from scheduler.web.workloads.change_link import link_names, workload_urls
+
+ENDLESS_MAX = 5  # maximum number of workloads without a maximum runtime that are named per pool
 
 
 def load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
@@ -29,25 +35,54 @@ def load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
         row.starts_after = link_names(join_words(list(dict.fromkeys(names))), urls)
 
 
-def load_endless_workloads(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set the running workloads without a maximum runtime that make a row's expected start unknown.
+@dataclass(frozen=True, slots=True)
+class EndlessWorkloads:
+    """Running workloads without a maximum runtime in one pool. An array counts as one workload."""
 
-    Only workloads that the user may see are set, as a list of (name, URL), the largest first.
-    """
+    named: Sequence[tuple[str, str]] = ()  # names and URLs of the largest workloads that the user may see
+    count: int = 0  # number of workloads that the user may see
+    has_hidden: bool = False
+
+    @property
+    def more(self) -> int:
+        return self.count - len(self.named)
+
+
+def load_endless_workloads(actor: Actor, entries: Sequence[QueueEntry]) -> None:
+    """Set the running workloads without a maximum runtime that make a row's expected start unknown."""
     pools = set()
     for row, *_ in entries:
-        row.endless = []
+        row.endless = EndlessWorkloads()
         if str((row.explanation or {}).get("expected_start_reason") or "").startswith(UNDECLARED):
             pools.add(row.queue_pool)
     if not pools:
         return
-    running = workloads(actor).filter(
-        phase=Phase.RUNNING, pool__name__in=pools, max_runtime=None, gpu_milli_now__gt=0
-    )
-    by_pool = defaultdict(list)
-    for pool, project, name, pk in running.order_by("-gpu_milli_now", "name", "pk").values_list(
-        "pool__name", "project__name", "name", "pk"
-    ):
-        by_pool[pool].append((f"{project}/{name}", reverse("workload", args=[pk])))
+    endless = _endless_workloads(actor, pools)
     for row, *_ in entries:
-        row.endless = by_pool[row.queue_pool] if row.queue_pool in pools else []
+        row.endless = endless.get(row.queue_pool, row.endless)
+
+
+def _endless_workloads(actor: Actor, pools: Collection[str]) -> Mapping[str, EndlessWorkloads]:
+    """Return the visible workloads without a maximum runtime, keyed by pool name."""
+    running = Q(phase=Phase.RUNNING, pool__name__in=pools, max_runtime=None, gpu_milli_now__gt=0)
+    rows = (
+        workloads(actor)
+        .filter(running)
+        .order_by()
+        .values("pool__name", "project__name", "array", title=Coalesce("array__name", "name"))
+        .annotate(unit=Coalesce("array", "pk"), gpu_milli=Sum("gpu_milli_now"))
+    )
+    rows = rows.annotate(
+        place=Window(RowNumber(), partition_by="pool__name", order_by=("-gpu_milli", "title", "unit")),
+        count=Window(Count("*"), partition_by="pool__name"),
+    ).filter(place__lte=ENDLESS_MAX)
+    named, counts = defaultdict(list), dict[str, int]()
+    for row in rows.order_by("pool__name", "place"):
+        url = reverse("array" if row["array"] else "workload", args=[row["unit"]])
+        named[row["pool__name"]].append((f"{row['project__name']}/{row['title']}", url))
+        counts[row["pool__name"]] = row["count"]
+    hidden = set[str | None]()
+    if not is_platform_admin(actor):
+        others = Workload.objects.filter(running).exclude(project__in=visible_projects(actor))
+        hidden.update(others.order_by().values_list("pool__name", flat=True).distinct())
+    return {pool: EndlessWorkloads(each, counts[pool], pool in hidden) for pool, each in named.items()}

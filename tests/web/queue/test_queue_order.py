@@ -4,7 +4,9 @@ import re
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from projects.models import Phase, Project, Workload
 from scheduler.engine.forecast import UNKNOWN_START
@@ -12,10 +14,11 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Reservation
 from scheduler.reports.queues.queue_ordering import describe_order_difference
 from scheduler.reports.queues.unknown_start import short_start_reason
+from scheduler.web.queue_starts import load_endless_workloads
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.queue.test_queue_page import ADDRESS, OVER, WITHIN, key, queue
+from tests.web.queue.test_queue_page import ADDRESS, OVER, WITHIN, key, queue, submit_array
 
 
 def test_row_explains_why_it_is_ahead_of_a_workload_with_a_higher_priority(
@@ -128,7 +131,43 @@ def test_queue_names_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in
     assert ">vision/endless has no max runtime<" in start()
     assert f'<a href="/workloads/{endless.pk}">vision/endless</a>' in start()
     run(cast.vision, "another")
-    assert ">2 workloads have no max runtime<" in start()
+    assert ">at least 2 workloads have no max runtime<" in start()
+
+
+def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_others(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    because = "workloads without a maximum runtime have 9 GPUs allocated, and this workload needs 1 GPU"
+    explanation = {"pool": "local", "queue_position": 1, "expected_start_reason": because}
+    make.workload(cast.vision, "waits", pools=["local"], explanation=explanation)
+    [entry] = sign_in("dave").get(ADDRESS).context["rows"]
+
+    def load() -> tuple[int, int]:
+        """Return the numbers of statements and of rows that they return."""
+        with CaptureQueriesContext(connection) as statements:
+            load_endless_workloads(cast.dave, [entry])
+        with connection.cursor() as cursor:
+            rows = [cursor.execute(each["sql"]) and cursor.fetchall() for each in statements]
+        return len(rows), sum(map(len, rows))
+
+    array = submit_array(cast, "sweep", 3)
+    running: dict[str, Any] = {"phase": Phase.RUNNING, "pool": cast.pool, "gpu_milli_now": 1000}
+    Workload.objects.filter(array=array).update(**running)
+    for index in range(5):
+        make.workload(cast.vision, f"endless-{index}", **running)
+    load()  # loads the roles of the user, once
+    few = load()
+    assert few[1] == 5
+    for index in range(5, 40):
+        make.workload(cast.vision, f"endless-{index}", **running)
+    assert load() == few
+    page = sign_in("dave").get(ADDRESS).content.decode()
+    assert ">41 workloads have no max runtime<" in page and "36 more." in page
+    assert f'<a href="/arrays/{array.pk}">vision/sweep</a>' in page and "sweep-" not in page
+    make.workload(cast.ads, "theirs", **running)
+    page = sign_in("dave").get(ADDRESS).content.decode()
+    assert ">at least 41 workloads have no max runtime<" in page and "at least 36 more." in page
+    assert ">42 workloads have no max runtime<" in sign_in("alice").get(ADDRESS).content.decode()
 
 
 @pytest.mark.parametrize(("sort", "names"), [("expected", "boots early late unknown"),
