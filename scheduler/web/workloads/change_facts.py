@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models.functions import Coalesce
+
 from berth.core.wording.words import format_count
 from projects.actor import Actor
 from projects.models import Phase, Project
 from projects.models.workloads import LIVE_PHASES
-from projects.selectors import workloads
+from projects.selectors import workload_count, workloads
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.engine.smallest_change.sentences import NAMED_MAX
@@ -97,11 +99,16 @@ def _basis_of_priority(actor: Actor, project: Project, answer: RenderedChange) -
         return ""
     rows = workloads(actor).filter(project=project, priority=below, phase__in=LIVE_PHASES)
     rows = rows.exclude(phase=Phase.SUSPENDED)
-    names = list(rows.order_by("name").values_list("name", flat=True).distinct())
+    named = rows.order_by().annotate(title=Coalesce("array__name", "name"), unit=Coalesce("array", "pk"))
+    names = tuple(
+        title
+        for title, _ in named.values_list("title", "unit").distinct().order_by("title", "unit")[:NAMED_MAX]
+    )
     if not names:
         return ""
-    listed = _list_names(tuple(names[:NAMED_MAX]), len(names))
-    return f"one above {listed}, which {'has' if len(names) == 1 else 'have'} priority {below}"
+    count: int = rows.aggregate(n=workload_count())["n"]
+    listed = _list_names(names, count)
+    return f"one above {listed}, which {'has' if count == 1 else 'have'} priority {below}"
 
 
 def _list_names(names: tuple[str, ...], count: int) -> str:

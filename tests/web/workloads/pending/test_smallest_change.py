@@ -5,15 +5,19 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from berth.core.errors import RateLimited
+from projects.models import Workload
 from projects.services.workloads.submission import submit
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
+from tests.web.queue.test_queue_page import submit_array
 
 
 def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in: SignIn) -> None:
@@ -133,6 +137,28 @@ def test_raised_priority_names_the_workload_that_it_exceeds(
     workload = make.workload(cast.vision, "train", phase="pending", priority=40)
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert "one above ahead, which has priority 50" in card and "hidden" not in card
+
+
+def test_raised_priority_loads_three_names_and_names_arrays_once(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
+    answer = RenderedChange("found", "It would.", change, action="Set the priority to 51 instead of 40")
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    array = submit_array(cast, "a-sweep", 5)
+    Workload.objects.filter(array=array).update(priority=50)
+    for name in ("ahead", *(f"other-{index}" for index in range(30))):
+        make.workload(cast.vision, name, priority=50)
+    workload = make.workload(cast.vision, "train", phase="pending", priority=40)
+    with CaptureQueriesContext(connection) as statements:
+        card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "one above a-sweep, ahead, other-0, 29 other workloads, which have priority 50" in card
+    named = [each["sql"] for each in statements if '"priority" = 50' in each["sql"]]
+    with connection.cursor() as cursor:
+        for statement in named:
+            cursor.execute(statement)
+            assert len(cursor.fetchall()) <= 3
+    assert len(named) == 2
 
 
 @pytest.mark.parametrize(
