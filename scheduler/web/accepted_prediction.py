@@ -7,7 +7,7 @@ then stored in the user's session.
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -75,10 +75,20 @@ def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping
 
 
 def ask_before_evicting(
-    request: Request, document: Mapping[str, Any], *, form_action: str, label: str
+    request: Request,
+    document: Mapping[str, Any],
+    predict: Callable[[], AcceptedPrediction | None],
+    *,
+    form_action: str,
+    label: str,
 ) -> HttpResponse | None:
-    """Return a dialog if the page predicts evictions, or None. `form_action` confirms them."""
-    prediction = read_prediction(request, document) if request.htmx else None
+    """Return a dialog if evictions are predicted, or None. `form_action` confirms them.
+
+    `predict` is called only if the prediction that was sent is missing, expired or for another document.
+    """
+    if not request.htmx:
+        return None
+    prediction = read_prediction(request, document) or predict()
     if prediction is None or not prediction.evicts:
         return None
     urls = workload_urls(request.actor, prediction.victims)

@@ -29,7 +29,7 @@ from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
-from scheduler.web.accepted_prediction import ask_before_evicting, store_prediction
+from scheduler.web.accepted_prediction import AcceptedPrediction, ask_before_evicting, store_prediction
 from scheduler.web.submit.edit_changes import describe_change, find_unchecked_changes
 from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
@@ -159,7 +159,12 @@ def _ask_before_evicting(
     _apply_edit(request, checked, document, dry_run=True)
     if not checked.changes or checked.rejected:
         return None
-    return ask_before_evicting(request, document, form_action=SAVE_EVICTING, label="Save and evict")
+
+    def predict() -> AcceptedPrediction | None:
+        _predict(request, checked, document)
+        return checked.summarize(is_edit=True)
+
+    return ask_before_evicting(request, document, predict, form_action=SAVE_EVICTING, label="Save and evict")
 
 
 @signed_in

@@ -1,7 +1,9 @@
 """Submission page with form, document and preview."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -96,10 +98,11 @@ def _run_form_action(
         document = read_document(draft.text)
         if form_action in (SUBMIT, SUBMIT_EVICTING):
             require_chosen_code(document, request.POST.get("code-source", ""))
-            if form_action == SUBMIT and (question := _ask_before_evicting(request, document)):
+            predict = cache(partial(_predict_if_possible, request.actor, document))
+            if form_action == SUBMIT and (question := _ask_before_evicting(request, document, predict)):
                 return question
             # Predict again only if the page has already shown this outcome.
-            never_starts = "never-starts" in request.POST and _never_starts(request.actor, document)
+            never_starts = "never-starts" in request.POST and predict().never_starts
             return _submit(request, document, never_starts=never_starts)
         if form_action == PREDICT:
             _predict(request.actor, document, answer)
@@ -113,13 +116,21 @@ def _run_form_action(
     return None
 
 
-def _ask_before_evicting(request: Request, document: Mapping[str, Any]) -> HttpResponse | None:
+def _ask_before_evicting(
+    request: Request, document: Mapping[str, Any], predict: Callable[[], CheckResult]
+) -> HttpResponse | None:
     """Return a dialog if the valid document would evict workloads, else None."""
     if _is_array(document):
         arrays.validate(actor=request.actor, document=document)
     else:
         validate(actor=request.actor, document=document)
-    return ask_before_evicting(request, document, form_action=SUBMIT_EVICTING, label="Submit and evict")
+    return ask_before_evicting(
+        request,
+        document,
+        lambda: predict().summarize(),
+        form_action=SUBMIT_EVICTING,
+        label="Submit and evict",
+    )
 
 
 @signed_in
@@ -140,14 +151,15 @@ def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -
         answer.excessive = mark_excessive_field(answer.prediction, draft.form_data or {}, shown)
 
 
-def _never_starts(actor: Actor, document: Mapping[str, Any]) -> bool:
-    """Return whether the workload can never start as specified. An invalid document is reported later."""
+def _predict_if_possible(actor: Actor, document: Mapping[str, Any]) -> CheckResult:
+    """Return the predicted outcome, which is empty if too many dry runs are in progress.
+
+    It is also empty if the document is invalid. This is reported later.
+    """
     answer = CheckResult()
-    try:
+    with suppress(BerthError):
         _predict(actor, document, answer)
-    except BerthError:
-        return False
-    return answer.never_starts
+    return answer
 
 
 def _is_array(document: Mapping[str, Any]) -> bool:

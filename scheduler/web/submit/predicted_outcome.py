@@ -168,11 +168,16 @@ class PredictedOutcome:
 
     def sign(self, request: Request, document: Mapping[str, Any], *, is_edit: bool = False) -> None:
         """Add the signed prediction, so that it can be shown after the document was sent."""
+        if (shown := self.summarize(is_edit=is_edit)) is not None:
+            self.accepted = sign_prediction(request, shown, document)
+
+    def summarize(self, *, is_edit: bool = False) -> AcceptedPrediction | None:
+        """Return the parts that are shown once the user has accepted the prediction, or None without one."""
         verdict = self.verdict
         if self.prediction is None or verdict is None:
-            return
+            return None
         start = self.prediction.expected_start
-        shown = AcceptedPrediction(
+        return AcceptedPrediction(
             title=verdict.title,
             reason=verdict.reason,
             nodes=[each.summary for each in self.placements],
@@ -181,7 +186,6 @@ class PredictedOutcome:
             at=timezone.now().isoformat(),
             is_edit=is_edit,
         )
-        self.accepted = sign_prediction(request, shown, document)
 
     def add_cost(self, actor: Actor, spec: WorkloadSpec) -> None:
         """Add the number of GPUs and the cost of the predicted workload or array."""

@@ -1,6 +1,7 @@
 """Tests for the prediction on the page of a workload that was just submitted or edited."""
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import cast as type_cast
 
@@ -8,10 +9,13 @@ import pytest
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
+from berth.core.errors import RateLimited
 from berth.documents import read_document
 from berth.server.web.pages import Request
 from projects.models import Workload
+from scheduler.web import accepted_prediction
 from scheduler.web.accepted_prediction import AcceptedPrediction, sign_prediction
+from scheduler.web.submit import pages
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -130,6 +134,65 @@ def test_edit_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) ->
     assert question.headers["HX-Retarget"] == "#dialog" and "Save and evict?" in question.content.decode()
     workload.refresh_from_db()
     assert workload.edits == 0
+    assert dave.post(path, form | {"step": "save-evicting"}, headers=HTMX).status_code == 204
+    workload.refresh_from_db()
+    assert workload.edits == 1
+
+
+URGENT = TEXT + "priority: 50\n"
+
+
+@pytest.fixture
+def low(cast: Cast, dave: Client) -> Workload:
+    """Return a workload that occupies all GPUs and that workloads of higher priority evict."""
+    workload = make.workload(
+        cast.vision, "low", phase="running", run=1, pool=cast.pool, priority=10, started_at=make.ago(hours=1),
+        replicas=4,
+    )  # fmt: skip
+    for index in range(4):
+        make.place(workload, cast.pool.nodes.get(), [index], index=index)
+    return workload
+
+
+@pytest.mark.parametrize("state", ["missing", "expired", "for another document"])
+@pytest.mark.usefixtures("low")
+def test_submission_asks_first_if_the_prediction_is(
+    state: str, dave: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predicted = signed_prediction(dave, "/submit", URGENT if state == "expired" else TEXT)
+    form = {"document": URGENT, "step": "submit", "predicted": "" if state == "missing" else predicted}
+    monkeypatch.setattr(accepted_prediction, "VALID_FOR", timedelta(0))
+    question = dave.post("/submit", form, headers=HTMX)
+    assert (question.status_code, question.headers.get("HX-Retarget")) == (200, "#dialog")
+    assert "Submit and evict?" in question.content.decode() and "vision/low" in question.content.decode()
+    assert dave.post("/submit", form | {"step": "submit-evicting"}, headers=HTMX).status_code == 204
+    assert Workload.objects.filter(name="fine").exists()
+
+
+@pytest.mark.usefixtures("low")
+def test_page_without_scripts_submits_without_asking(dave: Client) -> None:
+    assert dave.post("/submit", {"document": URGENT, "step": "submit"}).status_code == 302
+
+
+@pytest.mark.usefixtures("low")
+def test_submission_does_not_wait_for_a_free_dry_run(dave: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reject(**_: object) -> None:
+        raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
+
+    monkeypatch.setattr(pages, "dry_run", reject)
+    form = {"document": URGENT, "step": "submit", "never-starts": "1"}
+    assert dave.post("/submit", form, headers=HTMX).status_code == 204
+
+
+@pytest.mark.usefixtures("low")
+def test_edit_without_a_prediction_asks_first(dave: Client) -> None:
+    dave.post("/submit", {"document": TEXT + "priority: 5\n", "step": "submit"})
+    workload = Workload.objects.get(name="fine")
+    path = f"/workloads/{workload.pk}/edit"
+    text = dave.get(path).context["text"].replace("priority: 5", "priority: 50")
+    form = {"document": text, "version": workload.version, "step": "save"}
+    question = dave.post(path, form, headers=HTMX)
+    assert question.headers.get("HX-Retarget") == "#dialog" and "vision/low" in question.content.decode()
     assert dave.post(path, form | {"step": "save-evicting"}, headers=HTMX).status_code == 204
     workload.refresh_from_db()
     assert workload.edits == 1
