@@ -103,23 +103,28 @@ def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
     ]
 
 
-def position_before(actor: Actor, first: QueueEntry) -> int:
+def position_before(actor: Actor, pool: NodePool | None, first: QueueEntry) -> int:
     """Return the position of the visible workload before the row in its pool's queue, or NO_POSITION."""
-    before = _workloads_beyond(actor, first, "lt")
+    before = _workloads_beyond(actor, pool, first, "lt")
     return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
 
 
-def is_last_in_queue(actor: Actor, last: QueueEntry) -> bool:
+def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> bool:
     """Return whether no visible workload follows the row in its pool's queue."""
-    return not _workloads_beyond(actor, last, "gt").exists()
+    return not _workloads_beyond(actor, pool, last, "gt").exists()
 
 
-def _workloads_beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[Any]:
-    """Return the visible workloads before ("lt") or after ("gt") the row in its pool's queue, unordered."""
+def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str) -> QuerySet[Any]:
+    """Return the visible workloads before ("lt") or after ("gt") the row in its pool's queue, unordered.
+
+    The queue of a selected pool includes workloads that allow several pools and have not been evaluated.
+    """
     row = entry[0]
     same = Q(queue_position=row.queue_position) & Q((f"pk__{side}", row.pk))
     beyond = Q((f"queue_position__{side}", row.queue_position)) | same
-    return queued_workloads(actor, None).order_by().filter(Q(queue_pool=row.queue_pool) & beyond)
+    if pool is None:
+        beyond &= Q(queue_pool=row.queue_pool)
+    return queued_workloads(actor, pool).order_by().filter(beyond)
 
 
 def _rows_without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:

@@ -239,8 +239,8 @@ def _with_hidden_workloads(
         add_placeholders(
             entries,
             in_pool,
-            previous=position_before(actor, entries[0]) if may_continue else NO_POSITION,
-            is_last=not may_be_continued or is_last_in_queue(actor, entries[-1]),
+            previous=position_before(actor, pool, entries[0]) if may_continue else NO_POSITION,
+            is_last=not may_be_continued or is_last_in_queue(actor, pool, entries[-1]),
         )
     if pool is not None or listing.next:
         return groups

@@ -158,6 +158,21 @@ def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_positio
     assert hidden == [[f"reserved {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
 
 
+def test_placeholders_are_not_repeated_if_a_page_begins_with_a_workload_that_allows_several_pools(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    for position in range(2, 52):
+        queue(cast.vision, f"own-{position}", position)
+    for position in (1, 52):
+        queue(cast.ads, f"theirs-{position}", position)
+    queue(cast.ads, "fresh", None)
+    make.workload(cast.vision, "any", pools=["local", "spare"])
+    first, second = pages(sign_in("dave"), "/queue?pool=local")
+    hidden = [[row for row in each if ONE in row] for each in (first, second)]
+    assert hidden == [[f"1 {ONE}"], [f"52 {ONE}", f"new {ONE}"]]
+
+
 @pytest.mark.heavy
 def test_pools_with_only_hidden_workloads_come_last(cast: Cast, sign_in: SignIn) -> None:
     for name in ("aside", "spare"):
