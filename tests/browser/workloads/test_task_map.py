@@ -111,6 +111,20 @@ def test_smallest_change_of_an_array_arrives_without_moving_the_page(opened: Ope
         assert faults == []
 
 
+def test_smallest_change_of_an_array_is_fetched_again_after_a_change(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        change = page.locator("#smallest-change")
+        expect(change).to_contain_text("Starts")
+        change.locator("#change-title").evaluate("title => { title.textContent = 'Outdated'; }")
+        page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', { detail: { message: '' } }))")
+        expect(change).not_to_contain_text("Outdated")
+        expect(change).to_contain_text("Starts")
+        page.wait_for_load_state("networkidle")
+        expect(change).to_contain_text("Starts")
+        assert faults == []
+
+
 @pytest.mark.heavy
 def test_filter_dims_other_tasks_and_counts_the_matching_tasks_by_state(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
