@@ -99,7 +99,7 @@ def test_time_until_the_expected_start_is_on_a_separate_line(opened: Open) -> No
         starts = page.locator("td.start:has(> time)")
         assert starts.count() >= 3
         for text in starts.all_inner_texts():
-            assert re.fullmatch(r"\d\d:\d\d\nin [\d a-z\u00a0]+(\nlast start .*)?", text), text
+            assert re.fullmatch(r"(\d+ \w+, )?\d\d:\d\d\nin [\d a-z\u00a0]+(\nlast start .*)?", text), text
         page.get_by_role("searchbox").fill("no such workload")
         page.get_by_role("link", name="Show all pending workloads").click()
         expect(starts.first).to_be_visible()

@@ -184,7 +184,7 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in:
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("value", {"name": "HF"}, "valid name"),
+        ("value", {"name": "HF"}, "Use lowercase letters, digits and hyphens"),
         ("value", {"value": f"{TOKEN}{'x' * 70_000}"}, "oo long"),
         ("registry", {"registry": "https://docker.io"}, "valid registry"),
         ("registry", {"username": "a:b"}, "valid username"),

@@ -46,7 +46,7 @@ def test_sparkline_axis_is_labelled_with_its_maximum(cast: Cast, sign_in: SignIn
     path = f"/workloads/{pod.workload_id}/utilization?part=strip"
 
     def tops() -> list[str]:
-        return re.findall('class="spark-top"[^>]*>([^<]*)<', page(sign_in("erin"), path))
+        return re.findall('class="top-label"[^>]*>([^<]*)<', page(sign_in("erin"), path))
 
     assert tops() == ["100%", "80 GiB", "2 cores", "4 GiB"], "the allocated amounts"
     make.past_utilization(pod, make.ago(minutes=2), cpu=3500, gpus=1, busy=50, gpu_memory=2048)
