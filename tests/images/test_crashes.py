@@ -5,6 +5,7 @@ import hashlib
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.images.store import container_name
+from pools.runtimes.images.traces import kill_processes
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.shim.processes import start_time
+from pools.runtimes.shim.processes import process_ids, start_time
 from tests.contracts.pods import alive, ended, kill, poll_until, running
 from tests.images.proxy import stalling_proxy
 from tests.images.registry import Registry, busybox_layer, layer
@@ -79,6 +81,33 @@ def test_killed_shim_and_conmon_leave_no_container_behind(stage: ImageStage, bus
         kill(pid)
     assert ended(stage.runtime, "p-1").cause is PodCause.LOST
     assert_nothing_is_left(stage)
+
+
+def test_conmon_is_killed_even_if_it_moves_to_the_background_during_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # conmon does so as soon as podman is killed: its parent process exits after starting a child.
+    code = "import os; input(); child = os.fork(); child and print(child, flush=True); child or input()"
+    conmon = subprocess.Popen(
+        ["conmon", "-c", code, "berth-p-1"], executable=sys.executable, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    stdin, stdout = conmon.stdin, conmon.stdout
+    assert stdin and stdout
+    children: list[int] = []
+
+    def list_before_the_fork() -> list[int]:
+        pids = process_ids()
+        if not children:
+            stdin.write("\n")
+            stdin.flush()
+            children.append(int(stdout.readline()))
+            conmon.wait()
+        return pids
+
+    monkeypatch.setattr("pools.runtimes.images.traces.process_ids", list_before_the_fork)
+    kill_processes("berth-p-1")
+    assert not alive(children[0])
 
 
 def test_image_pull_is_retried_after_podman_is_killed(stage: ImageStage, hanging_image: str) -> None:

@@ -17,6 +17,7 @@ _GROUPS = "/sys/fs/cgroup"
 _RUNTIMES = ("/run/runc", "/run/crun")
 _PATIENCE = 10.0  # maximum seconds to wait for processes and groups to end
 _PAUSE = 0.01
+_EMPTY_SCANS = 3  # podman and conmon may each start a child and end during a scan, which hides the child
 
 
 def kill_processes(name: str) -> None:
@@ -24,9 +25,12 @@ def kill_processes(name: str) -> None:
     time limit is reached.
     """
     deadline = time.monotonic() + _PATIENCE
-    while (pids := _processes(name)) and time.monotonic() < deadline:
+    empty_scans = 0
+    while empty_scans < _EMPTY_SCANS and time.monotonic() < deadline:
+        pids = _processes(name)
         for pid in pids:
             send_signal(pid, signal.SIGKILL)
+        empty_scans = 0 if pids else empty_scans + 1
         time.sleep(_PAUSE)
 
 
