@@ -40,7 +40,9 @@ class Job:
                 self._command, env={**env, JOB_VARIABLE: self.path}, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True,
             )  # fmt: skip
-        record = "%d %s %s %d" % (process.pid, start_time(process.pid), boot_id(), time.time())
+        # Even if the script has already ended, its start time is available until the process is reaped.
+        began = _stat_fields(process.pid)[19]
+        record = "%d %s %s %d" % (process.pid, began, boot_id(), time.time())
         write_private_file(self.path + ".pid", record)
 
     def kill(self) -> None:
@@ -118,8 +120,13 @@ def boot_id() -> str:
 
 def start_time(pid: int) -> str:
     """Return a process's start time in clock ticks since boot, or an empty string if it has ended."""
-    fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    fields = _stat_fields(pid)
     return "" if not fields or fields[0] in "ZX" else fields[19]
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third on, or an empty list if there is no such process."""
+    return read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
 
 
 def _job_variable(path: str) -> bytes:
@@ -133,7 +140,7 @@ def _live_processes() -> Iterator[tuple[int, str]]:
     """Yield the process ID and the session ID of every other running process."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
-            fields = read_file("/proc/%s/stat" % name).rpartition(")")[2].split()
+            fields = _stat_fields(int(name))
             if fields and fields[0] not in "ZX":
                 yield int(name), fields[3]
 

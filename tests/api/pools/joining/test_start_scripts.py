@@ -144,9 +144,15 @@ def test_restarted_agent_stops_a_node_with_a_failed_start_script(tmp_path: Path)
         subprocess.run([sys.executable, "-c", program], env=env, check=True)
 
     run(
+        "import os, subprocess",
+        "class EndedScript(subprocess.Popen):",
+        "    def __init__(self, *args, **options):",
+        "        super().__init__(*args, **options)",
+        "        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)",
+        "subprocess.Popen = EndedScript  # the script fails before the agent has recorded its process",
         "script = StartScript()",
         f"script.follow_instructions({answer!r})",
-        "while script.job.is_running: pass",
+        "assert not script.job.is_running",
     )
     assert not stopped.exists()
     run("assert StartScript().answer == {}")
