@@ -59,6 +59,16 @@ def test_each_task_is_a_workload_with_its_index_and_parameters(dave: Caller) -> 
     assert "array" not in spec
 
 
+def test_indexes_select_tasks_of_a_matrix(dave: Caller) -> None:
+    array = submit(dave, array={"matrix": {"LR": [0.1, 0.2], "SEED": [1, 2]}, "tasks": ["1-2"]})
+    assert array["tasks"] == 2
+    rows = dave.get("workloads", array=array["id"], sort="name").json()["items"]
+    specs = [dave.get(f"workloads/{row['id']}").json()["spec"] for row in rows]
+    assert [(row["name"], spec["env"]) for row, spec in zip(rows, specs, strict=True)] == [
+        ("sweep-1", {"LR": "0.1", "SEED": "2"}), ("sweep-2", {"LR": "0.2", "SEED": "1"}),
+    ]  # fmt: skip
+
+
 def test_workload_list_can_include_or_exclude_array_tasks(dave: Caller) -> None:
     dave.post("workloads", training("alone", project="vision"))
     submit(dave)
@@ -85,6 +95,8 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
     [
         ({}, "array", "needs one source of tasks"),
         ({"tasks": 2, "values": ["a"]}, "array", "needs one source of tasks"),
+        ({"values": ["a"], "matrix": {"A": [1]}}, "array", "needs one source of tasks"),
+        ({"tasks": [1, 6], "values": ["a"]}, "array.tasks", "selects a task that values does not define"),
         ({"tasks": 0}, "array.tasks", "is too small"),
         ({"tasks": 10_001}, "array.tasks", "is too large"),
         ({"tasks": ["0-10000"]}, "array.tasks", "has too many tasks"),

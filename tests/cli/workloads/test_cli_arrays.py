@@ -57,11 +57,13 @@ def test_invalid_array_option_is_rejected(terminal: Terminal, option: str, part:
     assert f"--array: is not a valid index, range or limit; received {part}" in result.stderr
 
 
-def test_array_option_preserves_other_document_values(terminal: Terminal) -> None:
-    result = terminal.run("submit", "--array", "0-9", "-f", "-", input=SWEEP + "array: {values: [a, b]}\n")
-    assert (result.exit_code, result.stderr) == (
-        2, "berth: --array cannot be combined with array.values in the document. Remove one of them.\n",
-    )  # fmt: skip
+def test_array_option_selects_tasks_from_the_values_of_the_document(terminal: Terminal) -> None:
+    server = StubServer(json_answer({**array(), "warnings": []}, 201))
+    document = SWEEP + "array: {values: [a, b, c]}\n"
+    result = terminal.run("submit", "--array", "1-2%1", "-f", "-", server=server, input=document)
+    assert (result.exit_code, result.stderr) == (0, "")
+    section = {"values": ["a", "b", "c"], "tasks": ["1-2"], "max_running": 1}
+    assert json.loads(server.requests[0].content)["array"] == section
 
 
 def test_watch_option_continues_until_the_array_completes(terminal: Terminal) -> None:

@@ -89,19 +89,12 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document with the `array` section from --array merged in.
-
-    Raises InvalidInput if the document already lists values or a matrix.
-    """
+    """Return the document with the `array` section from --array merged in."""
     if section is None:
         return document
     document_section = document.get("array")
     if not isinstance(document_section, dict):
         return {**document, "array": section}
-    if sources := [key for key in ("values", "matrix") if key in document_section]:
-        raise InvalidInput(
-            f"--array cannot be combined with array.{sources[0]} in the document. Remove one of them."
-        )
     return {**document, "array": {**document_section, **section}}
 
 

@@ -24,13 +24,21 @@ def array_problems(spec: WorkloadSpec) -> Iterator[Problem]:
     if array is None:
         return
     sources = [name for name in SOURCES if getattr(array, name) is not None]
+    selects = isinstance(array.tasks, tuple) and len(sources) > 1  # `tasks` selects some of the parameters
+    if selects:
+        sources.remove("tasks")
     if len(sources) != 1:
         yield Problem(
             "array", "needs one source of tasks", ", ".join(sources), f"one of {', '.join(SOURCES)}"
         )
         return
-    if array.size > TASKS_MAX:
-        yield Problem(f"array.{sources[0]}", "has too many tasks", f"{array.size}", f"at most {TASKS_MAX}")
+    if (size := max(array.size, array.parameter_sets)) > TASKS_MAX:
+        yield Problem(f"array.{sources[0]}", "has too many tasks", f"{size}", f"at most {TASKS_MAX}")
+        return
+    if selects and array.index_max >= array.parameter_sets:
+        allowed = f"indexes from 0 to {array.parameter_sets - 1}"
+        problem = f"selects a task that {sources[0]} does not define"
+        yield Problem("array.tasks", problem, f"{array.index_max}", allowed)
         return
     if len(longest := task_name(spec.name, array.index_max)) > NAME_MAX:
         characters = NAME_MAX - len(longest) + len(spec.name)

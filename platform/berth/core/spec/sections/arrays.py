@@ -110,7 +110,8 @@ class ArraySpec(Document):
     """Tasks of an array, defined by exactly one of `tasks`, `values` and `matrix`.
 
     `tasks` is a number, or a list of indexes and ranges. Each item in `values`, or each combination in
-    `matrix`, is one task. At most `max_running` tasks use resources at the same time.
+    `matrix`, is one task. A list of indexes in `tasks` may select some of them. At most `max_running` tasks
+    use resources at the same time.
     """
 
     tasks: Tasks | None = None
@@ -122,13 +123,16 @@ class ArraySpec(Document):
     @property
     def size(self) -> int:
         """Number of tasks. An index that is listed twice counts twice."""
-        if self.matrix is not None:
-            return math.prod(len(values) for values in self.matrix.values())
-        if self.values is not None:
-            return len(self.values)
         if isinstance(self.tasks, tuple):
             return sum(len(part) for part in to_ranges(self.tasks))
-        return self.tasks or 0
+        return self.tasks or self.parameter_sets
+
+    @property
+    def parameter_sets(self) -> int:
+        """Number of items in `values` or of combinations in `matrix`, including those not selected."""
+        if self.matrix is not None:
+            return math.prod(len(values) for values in self.matrix.values())
+        return len(self.values or ())
 
     @property
     def index_max(self) -> int:
@@ -156,15 +160,13 @@ class ArraySpec(Document):
 
         In a matrix, the last name varies fastest.
         """
+        sets: Sequence[Mapping[str, str]] = ()
         if self.matrix is not None:
             rows = product(*self.matrix.values())
-            return {index: dict(zip(self.matrix, row, strict=True)) for index, row in enumerate(rows)}
-        if self.values is not None:
-            return {
-                index: {VALUE_VARIABLE: value} if isinstance(value, str) else value
-                for index, value in enumerate(self.values)
-            }
-        return {index: {} for index in self.indexes}
+            sets = [dict(zip(self.matrix, row, strict=True)) for row in rows]
+        elif self.values is not None:
+            sets = [{VALUE_VARIABLE: value} if isinstance(value, str) else value for value in self.values]
+        return {index: sets[index] if sets else {} for index in self.indexes}
 
 
 def to_ranges(parts: Iterable[str]) -> list[range]:
