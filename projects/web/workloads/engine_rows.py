@@ -9,7 +9,7 @@ from typing import Any, cast
 from django.db.models import Count, F, Q, QuerySet
 
 from projects.models import InferenceEngine, Workload, WorkloadKind
-from projects.models.workloads import ENDED_PHASES
+from projects.models.workloads import LIVE_PHASES
 
 OPEN_MAX = 50
 
@@ -24,37 +24,40 @@ class EngineGroup:
 
 def engine_count(condition: Q) -> Count:
     """Return an aggregate that counts added engines whose workloads match a condition."""
-    return Count("pk", filter=condition & Q(pk__in=_added_engines().values("workload")))
+    return Count("pk", filter=condition & Q(pk__in=added_engines().values("workload")))
 
 
 def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     """Return the rows without added engines whose service has a row of its own."""
     services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
-    engines = _added_engines().filter(service__workload__in=services.values("pk"))
+    engines = added_engines().filter(service__workload__in=services.values("pk"))
     return rows.exclude(pk__in=engines.values("workload"))
 
 
 def only_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     """Return only the rows of added engines."""
-    return rows.filter(pk__in=_added_engines().values("workload"))
+    return rows.filter(pk__in=added_engines().values("workload"))
 
 
 def insert_inference_engine_rows(
     shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
 ) -> list[Workload]:
-    """Return the shown rows, with the engines of the open service below its row. Each service's row gets its
-    `EngineGroup`. The GPUs of its live engines are added to its own.
+    """Return the shown rows, with the matching engines of the open service below its row.
+
+    Each service's row gets its `EngineGroup`. The GPUs of all live engines are added to its own, whether or
+    not they match.
     """
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE]
     engines = _engines_by_service(services, matching) if services else {}
+    totals = _gpus_of_engines(services) if services else {}
     result = []
     for row in shown:
         row_engines, values = engines.get(row.pk, []), cast("Any", row)
-        live = [row, *(each for each in row_engines if each.phase not in ENDED_PHASES)]
         is_open = bool(row_engines) and str(row.pk) == open_service
         values.engine_group = EngineGroup(len(row_engines), is_open) if row_engines else None
-        values.gpus_now = sum(each.gpu_milli_now for each in live)
-        values.gpus_requested = sum(each.gpu_milli_min for each in live)
+        allocated, requested = totals.get(row.pk, (0, 0))
+        values.gpus_now = row.gpu_milli_now + allocated
+        values.gpus_requested = row.gpu_milli_min + requested
         result.append(row)
         for engine in row_engines[:OPEN_MAX] if is_open else ():
             nested = cast("Any", engine)
@@ -70,7 +73,7 @@ def _engines_by_service(
     """Return the matching workloads of added engines, oldest first, keyed by the ID of their service's
     workload.
     """
-    links = _added_engines().filter(service__workload__in=services)
+    links = added_engines().filter(service__workload__in=services)
     service_of = dict(links.values_list("workload", "service__workload"))
     result = defaultdict[uuid.UUID, list[Workload]](list)
     rows = matching.filter(pk__in=list(service_of)) if service_of else matching.none()
@@ -79,7 +82,18 @@ def _engines_by_service(
     return result
 
 
-def _added_engines() -> QuerySet[InferenceEngine]:
+def _gpus_of_engines(services: Sequence[Workload]) -> dict[uuid.UUID, tuple[int, int]]:
+    """Return the allocated and requested milli-GPUs of each service's live added engines."""
+    live = added_engines().filter(service__workload__in=services, workload__phase__in=LIVE_PHASES)
+    amounts = ("service__workload", "workload__gpu_milli_now", "workload__gpu_milli_min")
+    totals: dict[uuid.UUID, tuple[int, int]] = {}
+    for service, allocated, requested in live.values_list(*amounts):
+        total = totals.get(service, (0, 0))
+        totals[service] = (total[0] + allocated, total[1] + requested)
+    return totals
+
+
+def added_engines() -> QuerySet[InferenceEngine]:
     """Return the engines that have a workload of their own, unlike a service's initial engines."""
     own = InferenceEngine.objects.filter(workload__isnull=False).order_by()
     return own.exclude(workload=F("service__workload"))

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
-from django.db.models.functions import Cast, Coalesce, Extract
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -22,7 +21,6 @@ from projects.selectors import id_condition, workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
 from projects.web.workloads.engine_rows import only_engines
 
-ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),
     "pending": ("Pending", (Phase.PENDING, Phase.RESERVED)),
@@ -37,48 +35,11 @@ PARTS: Mapping[str, tuple[str, ...]] = {  # substates of each state
     "ended": ENDED_PHASES,
 }
 LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # substates with a tab; UNSCHEDULABLE only if it has workloads
-SORTS = {
-    "submitted": "submitted_at",
-    "name": "name",
-    "priority": "priority",
-    "state": "phase",
-    "gpus": "gpu_milli_min",
-    "since": "since",
-    "department": "project__department__name",
-    "project": "project__name",
-    "runs": "run",
-    "evictions": "preemptions",
-    "wait": "wait_seconds",
-    "attention": "attention",
-}
-SORT_CHOICES = {
-    "": "Newest first",
-    "submitted": "Oldest first",
-    "attention": "Failing and pending first",
-    "-gpus": "Most GPUs",
-    "-priority": "Highest priority",
-    "name": "Name",
-}
 # Periods for the filters by first start and by end.
 PERIODS: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),
     "7d": ("Last 7 days", timedelta(days=7)),
 }
-# Seconds from submission to the first start, or 0 for workloads that have not started.
-WAIT_SECONDS = Coalesce(
-    Cast(Extract(F("first_started_at") - F("submitted_at"), "epoch"), IntegerField()), Value(0)
-)
-# Failed workloads come first, then running ones whose pods are not all running, then pending ones, then
-# the rest.
-ATTENTION = Case(
-    When(phase=Phase.FAILED, then=0),
-    When(Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING), then=1),
-    When(phase__in=(Phase.PENDING, Phase.RESERVED), then=2),
-    When(phase__in=(Phase.STARTING, Phase.STOPPING), then=3),
-    When(phase=Phase.RUNNING, then=4),
-    default=5,
-)
-
 
 PART_CONDITIONS: Mapping[str, Q] = {
     UNSCHEDULABLE: Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON),
@@ -155,7 +116,7 @@ def filter_workloads(
         rows = rows.filter(_ended_since_condition(timezone.now() - PERIODS[filters.ended][1]))
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
-    return rows.annotate(wait_seconds=WAIT_SECONDS, attention=ATTENTION)
+    return rows
 
 
 def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Problem | None]:
@@ -169,8 +130,8 @@ def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Proble
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first task of each array, which represents the array."""
-    tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
+    """Return the rows with only the first attempt of each array's first task, which represents the array."""
+    tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
 

@@ -45,8 +45,6 @@ from projects.web.workloads.engine_rows import (
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
     PERIODS,
-    SORT_CHOICES,
-    SORTS,
     WorkloadFilters,
     count_by_state,
     failed_since_condition,
@@ -59,6 +57,13 @@ from projects.web.workloads.no_matches import describe_no_matches
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, set_request_words
 from projects.web.workloads.reservations import load_reservations
+from projects.web.workloads.sorting import (
+    DEFAULT_SORT,
+    SORT_CHOICES,
+    SORTS,
+    annotate_values,
+    requested_sort,
+)
 from projects.web.workloads.stops import stop_cost
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
@@ -138,11 +143,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if request.GET.get("format") == "csv":
         return _as_csv(request, filter_workloads(request.actor, filters, each_task=True))
     rows = filter_workloads(request.actor, filters)
+    sort, chosen = requested_sort(request.GET.get("sort", "")), chosen_columns(request.GET)
     row_slice = load_slice(
-        without_engines(one_row_per_array(rows)).select_related("array"),
+        annotate_values(without_engines(one_row_per_array(rows)), sort, chosen).select_related("array"),
         SORTS,
-        sort=request.GET.get("sort", ""),
-        default="-submitted",
+        sort=sort,
+        default=DEFAULT_SORT,
         cursor=request.GET.get("cursor", ""),
     )
     listed = insert_inference_engine_rows(row_slice.rows, rows, request.GET.get("open", ""))
@@ -152,7 +158,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     failures = failures_by_array(failed_arrays) if failed_arrays else {}
     queued_tasks = load_queued_tasks([pk for pk, each in progress.items() if each.queued])
     replicas = load_replicas(row_slice.rows)
-    chosen, usual = chosen_columns(request.GET), default_columns(row_slice.rows)
+    usual = default_columns(row_slice.rows)
     columns = chosen or usual
     load_costs(row_slice.rows, columns)
     load_array_costs(row_slice.rows, columns)
@@ -201,7 +207,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "failed_period": FAILED_PERIOD,
         # Narrow windows show the time of submission only if the user has chosen columns or a sort order.
         "has_submission_times": columns != usual or bool(request.GET.get("sort")),
-        "sort_choices": sort_choices(SORT_CHOICES, "" if row_slice.sort == "-submitted" else row_slice.sort),
+        "sort_choices": sort_choices(SORT_CHOICES, "" if row_slice.sort == DEFAULT_SORT else row_slice.sort),
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
@@ -240,9 +246,9 @@ def _set_bulk_actions(actor: Actor, row: Workload) -> None:
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
     """Return all rows as CSV, in the order and with the columns of the list."""
-    sort, keys = request.GET.get("sort", ""), chosen_columns(request.GET) or DEFAULT_COLUMNS_WITH_RUNTIME
-    columns = csv_columns(keys)
-    sorted_rows = sort_rows(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
+    keys = chosen_columns(request.GET) or DEFAULT_COLUMNS_WITH_RUNTIME
+    sort, columns = requested_sort(request.GET.get("sort", "")), csv_columns(keys)
+    sorted_rows = sort_rows(annotate_values(rows, sort, each_task=True), SORTS, sort)
     remaining = sorted_rows.iterator(chunk_size=CSV_CHUNK)
     chunks: Iterator[list[Workload]] = iter(lambda: [*islice(remaining, CSV_CHUNK)], [])
     lines = (

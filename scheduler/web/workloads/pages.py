@@ -28,10 +28,10 @@ from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import current_quota_warnings, is_editable, ports, resubmission_obstacle
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.actions import allowed_actions
-from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import set_request_words
 from projects.web.workloads.resubmission import resubmission_source
+from projects.web.workloads.sorting import ALL_RUNNING
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.models import Eviction

@@ -3,14 +3,15 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db.models import F, Model, Q, QuerySet
 
 M = TypeVar("M", bound=Model)
+SortColumns: TypeAlias = Mapping[str, str | tuple[str, ...]]
 SIZE = 50
 
 
@@ -24,7 +25,7 @@ class PageSlice(Generic[M]):
 
 def load_slice(
     rows: QuerySet[M],
-    columns: Mapping[str, str],
+    columns: SortColumns,
     *,
     sort: str,
     default: str,
@@ -33,18 +34,17 @@ def load_slice(
 ) -> PageSlice[M]:
     """Return one page of rows.
 
-    `columns` maps sort keys to non-null columns. The prefix "-" reverses the order of a key.
+    `columns` maps sort keys to non-null columns. The prefix "-" reverses the order of a key. If a key has
+    several columns, each sorts the rows with equal values in the columns before it.
     """
     if sort.removeprefix("-") not in columns:
         sort = default
-    is_descending, column = sort.startswith("-"), columns[sort.removeprefix("-")]
-    position = _parse_cursor(cursor, sort)
+    is_descending, names = sort.startswith("-"), _column_names(columns, sort)
+    position = _parse_cursor(cursor, sort, len(names))
     is_backward = position is not None and position[0] == "<"
     if position is not None:
         try:
-            rows = rows.filter(
-                _filter_beyond(column, position[1], position[2], downwards=is_descending != is_backward)
-            )
+            rows = rows.filter(_filter_beyond(names, position[1], downwards=is_descending != is_backward))
         except (ValidationError, ValueError, TypeError):
             position, is_backward = None, False
     page_sort = f"{'-' if is_descending != is_backward else ''}{sort.removeprefix('-')}"
@@ -58,40 +58,54 @@ def load_slice(
     return PageSlice(
         shown,
         sort,
-        next=_cursor(">", sort, column, shown[-1]) if has_more or is_backward else None,
-        previous=_cursor("<", sort, column, shown[0])
+        next=_cursor(">", sort, names, shown[-1]) if has_more or is_backward else None,
+        previous=_cursor("<", sort, names, shown[0])
         if (has_more if is_backward else position is not None)
         else None,
     )
 
 
-def sort_rows(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
+def sort_rows(rows: QuerySet[M], columns: SortColumns, sort: str) -> QuerySet[M]:
     """Return all rows, sorted as on the pages of the list."""
-    column = columns[sort.removeprefix("-")]
-    is_descending = sort.startswith("-")
-    return rows.order_by(*(F(name).desc() if is_descending else F(name).asc() for name in (column, "pk")))
+    names, is_descending = _column_names(columns, sort), sort.startswith("-")
+    return rows.order_by(*(F(name).desc() if is_descending else F(name).asc() for name in names))
 
 
-def _filter_beyond(column: str, value: Any, key: Any, *, downwards: bool) -> Q:
-    side = "lt" if downwards else "gt"
-    return Q(**{f"{column}__{side}": value}) | Q(**{column: value, f"pk__{side}": key})
+def _column_names(columns: SortColumns, sort: str) -> tuple[str, ...]:
+    """Return the columns that sort the rows. The last one is unique."""
+    names = columns[sort.removeprefix("-")]
+    return (*((names,) if isinstance(names, str) else names), "pk")
 
 
-def _cursor(direction: str, sort: str, column: str, row: Model) -> str:
-    value: Any = row
-    for step in column.split("__"):
-        value = getattr(value, step)
-    text = json.dumps([direction, sort, value, str(row.pk)], default=lambda v: v.isoformat())
+def _filter_beyond(names: Sequence[str], values: Sequence[Any], *, downwards: bool) -> Q:
+    """Return a condition for the rows after the row with these values."""
+    side, beyond, equal = "lt" if downwards else "gt", Q(), Q()
+    for name, value in zip(names, values, strict=True):
+        beyond |= equal & Q(**{f"{name}__{side}": value})
+        equal &= Q(**{name: value})
+    return beyond
+
+
+def _cursor(direction: str, sort: str, names: Sequence[str], row: Model) -> str:
+    values = [*(_value(row, name) for name in names[:-1]), str(row.pk)]
+    text = json.dumps([direction, sort, *values], default=lambda value: value.isoformat())
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _parse_cursor(cursor: str, sort: str) -> tuple[str, Any, str] | None:
-    """Return the position that a cursor encodes.
+def _value(row: Model, name: str) -> Any:
+    value: Any = row
+    for step in name.split("__"):
+        value = getattr(value, step)
+    return value
+
+
+def _parse_cursor(cursor: str, sort: str, columns: int) -> tuple[str, list[Any]] | None:
+    """Return the position that a cursor encodes: its direction and one value for each column of the order.
 
     Return None if the cursor is invalid or belongs to a different sort order.
     """
     try:
-        direction, cursor_sort, value, key = json.loads(
+        direction, cursor_sort, *values = json.loads(
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         )
     except (ValueError, TypeError, binascii.Error):
@@ -99,8 +113,9 @@ def _parse_cursor(cursor: str, sort: str) -> tuple[str, Any, str] | None:
     if (
         direction not in ("<", ">")
         or cursor_sort != sort
-        or not isinstance(key, str)
-        or isinstance(value, list | dict)
+        or len(values) != columns
+        or not isinstance(values[-1], str)
+        or any(isinstance(value, list | dict) for value in values)
     ):
         return None
-    return direction, value, key
+    return direction, values

@@ -1,0 +1,226 @@
+"""Sort orders of the workload list.
+
+Each order uses the values that the rows show: an array's row has the totals of its tasks, and a service's row
+includes its added engines.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    Exists,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Coalesce, Extract
+
+from berth.server.web.lists.paging import SortColumns
+from projects.models import ArrayState, InferenceEngine, Phase, Workload, WorkloadKind
+from projects.models.scaling import EngineState
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
+from projects.web.workloads.engine_rows import added_engines
+
+ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
+DEFAULT_SORT = "-submitted"
+SORTS: SortColumns = {  # rows with equal values are sorted by their submission
+    "submitted": "submitted_at",
+    "name": "shown_name",
+    "since": "since",
+    "gpus": ("shown_gpu_milli", "requested_gpu_milli", "submitted_at"),
+    "priority": ("priority", "submitted_at"),
+    "state": ("shown_state", "submitted_at"),
+    "department": ("project__department__name", "submitted_at"),
+    "project": ("project__name", "submitted_at"),
+    "runs": ("shown_runs", "submitted_at"),
+    "evictions": ("shown_evictions", "submitted_at"),
+    "wait": ("wait_seconds", "submitted_at"),
+    "attention": ("attention", "submitted_at"),
+}
+SORT_CHOICES = {
+    "": "Newest first",
+    "submitted": "Oldest first",
+    "attention": "Failing and pending first",
+    "-gpus": "Most GPUs",
+    "-priority": "Highest priority",
+    "name": "Name",
+}
+TOTALS = frozenset({"runs", "evictions"})  # columns with the totals of an array's tasks
+IS_TASK = Q(array__isnull=False)
+IS_ACTIVE_TASK = Q(array__state=ArrayState.ACTIVE)
+IS_RUNNING_SERVICE = Q(kind=WorkloadKind.SERVICE, phase=Phase.RUNNING, array__isnull=True)
+Columns: TypeAlias = Mapping[str, Combinable]
+PARTLY_SERVING, NOT_SERVING = "partly serving", "not serving"
+
+
+def requested_sort(sort: str) -> str:
+    """Return the sort order of a query parameter, or the default order if it is invalid."""
+    return sort if sort.removeprefix("-") in SORTS else DEFAULT_SORT
+
+
+def annotate_values(
+    rows: QuerySet[Workload], sort: str, columns: Iterable[str] = (), *, each_task: bool = False
+) -> QuerySet[Workload]:
+    """Return the rows with the values of a sort order and of the columns TOTALS.
+
+    Unless `each_task` is set, the row of an array's first task has the values of the whole array.
+    """
+    rows = rows.annotate(wait_seconds=_wait_seconds(each_task))
+    for key in {sort.removeprefix("-"), *TOTALS.intersection(columns)} & KEYS.keys():
+        rows = rows.annotate(**KEYS[key](each_task))
+    return rows
+
+
+def _wait_seconds(each_task: bool) -> Combinable:
+    """Return the seconds from submission to the first start, or 0 for rows that have not started."""
+    own = _seconds(F("first_started_at") - F("submitted_at"))
+    if each_task:
+        return Coalesce(own, Value(0))
+    starts = _tasks_of_row().filter(first_started_at__isnull=False).order_by("first_started_at")
+    first = Subquery(starts.values("first_started_at")[:1])
+    of_array = _seconds(first - F("array__submitted_at"))
+    return Coalesce(Case(When(IS_TASK, then=of_array), default=own), Value(0))
+
+
+def _seconds(duration: Combinable) -> Cast:
+    return Cast(Extract(duration, "epoch"), IntegerField())
+
+
+def _name(each_task: bool) -> Columns:
+    return {"shown_name": F("name") if each_task else Coalesce("array__name", "name")}
+
+
+def _gpus(each_task: bool) -> Columns:
+    """Return the GPUs of the column *GPUs*: allocated ones, or requested ones of ended rows, then requested
+    ones.
+    """
+    ended = When(phase__in=ENDED_PHASES, array__isnull=True, then=F("gpu_milli_min"))
+    if each_task:
+        ended = When(phase__in=ENDED_PHASES, then=F("gpu_milli_min"))
+        shown: Combinable = Case(ended, default=F("gpu_milli_now"))
+        return {"shown_gpu_milli": shown, "requested_gpu_milli": F("gpu_milli_min")}
+
+    current_tasks = _tasks_of_row().filter(held=False, phase__in=LIVE_PHASES)
+    is_service = Q(kind=WorkloadKind.SERVICE, array__isnull=True)
+
+    def total(column: str) -> Case:
+        return Case(
+            When(IS_ACTIVE_TASK, then=_sum(current_tasks, column)),
+            When(is_service, then=F(column) + _sum(_engines_of_row(), column)),
+            default=F(column),
+        )
+
+    ended_array = When(IS_TASK & ~IS_ACTIVE_TASK, then=F("array__gpu_milli_min"))
+    shown = Case(ended, ended_array, default=total("gpu_milli_now"))
+    return {"shown_gpu_milli": shown, "requested_gpu_milli": total("gpu_milli_min")}
+
+
+def _evictions(each_task: bool) -> Columns:
+    return {"shown_evictions": _total_of_array("preemptions", each_task)}
+
+
+def _runs(each_task: bool) -> Columns:
+    return {"shown_runs": _total_of_array("run", each_task)}
+
+
+def _state(each_task: bool) -> Columns:
+    """Return the title of the column *State* in lower case. Reservations count as a state of their own."""
+    unschedulable = When(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON, then=Value("unschedulable"))
+    of_workload: list[When] = [unschedulable]
+    if not each_task:
+        of_workload += [
+            When(IS_RUNNING_SERVICE & ~Exists(_serving(True)), then=Value(NOT_SERVING)),
+            When(IS_RUNNING_SERVICE & Exists(_serving(False)), then=Value(PARTLY_SERVING)),
+            When(IS_RUNNING_SERVICE, then=Value("serving")),
+        ]
+    of_array = [] if each_task else _states_of_array()
+    default = Cast("phase", CharField())
+    return {"shown_state": Case(*of_array, *of_workload, default=default, output_field=CharField())}
+
+
+def _states_of_array() -> list[When]:
+    tasks = _tasks_of_row()
+    running = tasks.filter(phase__in=(Phase.STARTING, Phase.RUNNING, Phase.STOPPING))
+    queued = tasks.filter(phase=Phase.PENDING, held=False)
+    is_unschedulable = Exists(queued.filter(reason=UNSCHEDULABLE_REASON)) & ~Exists(
+        queued.exclude(reason=UNSCHEDULABLE_REASON)
+    )
+    pending = tasks.filter(phase__in=(Phase.PENDING, Phase.RESERVED))
+    return [
+        When(IS_TASK & ~IS_ACTIVE_TASK, then=Cast("array__state", CharField())),
+        When(IS_TASK & Exists(running), then=Value(Phase.RUNNING.value)),
+        When(IS_TASK & is_unschedulable, then=Value("unschedulable")),
+        When(IS_TASK & Exists(pending), then=Value(Phase.PENDING.value)),
+        When(IS_TASK, then=Value(Phase.SUSPENDED.value)),
+    ]
+
+
+def _attention(each_task: bool) -> Columns:
+    """Return ranks: failures first, then unschedulable and degraded rows, then pending ones, then others."""
+    failed_tasks = _tasks_of_row().filter(phase=Phase.FAILED)
+    degraded = Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING)
+    if not each_task:
+        degraded &= Q(array__isnull=True)
+    ranks = [
+        When(shown_state=Phase.FAILED, then=0),
+        *([] if each_task else [When(IS_ACTIVE_TASK & Exists(failed_tasks), then=0)]),
+        When(shown_state__in=("unschedulable", NOT_SERVING, PARTLY_SERVING), then=1),
+        When(degraded, then=1),
+        When(shown_state__in=(Phase.PENDING, Phase.RESERVED), then=2),
+        When(shown_state__in=(Phase.STARTING, Phase.STOPPING), then=3),
+        When(shown_state__in=(Phase.RUNNING, "serving"), then=4),
+    ]
+    return {**_state(each_task), "attention": Case(*ranks, default=5, output_field=IntegerField())}
+
+
+def _total_of_array(column: str, each_task: bool) -> Combinable:
+    if each_task:
+        return F(column)
+    total = _sum(_tasks_of_row(), column)
+    return Case(When(IS_TASK, then=total), default=F(column), output_field=BigIntegerField())
+
+
+def _tasks_of_row() -> QuerySet[Workload]:
+    """Return the current tasks of the row's array."""
+    return Workload.objects.filter(array=OuterRef("array"), superseded=False).order_by()
+
+
+def _engines_of_row() -> QuerySet[Workload]:
+    """Return the live workloads of the engines that were added to the row's service."""
+    engines = added_engines().filter(service__workload=OuterRef(OuterRef("pk"))).values("workload")
+    return Workload.objects.filter(pk__in=engines, phase__in=LIVE_PHASES).order_by()
+
+
+def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
+    """Return the current engines of the row's service that are serving, or those that are not."""
+    engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
+    serving = Q(state=EngineState.ACTIVE, is_healthy=True)
+    return engines.filter(serving if is_serving else ~serving).order_by()
+
+
+def _sum(rows: QuerySet[Workload], column: str) -> Combinable:
+    """Return a subquery for the sum of a column, or 0 without rows."""
+    # Grouping by a constant yields a single row.
+    total = rows.annotate(group=Value(1)).values("group").annotate(total=Sum(column)).values("total")
+    return Coalesce(Subquery(total, output_field=BigIntegerField()), Value(0))
+
+
+KEYS: Mapping[str, Callable[[bool], Columns]] = {
+    "name": _name,
+    "state": _state,
+    "gpus": _gpus,
+    "runs": _runs,
+    "evictions": _evictions,
+    "attention": _attention,
+}
