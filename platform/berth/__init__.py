@@ -11,7 +11,7 @@ def report(step: int, **numbers: float) -> None:
     """Report the metrics of one step, for example `berth.report(100, loss=0.31)`.
 
     Values can be of any type that `float` accepts, such as a one-element tensor. The metrics are printed as
-    one line. Berth reads this line from the pod's log.
+    one line, which Berth reads from the pod's log.
     """
     import json
 

@@ -1,4 +1,4 @@
-"""Tie a program's lifetime to the process that started it.
+"""End a program when the process that started it dies.
 
 This module runs as a script between the two processes. It asks the kernel for a signal when the parent dies,
 then executes the program.

@@ -38,7 +38,7 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "delete": "workloads.control:delete",
     "events": "scheduling.history:events",
 }
-# Keep httpx from importing its own command line with rich, click and pygments.
+# Prevent httpx from importing its own CLI, which would load rich, click and pygments.
 sys.modules.setdefault("httpx._main", cast("Any", None))
 NEGATIVE_NUMBER = re.compile(r"-\d[\d.]*")
 Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the command group itself

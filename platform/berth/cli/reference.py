@@ -162,7 +162,7 @@ def _render_command(names: CommandPath, command: Any, heading: str) -> str:
 def _render_text(text: str) -> str:
     """Render help text as Markdown.
 
-    Paragraphs that begin with a backspace are examples. The comment of an example is moved above it.
+    Paragraphs that begin with a backspace are examples. Each example's comment is moved to the line above.
     """
     parts = []
     for paragraph in inspect.cleandoc(text).split("\n\n"):

@@ -12,7 +12,7 @@ BLOCK = 2**20
 
 
 def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
-    """Write an archive's files below a directory, replacing files with the same names.
+    """Extract an archive's files into a directory, replacing files with the same names.
 
     Return their paths. Raises ClientError if an entry is not a file, or its path is outside the directory.
     """

@@ -35,7 +35,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class LocalFile:
-    """File in the directory, or a symbolic link to `link`."""
+    """File in the directory. If `link` is set, the file is a symbolic link to that path."""
 
     path: str
     size: int = 0
@@ -69,7 +69,7 @@ class CodeTree:
         return {"tree": tree, **{name: value for name, value in state.items() if value}}
 
     def uploads(self, digests: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-        """Yield request bodies that contain the given chunks, each with the size of its contents.
+        """Yield request bodies that contain the given chunks, and the total chunk size of each body.
 
         Raises SpecError if a file has changed since its chunks were listed.
         """
@@ -100,7 +100,7 @@ class CodeTree:
 
 
 def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
-    """Return the files of a directory that neither Git nor .berthignore excludes.
+    """Return the files in a directory, except those that Git or .berthignore excludes.
 
     Raises SpecError if a file cannot be sent. Files that are too large or too many are detected before any
     file is read.
@@ -127,9 +127,9 @@ def _resolve_root(directory: Path) -> Path:
 
 
 def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
-    """Return the files that Git tracks or does not ignore, and the state of the checkout.
+    """Return all files that Git does not ignore, and the state of the checkout.
 
-    Outside a checkout, the list is None.
+    Outside a checkout, the list of files is None.
     """
     try:
         toplevel = _run_git(root, "rev-parse", "--show-toplevel")
@@ -239,7 +239,7 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
     """Return the file and the reason why it cannot be sent. The reason is empty if the file can be sent.
 
-    The file is None if its path or type is not supported. If Git lists a file that has been deleted, the file
+    The file is None if its path or type is not supported. For a deleted file that Git still lists, the file
     is None and the reason is empty.
     """
     if reason := path_problem(path):

@@ -105,7 +105,7 @@ class Conflict(Rejected):
     """The request conflicts with the object's state or with a concurrent change."""
 
     def lines(self) -> list[str]:
-        """Return only the error's detail, because a conflict is not caused by the request's fields alone."""
+        """Return only the error's detail, because a conflict also depends on the state of the object."""
         return [self.detail]
 
 

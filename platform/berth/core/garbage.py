@@ -39,7 +39,7 @@ def defer_full_collections() -> None:
 
 
 def collect_recent_garbage() -> bool:
-    """Collect new objects if collections are deferred and there are many new objects.
+    """If collections are deferred, collect new objects once there are many of them.
 
     Return whether a collection ran. Call this function between steps. Otherwise, Python itself collects in
     the middle of a step, after five times as many new objects. Each object is visited only once, because
@@ -62,7 +62,7 @@ def collect_deferred_garbage() -> bool:
 
 @dataclass(slots=True)
 class FullCollections:
-    """Deferred full collections, one every ten minutes, or more often while the process is idle."""
+    """Schedule of full collections: one every ten minutes, and more while the process is idle."""
 
     _last: datetime | None = None
 

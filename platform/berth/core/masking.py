@@ -41,7 +41,7 @@ class Masker:
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap_length, len(last_line)), 0, -1):
             end = last_line[-length:]
-            # Longer patterns that begin with `end` sort after it.
+            # In sorted order, longer patterns that begin with `end` directly follow it.
             following = bisect_right(self.patterns, end)
             if following < len(self.patterns) and self.patterns[following].startswith(end):
                 return length
@@ -97,8 +97,9 @@ def _maskable_lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the part of a Base64 text that depends only on the value. In the decoded bytes, the value begins
-    at `offset` and has `length` bytes.
+    """Return the part of a Base64 text that depends only on the value.
+
+    `offset` and `length` locate the value in the decoded bytes.
     """
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
@@ -119,7 +120,7 @@ def _drop_covered_patterns(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each occurrence from `start`. Occurrences may overlap.
+    """Yield the start and end of each occurrence at or after `start`. Occurrences may overlap.
 
     To save time, a run of occurrences that overlap or touch at regular intervals is yielded as one.
     """

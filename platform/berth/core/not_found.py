@@ -89,5 +89,5 @@ def missing_object(
 
 
 def without_commands(detail: str) -> str:
-    """Return the text without sentences that suggest a command of the CLI, for pages in the browser."""
+    """Return the text without sentences that suggest CLI commands, for use on web pages."""
     return COMMAND_SENTENCE.sub("", detail)

@@ -7,7 +7,7 @@ from heapq import nlargest
 from os.path import commonprefix
 
 VALUE_MAX = 80
-COMPARED_MAX = 100  # maximum number of valid words that are compared in full
+COMPARED_MAX = 100  # if there are more valid words, only the most promising are compared
 LISTED_MAX = 8  # longer lists of visible names are omitted
 SUGGESTION = "Did you mean "
 
@@ -26,7 +26,7 @@ class Problem:
 
     @property
     def advice(self) -> str:
-        """End of the message, with the allowed values or a suggestion. It is "" if there is neither."""
+        """End of the message: the allowed values, a suggestion or ""."""
         if self.allowed.startswith(SUGGESTION):
             return f". {self.allowed}"
         return f"; allowed: {self.allowed}" if self.allowed else ""
@@ -75,8 +75,8 @@ def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str
 def closest_match(word: str, valid: Iterable[str]) -> str:
     """Return the closest valid word, or "" if no valid word is close.
 
-    Comparing long words takes more than a millisecond. If there are many valid words, only those with the
-    longest common prefix are therefore compared.
+    If there are many valid words, only those with the longest common prefix are compared, because comparing
+    long words takes more than a millisecond.
     """
     word, words = word[:VALUE_MAX], sorted(valid)
     if len(words) > COMPARED_MAX:

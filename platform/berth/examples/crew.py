@@ -109,7 +109,7 @@ class Leader:
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
         """Start the next step on all ranks. Return False if `must_stop()` becomes true first.
 
-        While ranks are stopping, forming a ring may take seconds. If this method returns False, the caller
+        Forming a ring may take seconds while ranks are stopping. If the step was not started, the caller
         should save a checkpoint.
         """
         changed = self._accept_members(0) | self._drop_ended_members()

@@ -93,7 +93,7 @@ class OwnRay:
 
     @property
     def directory(self) -> str:
-        """Ray's session directory. Each pod's Ray node on a machine has a separate directory."""
+        """Ray's session directory. Pods on the same machine have separate directories."""
         assert self._directory is not None
         return str(self._directory / "ray")
 
@@ -187,9 +187,9 @@ class OwnRay:
 
 
 def main(command: list[str]) -> int:
-    """Start Ray and, on rank 0, run the program. Return an exit code.
+    """Start Ray and, on rank 0, run the program.
 
-    The exit code is that of the program on rank 0, 0 on other ranks, and 1 if Ray could not be started.
+    Return the program's exit code on rank 0, 0 on other ranks, or 1 if Ray could not be started.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ray = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))

@@ -83,7 +83,7 @@ def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[I
 
 
 def _check(image: Image, pool: str) -> None:
-    """Raise PreparationFailed for requirements that cannot be installed on this node."""
+    """Raise PreparationFailed if any requirements cannot be installed on this node."""
     if problems := list(image_problems(image)):
         raise PreparationFailed(f"the session's plugins cannot be installed: {problems[0]}")
     if image.python not in ("", PYTHON):

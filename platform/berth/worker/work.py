@@ -187,7 +187,9 @@ class Worker:
                 self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], pool)
 
     def _is_session_over(self) -> bool:
-        """Ask the server whether the session is over or other workers are taking over this worker's calls."""
+        """Ask the server whether the session has ended, or whether other workers are taking over this
+        worker's calls.
+        """
         if self._at_once:
             return True
         self._deadline = time.monotonic() + 1.0

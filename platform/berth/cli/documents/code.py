@@ -1,4 +1,4 @@
-"""Upload workload code from the directory in `--code` or in a document's `code` key."""
+"""Upload workload code from the directory that `--code` or a document's `code` key names."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +17,10 @@ KEY = "code"
 def pop_code_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Return the directory to upload for each document, or None. Remove a `code` key that names a directory
-    or that an option overrides.
+    """Return the directory to upload for each document, or None.
 
-    `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
-    rather than a directory.
+    Remove `code` keys that name a directory or that an option overrides. `--code` applies to all documents.
+    In a document printed by the server, `code` refers to stored code rather than a directory.
     """
     from berth.core.spec.parsing.manifest import is_manifest
 

@@ -10,7 +10,7 @@ from berth.cli.options.arguments import open_client
 if TYPE_CHECKING:
     from berth.client import Client
 
-SourcedDocuments = list[tuple[str, dict[str, Any]]]  # pairs of source and document
+SourcedDocuments = list[tuple[str, dict[str, Any]]]  # (source, document) pairs
 
 
 def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
@@ -32,10 +32,10 @@ def document_from_template(reference: str, project: str | None, name: str | None
 
 
 def resolve_project_and_name(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Return the project and the name in PROJECT/NAME.
+    """Parse NAME or PROJECT/NAME, and return the project and the name.
 
-    Without PROJECT, the project is `project` or else the default project. Raises InvalidInput if both are
-    missing.
+    If the reference has no project, use `project` or, if that is None, the default project. Raises
+    InvalidInput if there is no default project.
     """
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project

@@ -1,1 +1,1 @@
-"""Read the arguments, options and typed answers of commands."""
+"""Read the arguments and options of commands, and the answers to prompts."""

@@ -50,9 +50,10 @@ class ListOptions:
     output: OutputOption = Output.TABLE
 
     def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
-        """Return the workloads, with one row per array unless tasks are requested.
+        """Return the workloads, with one row per array.
 
-        With a filter that applies only to tasks, such as the phase, matching tasks are listed instead.
+        Tasks are listed individually if they are requested, or if a filter applies only to tasks, such as the
+        phase.
         """
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]

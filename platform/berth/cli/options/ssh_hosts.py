@@ -71,10 +71,10 @@ def _read_text(option: str, file: str) -> str:
 def pin_presented_keys(
     values: dict[str, Any], preview: Callable[[dict[str, Any]], Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the pool with the presented host keys pinned, and one line of text per key.
+    """Pin the presented host keys. Return the updated pool, and a line of text for each key.
 
-    `preview` returns the preview of a pool with the given values. A preview has a time limit and covers only
-    the first hosts of a long list. Therefore, `preview` is called for a few hosts at a time.
+    `preview` returns the preview of a pool. It has a time limit and covers only the first hosts of a long
+    list. It is therefore called for a few hosts at a time.
     """
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []

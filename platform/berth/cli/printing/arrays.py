@@ -114,7 +114,7 @@ def format_progress(counts: "TaskCounts", tasks: int) -> str:
 
 
 class ArrayRow:
-    """An array as a row of `berth list`, with the same fields as the row of a workload."""
+    """Row of `berth list` for an array. The row has the same fields as a workload's row."""
 
     def __init__(self, array: "Array") -> None:
         counts = array.counts

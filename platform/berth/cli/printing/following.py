@@ -52,7 +52,10 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return a pod's latest attempt in the current run, or None. The default is the rank-0 pod."""
+    """Return the latest attempt of a pod in the current run, or None.
+
+    Without a name, use the pod with the lowest rank.
+    """
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]
@@ -135,7 +138,7 @@ class TerminalOutput:
 
 
 class TimestampedOutputReader:
-    """Reader of timestamped output that counts the bytes of the log without the timestamps."""
+    """Reader of timestamped output. It counts the bytes of the log without the timestamps."""
 
     def __init__(self) -> None:
         self._is_line_start, self._incomplete = True, b""
@@ -156,7 +159,7 @@ class TimestampedOutputReader:
         return data[:at], size
 
     def drop_incomplete(self) -> None:
-        """Forget an incomplete timestamp, because the server will send it again."""
+        """Discard an incomplete timestamp, because the server will send it again."""
         self._incomplete = b""
 
 
@@ -186,7 +189,7 @@ class LineFilter:
 
 
 def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
-    """Yield each line after `last` once, prefixed with `12:` for a match or `11-` for context."""
+    """Yield each line after line `last` only once. The prefix is `12:` for a match or `11-` for context."""
     shown: dict[int, str] = {}
     for match in matches:
         before = enumerate(match.before, match.line - len(match.before))
@@ -207,7 +210,7 @@ REFRESH_SECONDS = 2.0
 
 
 def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
-    """Redraw in place on a terminal, or print repeatedly elsewhere, until Ctrl-C.
+    """Redraw in place until Ctrl-C. Without a terminal, print repeatedly instead.
 
     While the server is unreachable, the last output stays on the screen. Errors raised by the first call of
     `draw` are not caught.

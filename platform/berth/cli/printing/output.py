@@ -41,7 +41,7 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 class Column:
     """One column of a table.
 
-    On a narrow terminal, `brief` formats the cells, `optional` columns are omitted from the right, and
+    On a narrow terminal, `brief` formats the cells, `optional` columns are dropped from right to left, and
     `flexible` columns are truncated.
     """
 
@@ -209,7 +209,7 @@ def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[Fitted
     """Return the columns that fit into `terminal_width` characters.
 
     If the table is too wide, flexible columns are truncated and cells are formatted briefly. If that does not
-    suffice, optional columns are omitted from the right, and then the widest other column is truncated.
+    suffice, optional columns are dropped from right to left, and then the widest other column is truncated.
     """
     shown, brief = list(range(len(sizes))), False
 
@@ -267,7 +267,7 @@ def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Format a CSV cell. Text that a spreadsheet would evaluate as a formula begins with an apostrophe."""
+    """Format a CSV cell. Put an apostrophe before text that a spreadsheet would evaluate as a formula."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

@@ -13,7 +13,7 @@ def printable(text: object) -> str:
 
 
 def message_line(message: object) -> str:
-    """Format a message for stderr as one line with punctuation at its end."""
+    """Format a message for stderr as one line that ends with punctuation."""
     return f"berth: {end_sentence(printable(message))}"
 
 
@@ -55,7 +55,7 @@ def format_time(moment: datetime | None) -> str:
 
 
 def format_short_time(moment: datetime | None) -> str:
-    """Format a time in the local time zone. The current date or year is omitted."""
+    """Format a time in the local time zone. Omit the date if it is today, and the year if it is this year."""
     if moment is None:
         return "-"
     local_time, today = moment.astimezone(), datetime.now().astimezone()

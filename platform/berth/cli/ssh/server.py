@@ -45,7 +45,7 @@ class _Server(asyncssh.SSHServer):
 async def serve(channels: PodChannels, files: SshFiles) -> None:
     """Serve one SSH connection until either side ends it. Raises ClientError if access to the pod is denied.
 
-    One channel stays open as long as the connection. If the channel ends, for example because the pod ends or
+    One channel stays open for the whole connection. If the channel ends, for example because the pod ends or
     the user loses access, the connection is closed with the reason. If the connection ends, the processes
     with this channel's ID are killed.
     """

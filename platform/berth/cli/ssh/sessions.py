@@ -26,7 +26,7 @@ from berth.client.errors import ClientError
 # environment variable that contains a channel's ID; processes that inherit it end with the channel
 MARK = "BERTH_CHANNEL"
 # Runs the user's command, in bash if possible, with the channel ID of the SSH connection.
-# Background processes therefore outlive their session, but not their connection.
+# Background processes outlive their session, but end with their connection.
 _LAUNCH = f"""
 shell=$(command -v bash || command -v sh)
 export {MARK}="$1" SHELL="${{SHELL:-$shell}}"

@@ -12,7 +12,7 @@ from berth.cli.exits import InvalidInput
 from berth.cli.ssh.hosts import SUFFIX
 from berth.core.wording.reasons import plain_reason
 
-KEY_ALIAS = "berth"  # host name for all pods in known_hosts
+KEY_ALIAS = "berth"  # alias of all pods in known_hosts
 KEY_TYPE = "ssh-ed25519"
 _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 
@@ -20,8 +20,8 @@ _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 class SshFiles:
     """Files of the current user: the host key for all pods, the known hosts, and the `ssh` settings.
 
-    Only this user's processes serve SSH with the host key, on pipes to `ssh`. The key never changes, so that
-    `ssh` prints no warnings.
+    All pods can share one host key, because only this user's processes serve SSH with it, through pipes to
+    `ssh`. The key never changes, so `ssh` prints no warnings.
     """
 
     def __init__(self, directory: Path) -> None:

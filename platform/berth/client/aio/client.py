@@ -152,8 +152,8 @@ class AsyncClient:
     ) -> "PasswordChange":
         """Change your password. All tokens created by sign-in are revoked.
 
-        With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
-        sign-in continues with the new token in the response.
+        With `revoke_tokens`, all your other tokens are revoked too. If this client's own token was created by
+        sign-in, the client switches to the new token in the response.
         """
         from berth.client.models.people import PasswordChange
 

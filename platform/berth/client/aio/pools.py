@@ -78,7 +78,7 @@ class AsyncNodePools(AsyncResource):
         return await self._post_action(name, "resume")
 
     async def retry(self, name: str) -> NodePool:
-        """Retry provisioning immediately after failed boots."""
+        """Reset the count of failed boots, and retry provisioning immediately."""
         return await self._post_action(name, "retry")
 
     async def drain(self, name: str, reason: str = "") -> NodePool:
@@ -92,7 +92,7 @@ class AsyncNodePools(AsyncResource):
         return self._iterate(ScalingEvent, f"node-pools/{name}/history", {"kind": kind}, limit)
 
     async def capacity(self, name: str, *, seconds: int | None = None) -> AsyncIterator[CapacityPoint]:
-        """Iterate over node count changes in the last `seconds`, oldest first."""
+        """Iterate over node count changes in the last `seconds` seconds, oldest first."""
         response = await self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
         for point in response["points"]:
             yield CapacityPoint.model_validate(point)

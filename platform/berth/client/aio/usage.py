@@ -64,7 +64,7 @@ def _path(kind: Owner, name: str) -> str:
 
 class AsyncUtilization(AsyncResource):
     async def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUtilization:
-        """Return the utilization of one pool or all pools, now and by hour, oldest hour first."""
+        """Return the current and the hourly utilization of one pool or all pools, oldest hour first."""
         return await self._get(ClusterUtilization, "utilization", {"pool": pool, "hours": hours})
 
     def nodes(self, *, pool: str | None = None, limit: int | None = None) -> AsyncIterator[NodeUtilization]:
@@ -84,7 +84,9 @@ class AsyncUtilization(AsyncResource):
     async def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
-        """Return one workload's utilization in the last `span` seconds, up to its end or to now."""
+        """Return one workload's utilization in the last `span` seconds until its end or, if it is running,
+        until now.
+        """
         return await self._get(
             WorkloadUtilizationDetail, f"workloads/{workload_id}/utilization", {"span": span, "run": run}
         )

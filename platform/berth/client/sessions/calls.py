@@ -46,7 +46,7 @@ Completion = tuple[CallFuture, Any, BaseException | None] | None
 
 @dataclass
 class PendingBroadcast:
-    """Broadcast that awaits results from all nodes that were ready when it was sent."""
+    """Broadcast that waits for results from all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None
@@ -99,7 +99,7 @@ class PendingCalls:
         return future
 
     def take_batch(self) -> list[Outgoing]:
-        """Remove and return the calls to send in one request. A broadcast is sent alone."""
+        """Remove and return the calls to send in one request. A broadcast has a request of its own."""
         with self._lock:
             batch: list[Outgoing] = []
             size = 0
@@ -140,8 +140,8 @@ class PendingCalls:
     def handle_outcome(self, header: Mapping[str, Any], data: bytes) -> None:
         """Handle one outcome.
 
-        Outcomes of unknown calls are ignored, because unpickling a result runs code. Late failures of a
-        broadcast are only logged.
+        Outcomes of unknown calls are ignored and never unpickled, because unpickling can run code. Late
+        failures of a broadcast are only logged.
         """
         if header.get("late"):
             if header["outcome"] != "value":

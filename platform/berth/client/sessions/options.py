@@ -131,7 +131,10 @@ class PluginContext:
 
 
 def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
-    """Return the context of a session. With several pools, `pool` is None, and no pool's plugins apply."""
+    """Return the context of a session.
+
+    If the session has several pools, `pool` is None, and the plugins of these pools are not used.
+    """
     if pool is None:
         cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)
         return PluginContext(cluster, options.plugins)

@@ -30,7 +30,7 @@ class ParallelSession(Protocol):
 
 @contextmanager
 def use_as_parallel_backend(session: ParallelSession) -> Iterator[None]:
-    """Make the session joblib's default backend within the block, also for libraries such as scikit-learn."""
+    """Within the block, run joblib on the session by default, including in libraries such as scikit-learn."""
     register_parallel_backend(NAME, BerthBackend)
     with parallel_config(NAME, session=session):
         yield

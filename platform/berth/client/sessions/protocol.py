@@ -45,7 +45,7 @@ class StartProgress:
 
 
 class Outage:
-    """Timer for how long the server has been unreachable. Clients retry while the server restarts."""
+    """Outage of the server. Clients retry for a limited time, because the server may be restarting."""
 
     def __init__(self) -> None:
         self._unreachable_since: float | None = None
@@ -56,7 +56,7 @@ class Outage:
     def record_error(self, error: ClientError, now: float) -> bool:
         """Record an error. Return whether to stop retrying.
 
-        This is the case if the error is permanent, or if the server has been unreachable for too long.
+        Retrying stops if the error is permanent, or if the server has been unreachable for too long.
         """
         if not isinstance(error, Unreachable | ServerFailed):
             return True

@@ -57,7 +57,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, obje
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             yield f": the enclosing variable {name}", cell.cell_contents
-        except ValueError:  # the cell is empty
+        except ValueError:  # the enclosing variable is not set
             continue
     for name in function.__code__.co_names:
         if name in function.__globals__:

@@ -79,7 +79,7 @@ class NodePools(Resource):
         return self._post_action(name, "resume")
 
     def retry(self, name: str) -> NodePool:
-        """Retry provisioning immediately after failed boots."""
+        """Reset the count of failed boots, and retry provisioning immediately."""
         return self._post_action(name, "retry")
 
     def drain(self, name: str, reason: str = "") -> NodePool:
@@ -93,7 +93,7 @@ class NodePools(Resource):
         return self._iterate(ScalingEvent, f"node-pools/{name}/history", {"kind": kind}, limit)
 
     def capacity(self, name: str, *, seconds: int | None = None) -> Iterator[CapacityPoint]:
-        """Iterate over node count changes in the last `seconds`, oldest first."""
+        """Iterate over node count changes in the last `seconds` seconds, oldest first."""
         response = self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
         for point in response["points"]:
             yield CapacityPoint.model_validate(point)

@@ -37,8 +37,8 @@ POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
 class Session:
     """Python session on nodes of a pool, opened with `with`.
 
-    The block starts once the nodes are ready, and the session ends with the block. Leaving the block waits
-    for outstanding calls, unless an exception ended the block.
+    Entering the block waits until the nodes are ready, and leaving it ends the session. Outstanding calls are
+    awaited first, unless an exception ended the block.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def _path(kind: Owner, name: str) -> str:
 
 class Utilization(Resource):
     def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUtilization:
-        """Return the utilization of one pool or all pools, now and by hour, oldest hour first."""
+        """Return the current and the hourly utilization of one pool or all pools, oldest hour first."""
         return self._get(ClusterUtilization, "utilization", {"pool": pool, "hours": hours})
 
     def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUtilization]:
@@ -84,7 +84,9 @@ class Utilization(Resource):
     def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> WorkloadUtilizationDetail:
-        """Return one workload's utilization in the last `span` seconds, up to its end or to now."""
+        """Return one workload's utilization in the last `span` seconds until its end or, if it is running,
+        until now.
+        """
         return self._get(
             WorkloadUtilizationDetail, f"workloads/{workload_id}/utilization", {"span": span, "run": run}
         )

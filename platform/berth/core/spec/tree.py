@@ -42,7 +42,7 @@ class RoleShape:
         """Resources of one replica that count towards quotas.
 
         A GPU memory request counts only after the replica is placed, because its share of a device is unknown
-        before.
+        until then.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 

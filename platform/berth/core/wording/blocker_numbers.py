@@ -34,7 +34,7 @@ _LABELS = {
     "non_preemptible": "non-preemptible",
     "seconds": "remaining",
 }
-# Entries with amounts in the engine's units. The entry `resource` names their resource.
+# Entries whose values are amounts in the engine's units. The entry `resource` names the resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
 # Entries that are omitted, because the message already contains them.
 _OMITTED = frozenset(

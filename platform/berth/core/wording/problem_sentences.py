@@ -11,7 +11,7 @@ STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def describe_error(error: BerthError) -> str:
-    """Return the reason in sentences, without document paths."""
+    """Describe the error in sentences, without document paths."""
     if isinstance(error, Invalid):
         return " ".join(describe_problem(problem) for problem in error.problems)
     return error.detail

@@ -72,7 +72,7 @@ def generate_password() -> str:
 def write_private_file(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
     """Replace `path` atomically with a file that only `account` (uid, gid) can read.
 
-    The default is this process's user.
+    `account` defaults to this process's user.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)

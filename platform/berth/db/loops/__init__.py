@@ -1,1 +1,1 @@
-"""Loops of background processes: the lease that elects a leader, waiting for work, and waking up."""
+"""Loops of background processes: leader election, waiting for work, and wake-ups."""

@@ -39,7 +39,7 @@ RELEASE = f"""
 
 
 def _held_lease_query(column: str) -> str:
-    """Return a query that selects a column and locks the lease's row if the lease is still held."""
+    """Return a query that, if the lease is still held, selects a column and locks the lease's row."""
     return f"""
         SELECT {column} FROM {TABLE}
          WHERE name = %s AND holder = %s AND epoch = %s

@@ -19,8 +19,8 @@ RECONNECT_PAUSE_SECONDS = 0.25
 def wake(name: str, reason: str = "") -> None:
     """Notify the loop `name` after the current transaction commits.
 
-    NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a crash loses a
-    wake-up, the loop runs at its next tick.
+    NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a wake-up is
+    lost in a crash, the loop still runs at its next tick.
     """
     wake_with_reasons(name, [reason])
 

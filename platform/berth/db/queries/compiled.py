@@ -78,7 +78,7 @@ def compiled_once(
 class _CompiledQuery:
     """SQL of a query, with the converters of its columns.
 
-    Each converter is listed with the column's position and its expression, which Django passes to the
+    Each converter comes with its column's position and expression. Django passes the expression to the
     converter.
     """
 

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest, suggest_visible_names
 
-# maximum number of rows per source that are searched for names similar to an unknown one
+# maximum number of rows per source that are searched for similar names
 COMPARED_MAX = 20_000
 
 
@@ -17,7 +17,7 @@ COMPARED_MAX = 20_000
 class NameColumn:
     """Names in one column of the rows that the user may see.
 
-    `condition` selects the matching rows if the filter matches more than the exact name.
+    By default, a filter matches rows whose column equals the name. `condition` replaces this comparison.
     """
 
     rows: QuerySet[Any]

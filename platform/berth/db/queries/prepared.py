@@ -35,8 +35,8 @@ def execute(statement: str, parameters: Parameters) -> None:
 def _run(statement: str, parameters: Parameters) -> Any:
     """Run a query with a cursor that sends parameters separately. Return the cursor.
 
-    The database prepares a query when such a cursor runs it for the second time; see `prepare_threshold` in
-    the settings. Other cursors send complete queries, which are never prepared.
+    When such a cursor runs a query for the second time, the database prepares the query (see
+    `prepare_threshold` in the settings). Other cursors send complete queries, which are never prepared.
 
     Django's wrapper takes as long as the query, so it is used only if queries are logged or intercepted.
     """

@@ -1,1 +1,1 @@
-"""Writes that send one query for many rows, check constraints first, and detect concurrent changes."""
+"""Write many rows in one query, check constraints in advance, and detect concurrent changes."""

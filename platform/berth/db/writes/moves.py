@@ -17,7 +17,8 @@ M = TypeVar("M", bound=Model)
 
 
 def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
-    """Set `field` and `changes` if `field` still has an expected value. Return whether the row was updated.
+    """Set `field` and apply `changes`, but only if `field` still has an expected value. Return whether the
+    row was updated.
 
     The object in memory is changed only if the row was updated.
     """

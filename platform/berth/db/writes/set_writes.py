@@ -15,10 +15,11 @@ T = TypeVar("T")
 
 
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
-    """Write all items together. If that fails, split them in halves until the rejected items are isolated.
+    """Write all items together. If that fails, isolate the rejected items by repeatedly splitting the items
+    in half.
 
-    Return the rejected items with the reasons. Must be called in a transaction. `write` must change nothing
-    except rows until its last query has succeeded.
+    Return the rejected items with the reasons. Must be called in a transaction. Until its last query has
+    succeeded, `write` must have no effects other than row changes.
     """
     if not items:
         return []

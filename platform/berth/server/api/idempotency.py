@@ -75,7 +75,7 @@ class UsedKey:
     fingerprint: str
 
     def row(self, response: Response) -> ResponseRow:
-        """Return the response as a row, for insertion by the statement that makes the change."""
+        """Return the response as a row. The statement that makes the change also inserts this row."""
         headers, body = _parts_to_store(response)
         return ResponseRow(
             self.user_id, self.key, self.fingerprint, response.status_code, headers, body, timezone.now()

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Total sort order by non-null columns, all in one direction. The last column must be unique."""
+    """Sort order by non-null columns, all ascending or all descending. The last column must be unique."""
 
     name: str
     columns: tuple[str, ...]

@@ -82,7 +82,7 @@ class YAMLParser(JSONParser):
     read = staticmethod(read_yaml)
 
     def size_max(self, parser_context: Mapping[str, Any] | None) -> int:
-        """Return the default limit for every path, because parsing YAML is slow."""
+        """Return the default limit, even for paths with a higher limit, because parsing YAML is slow."""
         return BODY_MAX
 
 

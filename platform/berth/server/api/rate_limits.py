@@ -100,7 +100,7 @@ class Counter:
 
 
 def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
-    """Return the counter of `client` for the current window of `seconds`."""
+    """Return the counter of `client` for the current window, which lasts `seconds` seconds."""
     window, elapsed = divmod(time.time(), seconds)
     digest = sha256(client.encode()).hexdigest()[:32]  # cache keys may not contain spaces
     return Counter(f"berth.rate:{bucket}:{int(window)}:{digest}", seconds, max(1, round(seconds - elapsed)))

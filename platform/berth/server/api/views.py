@@ -79,7 +79,7 @@ class ApiView(APIView):
         return True
 
     def is_slow_dry_run(self, request: Request) -> bool:
-        """Return whether the request must run outside a transaction, because it calls other systems."""
+        """Return whether the request calls other systems and must therefore run outside a transaction."""
         return False
 
     def stores_response(self, request: Request) -> bool:

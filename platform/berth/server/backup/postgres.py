@@ -42,8 +42,10 @@ class Database:
         return {**os.environ, **variables, "PGAPPNAME": "berth admin"}
 
     def program(self, name: str, minimum: int = 0) -> str:
-        """Return the path of the PostgreSQL program `name`, in the oldest version that is at least as new as
-        the server and `minimum`. Raises BackupError if there is none.
+        """Return the path of the PostgreSQL program `name`.
+
+        Of the installed versions that are not older than the server and `minimum`, the oldest is used. Raises
+        BackupError if there is none.
         """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)

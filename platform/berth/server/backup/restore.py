@@ -74,8 +74,9 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 @contextmanager
 def _prevent_startup() -> Iterator[None]:
-    """Keep `berth up` from starting with this home directory within the block. Raises BackupError if it is
-    running.
+    """Within the block, prevent `berth up` from starting with this home directory.
+
+    Raises BackupError if it is already running.
     """
     from berth.server.up.claim import lock_home_directory
     from berth.server.up.errors import StartupError

@@ -22,7 +22,7 @@ COUNTED_TABLES = {
 def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
     """Write a backup to `target` and return its manifest.
 
-    Raises BackupError, without leaving a file behind, if the backup fails.
+    If the backup fails, raises BackupError and leaves no file behind.
     """
     if target.exists() and not replace:
         raise BackupError(f"{target} already exists. Choose another file, or use --force.")

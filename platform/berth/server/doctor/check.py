@@ -29,6 +29,6 @@ class Check:
 
 
 def split_remedy(obstacle: str) -> tuple[str, str]:
-    """Split the message about an obstacle into its first sentence and the remedy that follows."""
+    """Split an obstacle's message into the first sentence and the remedy after it."""
     first, _, rest = obstacle.partition(". ")
     return f"{first.rstrip('.')}.", rest

@@ -45,7 +45,7 @@ def protocol_classes(
 ) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
     """Return a server's HTTP and WebSocket protocol classes, which share `counter`.
 
-    `is_pod` returns whether a Host header names a port of a pod.
+    `is_pod` returns whether a Host header refers to a port of a pod.
     """
 
     class Http(BoundedHttp):

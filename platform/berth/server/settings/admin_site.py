@@ -5,8 +5,8 @@ from typing import Any
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
-# Shades of the primary colour and of grey, numbered as in django-unfold. They are the application's colours
-# (tokens.css). The last two greys are the surface and the background of the dark theme.
+# Shades of the primary colour and of grey, numbered as in django-unfold. Their values are in tokens.css.
+# The last two greys are the surface and the background of the dark theme.
 ACCENTS = {
     **dict.fromkeys(("50", "100", "200"), "var(--accent-soft)"),
     **dict.fromkeys(("300", "400", "500", "600"), "var(--accent)"),

@@ -116,8 +116,7 @@ CACHES = {
     if REDIS_URL
     else {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        # Rate limits are counted in this cache. It must be large enough that no client can evict another
-        # client's counters.
+        # Large enough that no client can evict the rate limit counters of another client.
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     }
 }

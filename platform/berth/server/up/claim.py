@@ -15,7 +15,7 @@ def lock_home_directory(home: Path) -> Iterator[TextIO]:
     """Deny other users access to the home directory, lock the directory, and yield the lock file.
 
     The kernel releases the lock when this process ends. If another process holds the lock, raises
-    StartupError with the text of the file.
+    StartupError with the content of the lock file.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _restrict_to_owner(home)

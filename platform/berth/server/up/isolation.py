@@ -31,7 +31,7 @@ class LocalChoices(NamedTuple):
 
 
 def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
-    """Return the settings with which local pools run pods.
+    """Return the settings for pods in local pools.
 
     Without enclosures, a node serves only one project. A demo has several projects, which all belong to the
     user who runs the demo. Unless the variables are set, a demo therefore turns isolation off, ignores limits

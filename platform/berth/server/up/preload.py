@@ -23,8 +23,7 @@ from typing import Any
 from berth.server.up.supervision.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
 
-# File descriptors per request: the socket for the reply to the supervisor, the log and, for a web process,
-# the listening socket.
+# File descriptors in a request: the reply socket, the log file and a web process's listening socket.
 FILES_MAX = 3
 PR_SET_NAME = 15
 # All modules that the programs would otherwise import at startup.
@@ -86,7 +85,7 @@ def _freeze() -> None:
 
 
 def fork_on_request(requests: socket.socket, supervisor: int) -> Program:
-    """Fork one process for each request. Return only in forked processes, with the program to run."""
+    """Fork one process for each request. In the forked process, return the program to run."""
     while True:
         name, files, _, _ = socket.recv_fds(requests, MESSAGE_MAX, FILES_MAX)
         between = os.fork()

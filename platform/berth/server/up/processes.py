@@ -39,10 +39,11 @@ def database(home: Path, cluster: EmbeddedCluster) -> Child:
 
 
 def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
-    """Return the preloaded process that forks the programs. This process is killed if the supervisor dies.
+    """Return the preloaded process that forks the programs.
 
-    Users choose the addresses of inference engines and registries, so forked processes must not connect to
-    Berth's own ports. Pods outlive the process that started them, but not the supervisor.
+    The process is killed if the supervisor dies. Users choose the addresses of inference engines and
+    registries, so forked processes must not connect to Berth's own ports. Pods outlive the process that
+    started them, but not the supervisor.
     """
     host, port = listening.getsockname()[:2]
     env = environment(home) | {

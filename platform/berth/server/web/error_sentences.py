@@ -74,7 +74,7 @@ def describe_problem(
     if bound := _bound_sentence(message, allowed, labels or {}):
         return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
-    if allowed.startswith("Set "):  # the allowed values are an instruction
+    if allowed.startswith("Set "):  # an instruction instead of a list of values
         return ErrorSentence(f"{sentence}. {allowed.removesuffix('.')}.")
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")
@@ -82,7 +82,7 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Ask for a missing value, or for a value in the form of the example."""
+    """Ask for a value if it is missing or does not have the form of an example."""
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
         article = "an " if noun[:1] in "aeiou" else "a "

@@ -96,7 +96,7 @@ def _field_sentence(field: Field, subpath: str, problem: Problem, labels: Mappin
 
 
 def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
-    """Replace the paths of other fields with their labels."""
+    """Replace the paths of other fields in a sentence with their labels."""
     for path, label in labels.items():
         if "_" in (key := path.rpartition(".")[2]):
             sentence = re.sub(rf"\b({re.escape(path)}|{re.escape(key)})\b", label, sentence)
@@ -104,7 +104,7 @@ def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field for the path's longest prefix in `fields`, and the rest of the path."""
+    """Find the longest prefix of the path in `fields`. Return its form field and the rest of the path."""
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

@@ -207,7 +207,7 @@ def _choice_values(choices: Any) -> Iterator[Any]:
 
 
 def _quote_value(value: object) -> str:
-    """Return text shortened and in quotation marks. Format other values with `format_value`."""
+    """Put text in quotation marks, and shorten it if it is long. Format other values with `format_value`."""
     if isinstance(value, str) and value.isprintable():
         return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'
     return format_value(value)

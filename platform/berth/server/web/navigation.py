@@ -58,7 +58,7 @@ GROUPS: Groups = (
 )
 
 ACCOUNT = NavigationEntry("Account", "/account", "access")  # shown below the navigation groups
-# Pages that only other pages and the search link to.
+# Pages that are not in the menu. Other pages and the search link to them.
 UNLISTED: Groups = (
     ("Quotas", (NavigationEntry("Quota changes", "/quotas/changes", "quotas"),)),
     ("Help", (NavigationEntry("Documentation", "/docs/", "template"),)),
@@ -90,7 +90,7 @@ CHAPTERS = (
 )
 
 
-# List page by the first segment of an object's path, where the two differ.
+# List pages whose path differs from that of their objects, by the first segment of an object's path.
 LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 

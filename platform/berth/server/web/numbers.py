@@ -106,7 +106,7 @@ def money(value: Decimal | float) -> str:
 
 
 def seconds(milliseconds: float | None) -> str:
-    """Format milliseconds in seconds, with up to two decimals for short times."""
+    """Format milliseconds as seconds, with up to two decimals for short times."""
     if milliseconds is None:
         return NO_VALUE
     value = milliseconds / 1000

@@ -10,7 +10,7 @@ from berth.server.web.search.dialog import search
 
 
 class ExistingPage:
-    """Converter that matches only paths of existing pages. The value has no surrounding slashes."""
+    """Converter that matches only paths of existing pages. The value has no leading or trailing slash."""
 
     regex = ".+"
 

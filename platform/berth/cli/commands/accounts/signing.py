@@ -144,7 +144,10 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return the context's name: BERTH_CONTEXT, a stored context with this address, or the host and port."""
+    """Return BERTH_CONTEXT if it is set, else the name of a stored context with this address.
+
+    Without such a context, return the address's host and port.
+    """
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]

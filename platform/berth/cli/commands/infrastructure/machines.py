@@ -209,7 +209,7 @@ def _print_removal(machine: Any) -> None:
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
-    """Return the inventory reported by the machine's agent as (title, value) pairs."""
+    """Return the machine's inventory, as reported by its agent, in (title, value) pairs."""
     if inventory is None:
         return []
     gpus = Counter(f"{gpu.model} with {gpu.memory_mib:,} MiB" for gpu in inventory.gpus)

@@ -255,7 +255,7 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @app.command("retry")
 def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Retry provisioning immediately after failed boots.
+    """Reset the count of failed boots, and retry provisioning immediately.
 
     \b
     berth pool retry train

@@ -78,7 +78,7 @@ def confirm_creation(
 def accept_host_keys(
     name: str, values: dict[str, Any], preview: "Callable[[dict[str, Any]], PoolPreview]", output: Output
 ) -> dict[str, Any]:
-    """Return the pool's values with the presented host keys pinned. Print the fingerprints."""
+    """Pin the presented host keys in the pool's values, and print their fingerprints. Return the values."""
     pinned, lines = pin_presented_keys(values, preview)
     print(
         "\n".join(

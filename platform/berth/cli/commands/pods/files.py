@@ -117,7 +117,7 @@ def download(
 
 @app.command("delete")
 def delete(workload: WorkloadArgument, pod: PodOption = None, run: RunOption = None) -> None:
-    """Delete the files of one failed pod, of one run or of all runs before they expire.
+    """Delete the files of one failed pod, one run or all runs, without waiting for them to expire.
 
     \b
     berth files delete train

@@ -101,7 +101,7 @@ def metrics(
 
 
 class MetricsTable:
-    """Refreshable table. `note` returns the line printed below it."""
+    """Table that can be refreshed. `note` returns the line below the table."""
 
     def __init__(
         self, fetch: Rows, columns: list[Column], empty: str, note: Callable[[Sequence[Any]], str]

@@ -134,8 +134,9 @@ def _best_task(client: "Client", reference: str, metric: str, goal: MetricGoal) 
 
 
 def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
-    """Wait until Berth has read all ended tasks' metrics, because any of these tasks may be the best. After
-    REPORTS_SECONDS, continue with a warning.
+    """Wait until Berth has read the metrics of all ended tasks, because any of them may be the best.
+
+    After REPORTS_SECONDS, print a warning and continue.
     """
     deadline = time.monotonic() + REPORTS_SECONDS
     is_shown = False

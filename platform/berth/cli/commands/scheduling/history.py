@@ -160,8 +160,9 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the ID of the referenced workload, or its name if it was deleted. Evictions outlive their
-    workloads. Without a reference, return None.
+    """Return the ID of the referenced workload, or None without a reference.
+
+    For a deleted workload, return its name, because evictions outlive their workloads.
     """
     from berth.client import NotFound
 

@@ -228,7 +228,7 @@ def _apply_to_targets(
     act: Callable[["Client", CommandTarget], "Change | Submission"],
     result: str,
 ) -> None:
-    """Resolve all references, then act on each target, even if the server rejects some actions.
+    """Resolve all references, then act on each target. Continue if the server rejects an action.
 
     `result` describes the outcome in the messages, such as "cancelled" or "to be cancelled".
     """

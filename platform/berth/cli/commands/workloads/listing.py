@@ -172,7 +172,7 @@ def _format_code(workload: "WorkloadDetail") -> str:
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
-    """Return the image of the latest run with a known image digest, or None."""
+    """Return the image of the latest run whose image digest is known, or None."""
     return next((image for image in workload.images if image.digest), None)
 
 

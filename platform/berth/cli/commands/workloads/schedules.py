@@ -163,7 +163,7 @@ def pause(
 def resume(
     schedule: ScheduleArgument, project: ScheduleProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Resume a paused schedule. Due times that passed during the pause are skipped.
+    """Resume a paused schedule. Runs that were due during the pause are skipped.
 
     \b
     berth schedule resume vision/nightly

@@ -1,4 +1,4 @@
-"""Manage schedules, which submit a workload document at the times of a cron expression."""
+"""Manage schedules, which submit a workload document at times defined by a cron expression."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any

@@ -62,7 +62,8 @@ class Users(Resource):
     def deactivate(self, username: str) -> Deactivation:
         """Deactivate a user: revoke their tokens, and close their sessions and open connections.
 
-        Their workloads keep running. Raises Conflict for your own account and the last platform admin.
+        Their workloads keep running. Raises Conflict for your own account and for the last platform admin's
+        account.
         """
         return self._post(Deactivation, f"{_path(username)}/deactivate")
 

@@ -37,7 +37,7 @@ from berth.core.wording.reasons import plain_reason
 class Channel:
     """Connection to a command in a pod.
 
-    Leaving the `with` block ends the command. `window` is the number of bytes of input that the command can
+    Leaving the `with` block ends the command. `window` is the number of input bytes that the command can
     accept now. `exit_code` is set when the command has ended. `failure` is the reason why the command could
     not be started, or empty. `signal` is the name of the signal that ended the command, such as KILL, or
     empty. One thread may send while another receives.
@@ -55,8 +55,8 @@ class Channel:
         self._start = encode_start(request)
         self._stack = ExitStack()
         self._socket: ClientConnection
-        self._processed = 0  # bytes of output for which no credit has been sent
-        self._sent = self._credited = 0  # bytes of input sent and credited; one thread writes each
+        self._processed = 0  # bytes of output that have not been acknowledged yet
+        self._sent = self._credited = 0  # bytes of input sent and allowed so far; each has one writer
         self.exit_code: int | None = None
         self.failure = self.signal = ""
 
@@ -95,10 +95,11 @@ class Channel:
         self._send(bytes((SIGNAL,)) + name.encode())
 
     def receive(self) -> tuple[int, bytes]:
-        """Return a frame: OUTPUT or ERRORS with bytes, CREDIT if `window` has grown, or STATUS at the end.
+        """Return the kind and the content of the next frame.
 
-        On a connection to a port, END with a kind means that no more frames of that kind follow. Output
-        counts as processed when this method is called again. Raises Rejected or Unreachable.
+        The kind is OUTPUT or ERRORS (with bytes), CREDIT if `window` has grown, or STATUS at the end. On a
+        connection to a port, END means that no more frames of the kind in its content will follow. Calling
+        this method again acknowledges the previous output. Raises Rejected or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0

@@ -33,9 +33,10 @@ class PodFiles(Resource):
         pod: str | None = None,
         run: int | None = None,
     ) -> Sequence[str]:
-        """Write a pod's files, or only those at and below `path`, to a directory.
+        """Write a pod's files to a directory. With `path`, write only that file or the files in that
+        directory.
 
-        Return their paths. Existing files with the same names are overwritten.
+        Return the paths of the written files. Existing files with the same names are overwritten.
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ class PodFiles(Resource):
 class Outputs(PodFiles):
     """Outputs from a workload's pods. The argument `pod` has the form ROLE-INDEX, such as worker-0.
 
-    The default is the latest run's first pod with outputs.
+    By default, it is the first pod with outputs in the latest run.
     """
 
     _folder = "outputs"
@@ -67,7 +68,7 @@ class Outputs(PodFiles):
     def files(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, limit: int | None = None
     ) -> Iterator[OutputFile]:
-        """Iterate over the stored files of a pod. Raises Conflict if they are not stored."""
+        """Iterate over the files of a pod. Raises Conflict if the files are not stored."""
         params = {"pod": pod, "run": run}
         return self._iterate(OutputFile, f"workloads/{workload_id}/outputs/files", params, limit)
 
@@ -75,7 +76,7 @@ class Outputs(PodFiles):
 class Files(PodFiles):
     """Files of failed pods. Nodes store these files until the pod's `files_until`.
 
-    The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
+    `pod` defaults to the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
     `workspace`.
     """
 
@@ -90,11 +91,14 @@ class Files(PodFiles):
         run: int | None = None,
         limit: int | None = None,
     ) -> Iterator[KeptFile]:
-        """Iterate over the files at and below `path`, or over all files. Raises NotFound."""
+        """Iterate over all files. With `path`, list only that file or the files in that directory.
+
+        Raises NotFound.
+        """
         params = {"path": path, "pod": pod, "run": run}
         return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
 
     def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
-        """Delete the files of one failed pod, of one run or of all runs before they expire."""
+        """Delete the files of one failed pod, one run or all runs, without waiting for them to expire."""
         params = {"pod": pod, "run": run}
         self._transport.execute("DELETE", f"workloads/{workload_id}/files", params=params)

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/workloads/schedules.py by `python -m berth.client.generate`; do not edit.
-"""Manage schedules, which submit a workload document at the times of a cron expression."""
+"""Manage schedules, which submit a workload document at times defined by a cron expression."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -110,7 +110,7 @@ def _role_problems(path: str, child: object) -> Iterator[Problem]:
 
 
 def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
-    """Yield contradictions between a document's valid fields if some of its top-level values are invalid."""
+    """Yield contradictions between the valid fields of a document that has invalid top-level values."""
     invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
     if not invalid_keys or not invalid_keys <= STAND_INS.keys() | LEFT_OUT:
         return

@@ -17,8 +17,8 @@ from berth.core.spec.values.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.workload import CHILDREN_MAX, GRACE_MAX, GroupSpec, WorkloadSpec
 from berth.core.values.images import pull_policy_problems
 
-PlacedSecrets = list[tuple[str, SecretUse]]  # pairs of document path and secret
-RolesWithPaths = list[tuple[str, RoleSpec]]  # pairs of document path and role
+PlacedSecrets = list[tuple[str, SecretUse]]  # (document path, secret) pairs
+RolesWithPaths = list[tuple[str, RoleSpec]]  # (document path, role) pairs
 
 
 def rule_problems(spec: WorkloadSpec) -> Iterator[Problem]:

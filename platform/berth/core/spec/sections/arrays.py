@@ -214,7 +214,7 @@ def parse_indexes(text: str) -> tuple[str, ...]:
 def parse_array_notation(text: str) -> dict[str, Any]:
     """Parse Slurm's array notation, such as `0-999%50`, into an array section.
 
-    Raises ValueError with the part that is neither an index, nor a range, nor a limit.
+    Raises ValueError with the invalid part.
     """
     tasks, percent, limit = text.partition("%")
     section: dict[str, Any] = {"tasks": list(parse_indexes(tasks))}

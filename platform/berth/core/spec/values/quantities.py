@@ -83,7 +83,7 @@ def parse_memory(value: object) -> int:
 
 
 def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
-    """Return a problem if a memory limit is too low for programs to start, or None."""
+    """Return a problem if a memory limit is too low for programs to start, else None."""
     if limit is None or limit >= MEMORY_LIMIT_MIN_MIB:
         return None
     message = "is less than a shell or Python needs to start"
@@ -91,7 +91,7 @@ def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
 
 
 def cpu_limit_problem(path: str, limit: float | None) -> Problem | None:
-    """Return a problem if the kernel cannot enforce a CPU limit, or None."""
+    """Return a problem if the kernel cannot enforce a CPU limit, else None."""
     if limit is None or limit >= CPU_LIMIT_MIN:
         return None
     message = "is less than the kernel can allot"

@@ -27,7 +27,7 @@ def is_set_by_berth(variable: str) -> bool:
 
 
 def find_control_character(text: str, keep: str = "") -> str:
-    """Return the first control character outside `keep` in the form U+0007, or "" if there is none."""
+    """Return the first control character that is not in `keep`, such as "U+0007", or ""."""
     for char in text:
         if char not in keep and unicodedata.category(char) in ("Cc", "Cs"):
             return f"U+{ord(char):04X}"

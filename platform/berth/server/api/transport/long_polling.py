@@ -14,7 +14,7 @@ from berth.core.frames import CONTENT_TYPE, pack_frames
 from berth.db.loops.bell import Wakeup, WakeupListener
 from berth.server.api.problems import to_logged_error
 
-WAIT_MAX = 25  # seconds; many proxies close connections that are silent for longer
+WAIT_MAX = 25  # in seconds; many proxies close connections that are idle for longer
 # Interval for detecting changes that send no wake-up, such as a killed pod or an ended workload.
 RECHECK_SECONDS = 2.0
 POLL_SECONDS = 0.1

@@ -182,7 +182,7 @@ def actor(request: HttpRequest) -> Any:
 def as_csv(
     request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
 ) -> StreamingHttpResponse:
-    """Stream rows as a CSV file. Cells that a spreadsheet would evaluate begin with an apostrophe."""
+    """Stream rows as a CSV file. Put an apostrophe before cells that a spreadsheet would evaluate."""
     lines = ([getattr(row, column) for column in columns] for row in rows.iterator(chunk_size=1000))
     return csv_response(request, name, columns, lines)
 
@@ -222,8 +222,9 @@ def render_table(
 
 
 def _wrap_class(cell: object) -> str:
-    """Return the CSS class that keeps line breaks or, for a single word, prevents them. Sentences have no
-    class.
+    """Return the CSS class that keeps line breaks or, for a single word, prevents them.
+
+    Return "" for a sentence.
     """
     if "\n" in str(cell):
         return "lines"

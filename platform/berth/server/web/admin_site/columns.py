@@ -44,7 +44,7 @@ def format_age(at: datetime) -> SafeString:
 
 
 def format_distance(at: datetime) -> str:
-    """Return the distance of a time from now in the largest unit, such as "16 min ago" or "in 2 h"."""
+    """Format how far a time is from now, in the largest unit, such as "16 min ago" or "in 2 h"."""
     seconds = round((at - timezone.now()).total_seconds())
     if not seconds:
         return "just now"

@@ -26,7 +26,7 @@ class SignInForm(AuthenticationForm):
     }
 
     def focus_password(self) -> None:
-        """After a rejection, focus the password field and let screen readers read the error with it."""
+        """After a rejection, focus the password field and make screen readers announce the error with it."""
         del self.fields["username"].widget.attrs["autofocus"]
         self.fields["password"].widget.attrs |= {
             "autofocus": True, "aria-invalid": "true", "aria-describedby": "sign-in-error",

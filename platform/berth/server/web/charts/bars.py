@@ -6,8 +6,8 @@ from berth.core.values.amounts import MILLI
 from berth.server.web.numbers import thousandths
 
 WIDTH = 1000
-TICKS_MAX = 5  # maximum number of intervals between the labels of an axis
-BREAK = 20  # width of the gap and of the end piece of a bar that exceeds the scale
+TICKS_MAX = 5  # maximum number of intervals between axis labels
+BREAK = 20  # width of the gap in a bar that exceeds the scale, and of the piece after the gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class AxisLabel:
-    """Label below bars, with its position in percent of their full width."""
+    """Label on the axis below bars. The position is in percent of the axis length."""
 
     position: float
     text: str
@@ -83,7 +83,7 @@ def quota_bar(
 
 
 def bar_scale(longest: int) -> int:
-    """Return a scale with room for pending GPUs to the right of the longest amount.
+    """Return a scale with room for pending GPUs to the right of the largest amount.
 
     The scale is a multiple of the distance between labels, so that its end has a label.
     """
@@ -93,7 +93,7 @@ def bar_scale(longest: int) -> int:
 
 
 def tight_bar_scale(longest: int) -> int:
-    """Return a scale that ends at the first label at or after the longest amount."""
+    """Return a scale that ends at the first label at or after the largest amount."""
     step = _tick_step(longest)
     return -(-longest // step) * step
 

@@ -46,9 +46,9 @@ def step_chart(
 ) -> StepChart:
     """Return a step chart from `begin` to `end`, with a scale that reaches at least `least`.
 
-    The chart is empty before the first time. Each number is drawn from its own time until the next one, and
-    the last number until `end`. A time before `begin` is drawn at `begin`. The areas and the line have a gap
-    where their value is None. `limit` is drawn across the whole chart.
+    The chart is empty before the first time. Each number is drawn from its time until the time of the next
+    number, and the last number until `end`. A time before `begin` is drawn at `begin`. The areas and the line
+    have a gap where their value is None. `limit` is drawn across the whole chart.
     """
     sums = [
         sum(value or 0 for value in values)
@@ -80,7 +80,7 @@ def step_chart(
 
 
 def _runs_without_gaps(values: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Return the begin and end of each run of values that are not None."""
+    """Return the start and end of each run of values that are not None."""
     runs, begin = list[tuple[int, int]](), 0
     for is_gap, group in groupby(value is None for value in values):
         end = begin + len(list(group))

@@ -32,7 +32,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
 
 def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
-    """Return a label at the beginning, and labels at those round local times that have enough space.
+    """Return a label at the beginning, and labels at round local times where there is enough space.
 
     The first label has a date if the axis is longer than a day.
     """

@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class ListPeriod:
-    """Bounds of the rows of a list.
+    """Time range that a list shows.
 
     `problems` contains a sentence for each query parameter that cannot be applied. `choice` is ALL, the
     selected preset or CUSTOM.

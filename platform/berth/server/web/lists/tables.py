@@ -68,7 +68,7 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     all_rows: Iterable[R]
-    has_rows: bool  # True if the list has rows without the search
+    has_rows: bool  # True if the list has rows, ignoring the search
     start: int = 0
     total: int | None = None
 
@@ -153,8 +153,8 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return the matching rows as a tree.
 
-    Each match pairs a top-level row with itself or with a row below it. Top-level rows keep their order. The
-    rows below each of them are in the list's order.
+    Each match is a pair: a top-level row, and the same row or a row below it. Top-level rows keep their
+    order. The rows below a top-level row are in the list's order.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 NAME = "live"
 GATHER_SECONDS = 0.1
 IDLE_SECONDS = 5.0  # seconds without notes after which the sending thread exits and closes its connection
-IDS_MAX = 100  # IDs per notification: PostgreSQL limits its payload to 8,000 bytes
+IDS_MAX = 100  # IDs per notification, because PostgreSQL limits notifications to 8,000 bytes
 
 NoteScope = tuple[int | None, int | None]  # project ID and department ID
 
@@ -91,7 +91,7 @@ class Announcer:
             sender.join()
 
     def _send_until_idle(self) -> None:
-        """Send notes until none arrive for a while. The database may be unavailable at times."""
+        """Send notes until none arrive for a while. Continue if the database is unavailable."""
         try:
             while self._wait_for_notes():
                 try:

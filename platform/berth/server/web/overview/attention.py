@@ -299,7 +299,7 @@ def _oversized_workload_items(actor: Actor, shortfall: Shortfall, smallest: int)
     )
     workload = rows.select_related("array", "project").order_by("since", "pk").first()
     if workload is None or (workload.explanation or {}).get("expected_start"):
-        return  # the workload has started in the meantime, or starts without a change
+        return  # the workload has started by now, or will start without a change
     name, path, per_task = workload.handle, _workload_path(workload), ""
     if workload.array is not None:
         name, path, per_task = (

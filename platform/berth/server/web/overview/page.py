@@ -57,7 +57,7 @@ HOURS = 24
 # With up to SHORT_HISTORY hours of data, the chart does not grow to fill its column.
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
-FREE_POOLS_MAX = 3  # maximum number of pools whose free GPUs are listed individually
+FREE_POOLS_MAX = 3  # maximum number of pools that are listed with their free GPUs
 # Load more candidates than are shown, because several may be tasks of one array.
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
 # Approximate heights in pixels of a card's header, a row, a department row and the chart's card.
@@ -197,7 +197,9 @@ def free_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) 
 
 
 def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, Any]:
-    """Return how many evictions stopped workloads and when the latest one was, and the number of moves."""
+    """Return the number of evictions that stopped workloads, the time of the latest one, and the number of
+    moves.
+    """
     is_move = Q(kind="consolidate")
     stops = ~is_move
     return rows.order_by().aggregate(
@@ -314,7 +316,8 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the pending reasons of workloads and of running arrays with pending tasks, most GPUs first.
+    """Return the pending reasons of workloads, and of running arrays with pending tasks. Sort by GPUs, most
+    first.
 
     Arrays whose pending tasks all wait for earlier tasks have no reason and come last.
     """

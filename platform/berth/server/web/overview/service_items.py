@@ -39,7 +39,7 @@ def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterat
 def _is_hindered(engine: InferenceEngine, now: datetime) -> bool:
     """Return whether the engine cannot serve, or has been stuck in one startup state for too long.
 
-    An engine that waits for capacity or loads its model may fail its first checks.
+    Failed checks are normal while an engine waits for capacity or loads its model.
     """
     status = engine_status(engine)
     if not status.cause or engine.state in LEAVING_STATES:

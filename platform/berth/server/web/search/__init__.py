@@ -1,1 +1,1 @@
-"""The search dialog: pages, objects, actions and recent pages, ranked by their match."""
+"""The search dialog: pages, objects, actions and recent pages, ranked by how well they match."""

@@ -39,7 +39,7 @@ VERBS = (
     "cancel", "clone", "copy", "delete", "edit", "log", "pause", "resubmit", "resume", "retry", "run",
     "suspend",
 )  # fmt: skip
-# How an action's title begins, for verbs that do not occur in it.
+# First words of an action's title, for verbs that the title does not contain.
 TITLE_STARTS: Mapping[str, str] = {"clone": "edit a copy", "copy": "edit a copy", "log": "show log"}
 # Workload phases to which each verb applies.
 PHASES_BY_VERB: Mapping[str, Collection[str]] = {
@@ -208,7 +208,7 @@ def row_actions(
 
 
 def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[SearchHit]:
-    """Yield the actions that the states of the array's tasks and the user's role allow."""
+    """Yield the actions on the array that its tasks' states and the user's role permit."""
     actions = bulk_actions(actor, array, counts)
     titles = {
         "retry": "Retry failed tasks of {}",
@@ -229,7 +229,7 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
 
 
 def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> Iterator[SearchHit]:
-    """Yield the actions that the workload's phase and the user's role allow.
+    """Yield the actions on the workload that its phase and the user's role permit.
 
     The document of a managed workload comes from a session or service and cannot be edited or resubmitted.
     """
@@ -265,7 +265,7 @@ def _dialog_action(action: str, title: str, path: str, place: str) -> SearchHit:
 
 
 def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
-    """Yield the actions that the schedule's state and the user's role allow."""
+    """Yield the actions on the schedule that its state and the user's role permit."""
     actions = []
     if may(actor, Action.SUBMIT, schedule.project):
         actions.append("run")
@@ -325,7 +325,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
 
 def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the lower-case words, except STOP_WORDS, that are not the beginning of any word in the title."""
+    """Return the words in lower case, without STOP_WORDS and without words that begin a word of the title."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(

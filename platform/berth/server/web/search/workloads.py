@@ -79,7 +79,7 @@ def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
 
 
 def _without_added_engines(rows: Sequence[Workload]) -> list[Workload]:
-    """Return the rows without engines that were added to a service."""
+    """Return the rows, except engines that were added to a service."""
     keys = [row.pk for row in rows if row.kind == WorkloadKind.SERVICE]
     links = InferenceEngine.objects.filter(workload__in=keys).exclude(workload=F("service__workload"))
     added = set(links.order_by().values_list("workload", flat=True)) if keys else ()
@@ -167,11 +167,10 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """Yield a link to the list of workloads in the state that a word stands for, with their number, and the
-    latest of these workloads.
+    """If a word stands for a state, yield a link to the workloads in this state, then the latest of them.
 
-    The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
-    If the search text matches no workload, there is no link.
+    The link shows their number. The other words are the list's search text. The word "my" restricts the list
+    to the user's own workloads. If the search text matches no workload, there is no link.
     """
     state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
     if not state:

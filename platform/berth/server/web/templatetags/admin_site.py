@@ -23,9 +23,9 @@ EMPTY_CELL = re.compile(rf"^<t[dh][^>]*>\s*{NO_VALUE}?\s*</t[dh]>$")
 
 @register.filter
 def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> list[Mapping[str, Any]]:
-    """Replace the Django app and the model in a page's path with the sidebar's section and title.
+    """Replace the Django app and model in a page's breadcrumbs with the sidebar's section and title.
 
-    The path of a form that adds an object ends with the name of its button, such as "Add quota".
+    On a form that adds an object, the last breadcrumb is the name of its button, such as "Add quota".
     """
     lists = {
         reverse(f"admin:{model}_changelist"): (section, title)
@@ -43,7 +43,7 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
 
 
 def _list_of_form(request: HttpRequest) -> str:
-    """Return the address of the list to which a form that adds an object belongs, or ""."""
+    """Return the address of the list page for a form that adds an object, or "" for any other page."""
     return request.path.removesuffix("add/") if _added_object(request) else ""
 
 

@@ -77,7 +77,7 @@ UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 
 @register.simple_tag
 def load_pending_reasons(rows: Sequence[Workload]) -> str:
-    """Load the data for the pending reasons of workloads with a restart delay, using one query."""
+    """Use one query to load the data for the pending reasons of all workloads with a restart delay."""
     load_awaited_shares([row for row in rows if isinstance(row, Workload)])
     return ""
 
@@ -110,7 +110,7 @@ def when(moment: datetime | None, style: str = "ago") -> SafeString:
 
 @register.filter
 def gpu_time(gpu_seconds: float) -> SafeString:
-    """Format GPU time with a unit for columns of numbers."""
+    """Format GPU time with its unit, for a column of numbers."""
     number, _, unit = format_gpu_time(gpu_seconds).rpartition(" ")
     return format_html('{} <span class="unit">{}</span>', number, unit)
 
@@ -201,7 +201,7 @@ def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any
 
 @register.inclusion_tag("scheduler/workloads/period_bar.html", takes_context=True)
 def period_bar(context: Context, bar: PeriodBar) -> dict[str, Any]:
-    """Render the bar of a workload's periods with times in the reader's time zone."""
+    """Render the bar that shows a workload's periods. Times are in the reader's time zone."""
     return {"request": context["request"], **bar_context(bar, user_time_zone(context["request"]))}
 
 
@@ -312,7 +312,7 @@ def export_link(context: Context, listing: Listing[Any]) -> SafeString:
 
 @register.simple_tag
 def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
-    """Render a link to a CSV file at the end of a card's head.
+    """Render a link to a CSV file for the header of a card.
 
     With `follows_filters`, scripts add the page's current filters to the link.
     """
@@ -366,7 +366,7 @@ def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str,
 
 @register.filter
 def is_healthy(workload: Any) -> bool:
-    """Return whether a workload runs with all of its pods, so that its message can be omitted."""
+    """Return whether a workload runs with all of its pods. If so, its message can be omitted."""
     return workload.phase == "running" and bool(re.fullmatch(ALL_RUNNING, workload.message))
 
 
