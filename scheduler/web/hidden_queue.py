@@ -19,6 +19,7 @@ from scheduler.reports.queues.queue_list import (
     all_queued_workloads,
     queued_workloads,
 )
+from scheduler.web.queue_arrays import one_row_per_array
 from scheduler.web.queue_rows import QUEUED, QueueEntry
 
 
@@ -68,15 +69,14 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
 def add_placeholders(
     entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int, is_last: bool
 ) -> None:
-    """Add placeholders to one pool's rows. The rows must be in queue order, with folded array tasks and with
-    sections already set.
+    """Add placeholders to one pool's rows. The rows must be in queue order, with sections already set.
 
     `previous` is the position of the visible workload before the rows, or NO_POSITION. `is_last` states
     whether the rows end the pool's queue.
     """
     shown, has_reserved = bisect_left(hidden.positions, previous), previous != NO_POSITION
     for row, *_ in entries:
-        if row.phase == Phase.RESERVED or row.is_folded:
+        if row.phase == Phase.RESERVED:
             continue
         reserved = [] if has_reserved else _rows_without_position(hidden.reserved, "reserved")
         end = bisect_left(hidden.positions, row.queue_position)
@@ -104,18 +104,18 @@ def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
 
 
 def position_before(actor: Actor, pool: NodePool | None, first: QueueEntry) -> int:
-    """Return the position of the visible workload before the row in its pool's queue, or NO_POSITION."""
+    """Return the position of the row before the first one in its pool's queue, or NO_POSITION."""
     before = _workloads_beyond(actor, pool, first, "lt")
     return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
 
 
 def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> bool:
-    """Return whether no visible workload follows the row in its pool's queue."""
+    """Return whether no row follows the last one in its pool's queue."""
     return not _workloads_beyond(actor, pool, last, "gt").exists()
 
 
 def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str) -> QuerySet[Any]:
-    """Return the visible workloads before ("lt") or after ("gt") the row in its pool's queue, unordered.
+    """Return the rows before ("lt") or after ("gt") the row in its pool's queue, unordered.
 
     The queue of a selected pool includes workloads that allow several pools and have not been evaluated.
     """
@@ -124,7 +124,7 @@ def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, si
     beyond = Q((f"queue_position__{side}", row.queue_position)) | same
     if pool is None:
         beyond &= Q(queue_pool=row.queue_pool)
-    return queued_workloads(actor, pool).order_by().filter(beyond)
+    return one_row_per_array(queued_workloads(actor, pool).order_by()).filter(beyond)
 
 
 def _rows_without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:

@@ -1,7 +1,7 @@
 """Queue page, which explains each workload's position."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -41,7 +41,6 @@ from scheduler.reports.queues.queue_list import (
     NO_POSITION,
     NOT_EVALUATED,
     SEVERAL_POOLS,
-    count_by_pool,
     count_unschedulable,
     queue_length,
     queue_lengths,
@@ -57,9 +56,10 @@ from scheduler.web.hidden_queue import (
     position_before,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
+from scheduler.web.queue_arrays import load_queued_tasks, one_row_per_array, with_requested_order
 from scheduler.web.queue_columns import COLUMNS, OTHER_SORTS, SORT_CHOICES, with_expected_order
 from scheduler.web.queue_filters import NO_CHOICES, load_filter_choices
-from scheduler.web.queue_rows import QueueEntry, annotate_order, fold_tasks, pool_words
+from scheduler.web.queue_rows import QueueEntry, annotate_order, pool_words
 from scheduler.web.queue_starts import load_awaited_ends, load_endless_workloads
 
 UNSCHEDULABLE_MAX = 20  # maximum number of unschedulable workloads that are listed
@@ -98,19 +98,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
         rows = queued_workloads(request.actor, pool).filter(matching).select_related("array")
-        rows = with_expected_order(rows, state["sort"])
         if filters["reason"]:
             rows = rows.filter(reason_condition(filters["reason"]))
         listing = list_query(
             request,
             columns,
-            rows,
+            _listed_rows(rows, state["sort"], is_file=request.GET.get("format") == "csv"),
             _queue_entries,
             file_name=f"queue-{pool.name}" if pool else "queue",
             default="position",
         )
         if file := requested_csv(request, listing):
             return file
+        load_queued_tasks(listing.rows, rows)
     unknown = (
         unknown_pool_problem(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
         unknown_project_problem(request.actor, filters["project"]),
@@ -130,12 +130,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
         )
     is_filtered = bool(mine or any(filters.values()) or state["search"])
-    matches = count_by_pool(rows) if pools and is_filtered else None
+    matches = queue_lengths(rows) if pools and is_filtered else None
     groups: list[_PoolGroup] = _pool_groups(entries, pools, matches) if is_grouped else [(None, entries)]
     for row, *_ in entries:
         row.pool_words = pool_words(row)
     for _, each in groups:
-        fold_tasks(each, fold=not state["search"])
         annotate_order(each, in_order=is_in_order)
     if listing and entries and is_in_order and not is_filtered:
         others = [
@@ -165,7 +164,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "queued": choices.queued,
         "projects": choices.projects,
         "length": length,
-        "matches": None if matches is None else sum(matches.values()),
+        "matches": None if matches is None else _sum_lengths(matches.values()),
         "unschedulable": unschedulable,
         "may_create_pool": not pools and may(request.actor, Action.ADMINISTER),
         "no_scheduler": not is_scheduler_running(timezone.now()),
@@ -178,7 +177,7 @@ class _PoolHeading:
     """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
 
     Without a name, the rows are workloads that have not been evaluated in any pool, and `free` is None.
-    `matches` is the number of workloads that match the filters, or None without filters.
+    `matches` is (workloads, milli-GPU) of the workloads that match the filters, or None without filters.
     """
 
     name: str
@@ -188,20 +187,32 @@ class _PoolHeading:
     hidden: Sequence[
         HiddenWorkloadsRow
     ] = ()  # placeholders for a queue in which the user can see no workload
-    matches: int | None = None
+    matches: tuple[int, int] | None = None
 
 
 _PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]
 
 
+def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[Any]:
+    """Return the rows to list, with their sort key. Only files have a line for each task of an array."""
+    listed = with_expected_order(rows if is_file else one_row_per_array(rows), sort)
+    return with_requested_order(listed, sort, None if is_file else rows)
+
+
+def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return the sums of the workloads and of their milli-GPU."""
+    counts = list(lengths)
+    return sum(count for count, _ in counts), sum(gpu_milli for _, gpu_milli in counts)
+
+
 def _pool_groups(
-    rows: Sequence[QueueEntry], pools: Sequence[NodePool], matches: Mapping[str, int] | None
+    rows: Sequence[QueueEntry], pools: Sequence[NodePool], matches: Mapping[str, tuple[int, int]] | None
 ) -> list[_PoolGroup]:
     """Group consecutive rows of the same pool under a heading."""
     groups = [(name, list(entries)) for name, entries in groupby(rows, lambda entry: entry[0].queue_pool)]
     headings = _pool_headings([name for name, _ in groups], pools)
     if matches is not None:
-        headings = [replace(each, matches=matches.get(each.name, 0)) for each in headings]
+        headings = [replace(each, matches=matches.get(each.name, (0, 0))) for each in headings]
     return [(heading, entries) for heading, (_, entries) in zip(headings, groups, strict=True)]
 
 

@@ -12,6 +12,7 @@ from berth.server.web.lists.tables import Column
 from pools.models.node import PENDING
 from scheduler.models import Reservation
 from scheduler.reports.queues.queue_ordering import describe_queue_states
+from scheduler.web.queue_arrays import REQUESTED
 from scheduler.web.queue_rows import QueueEntry, pool_words
 
 EXPECTED = "expected_order"
@@ -38,7 +39,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         "Requested",
         lambda row: row[0].gpu_milli_min / MILLI,
         "GPUs",
-        "gpu_milli_min",
+        REQUESTED,
         number=True,
         is_largest_first=True,
     ),

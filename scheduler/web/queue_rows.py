@@ -1,6 +1,6 @@
-"""Rows of the queue page, with folded array tasks, section headings and explanations of the order."""
+"""Rows of the queue page, with section headings and explanations of the order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
@@ -34,46 +34,6 @@ class QueueSection:
     has_heading: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _FoldedTasks:
-    """Consecutive tasks of an array shown as one row because they are pending for the same reason."""
-
-    tasks: Sequence[Any]
-    first_start: datetime | None
-    last_start: datetime | None
-
-    @property
-    def count(self) -> int:
-        return len(self.tasks)
-
-    @property
-    def gpu_milli(self) -> int:
-        return sum(task.gpu_milli_min for task in self.tasks)
-
-    @property
-    def last(self) -> Any:
-        return self.tasks[-1]
-
-    @property
-    def positions(self) -> str:
-        first, last = _smallest_and_largest(task.queue_position for task in self.tasks)
-        return f"{first}\N{EN DASH}{last}"
-
-    @property
-    def indexes(self) -> str:
-        first, last = _smallest_and_largest(task.array_index for task in self.tasks)
-        return f"{first} to {last}"
-
-
-def _smallest_and_largest(numbers: Iterable[int | None]) -> tuple[int, int]:
-    """Return the smallest and the largest number, whatever the order of the rows.
-
-    Without numbers, return zeros.
-    """
-    present = [number for number in numbers if number is not None]
-    return min(present, default=0), max(present, default=0)
-
-
 def pool_words(row: Any) -> str:
     """Return the row's pool, or the pools that it allows if none has evaluated it yet."""
     if row.queue_pool:
@@ -81,33 +41,6 @@ def pool_words(row: Any) -> str:
     if len(row.pools) > 2:
         return f"{row.pools[0]} or {len(row.pools) - 1} other pools"
     return " or ".join(row.pools)
-
-
-def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
-    """Fold consecutive tasks of an array that wait for the same reason into one row.
-
-    If `fold` is False, only undo earlier folding.
-    """
-    for row, *_ in entries:
-        row.folded_tasks, row.is_folded = None, False
-    if not fold:
-        return
-    for _, series in groupby(entries, lambda entry: _fold_key(entry[0])):
-        (first, *_), *others = tasks = list(series)
-        if not others:
-            continue
-        for row, *_ in others:
-            row.is_folded = True
-        starts = [start for _, start, *_ in tasks if start is not None]
-        first.folded_tasks = _FoldedTasks(
-            [row for row, *_ in tasks], min(starts, default=None), max(starts, default=None)
-        )
-
-
-def _fold_key(row: Any) -> tuple[object, ...]:
-    if row.array_id is None:
-        return (row.pk,)
-    return row.array_id, row.queue_pool, row.phase, row.reason, row.gpu_milli_min, row.queue_position is None
 
 
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
@@ -154,7 +87,7 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
 
 def _explain_next_rows(rows: Sequence[Any]) -> None:
     """For each listed row, store the next listed row and the reason why it comes later."""
-    for row, following in pairwise([row for row in rows if not row.is_folded]):
+    for row, following in pairwise(rows):
         keys = _queue_key_sentences(row), _queue_key_sentences(following)
         names = differing_queues(*keys)
         if names:

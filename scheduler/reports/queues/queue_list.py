@@ -122,22 +122,15 @@ def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
     return count
 
 
-def queue_lengths() -> dict[str, tuple[int, int]]:
-    """Return (workloads, requested milli-GPU) for the entire queue of each pool, keyed by pool name.
+def queue_lengths(rows: QuerySet[Any] | None = None) -> dict[str, tuple[int, int]]:
+    """Return (workloads, requested milli-GPU) of each pool's queue among `rows`, keyed by pool name.
 
-    An array counts as one workload. The key of workloads without a pool is SEVERAL_POOLS.
+    If `rows` is None, count the entire queues. An array counts as one workload. The key of workloads without
+    a pool is SEVERAL_POOLS.
     """
-    sums = (
-        all_queued_workloads(None)
-        .values_list("queue_pool")
-        .annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
-    )
+    queued = all_queued_workloads(None) if rows is None else rows.order_by()
+    sums = queued.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
     return {name: (count, milli or 0) for name, count, milli in sums}
-
-
-def count_by_pool(rows: QuerySet[Any]) -> dict[str, int]:
-    """Return the number of workloads in each pool's queue among `rows`, keyed like `queue_lengths`."""
-    return dict(rows.order_by().values_list("queue_pool").annotate(n=workload_count()))
 
 
 def _queue_filter(pool: NodePool | None) -> Q:

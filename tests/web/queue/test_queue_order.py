@@ -259,8 +259,8 @@ def test_counts_state_how_many_workloads_match_the_filters(cast: Cast, sign_in: 
     all_rows = client.get("/queue").content.decode()
     assert "3 workloads, 3 GPUs requested." in all_rows and "2 pending, 2 GPUs requested, " in all_rows
     filtered = client.get("/queue?reason=ProjectLimit").content.decode()
-    assert "1 of 3 workloads shown, 3 GPUs requested in total." in filtered
-    assert "1 of 2 pending, 2 GPUs requested in total, " in filtered
+    assert "1 of 3 workloads, 1 of 3 GPUs requested." in filtered
+    assert "1 of 2 pending, 1 of 2 GPUs requested, " in filtered
 
 
 def test_rows_of_several_pools_have_positions_in_their_pool(cast: Cast, sign_in: SignIn) -> None:

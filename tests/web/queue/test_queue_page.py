@@ -211,31 +211,6 @@ def test_workload_that_can_never_start_links_to_its_smallest_change(cast: Cast, 
     assert sign_in("erin").get(link).headers["Location"] == f"/workloads/{huge.pk}"
 
 
-def test_array_tasks_with_the_same_pending_reason_share_one_row(cast: Cast, sign_in: SignIn) -> None:
-    array = submit_array(cast, "sweep", 12)
-    for index, task in enumerate(Workload.objects.filter(array=array).order_by("array_index")):
-        starts = make.ago(hours=-1 - index).isoformat()
-        explanation = {"pool": "local", "queue_position": index + 1, "expected_start": starts}
-        reason = "Backoff" if index == 11 else "ProjectLimit"
-        Workload.objects.filter(pk=task.pk).update(reason=reason, explanation=explanation)
-    explanation = {"pool": "local", "queue_position": 13}
-    make.workload(cast.vision, "alone", phase="pending", reason="ProjectLimit", explanation=explanation)
-    client = sign_in("dave")
-    answer = client.get(ADDRESS)
-    page = answer.content.decode()
-    assert re.findall(r'id="q-[^>]*>([^<]+)</a>', page) == ["sweep", "sweep-11", "alone"]
-    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "1\N{EN DASH}11" in text and "sweep 11 tasks, 0 to 10" in text and "22 GPUs 2 per task" in text
-    descending = client.get(f"{ADDRESS}&sort=-position").content.decode()
-    assert "1\N{EN DASH}11" in descending and "11 tasks, 0 to 10" in descending
-    assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
-    assert "2 workloads, " in text and 'title="Each array counts as one workload"' in page
-    assert answer.context["reasons"] == [("ProjectLimit", 2)], "an array counts once"
-    assert answer.context["queued"] == 2
-    assert "sweep-7</a>" in client.get(f"{ADDRESS}&search=sweep").content.decode()
-    assert "sweep-7</a>" not in client.get(f"{ADDRESS}&sort=name").content.decode()
-
-
 def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
     document = {**training(name, array={"tasks": tasks}), "project": "vision"}
     return arrays.submit(actor=cast.dave, document=document).array

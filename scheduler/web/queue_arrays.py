@@ -1,0 +1,139 @@
+"""Arrays on the queue page, which lists the queued tasks of an array as one row per pool."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    DateTimeField,
+    F,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    When,
+    Window,
+)
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, RowNumber
+
+from berth.core.wording.words import to_words
+from projects.models import Phase
+from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED
+from scheduler.web.queue_rows import QueueEntry
+
+REQUESTED = "requested_order"
+RANGES_MAX = 2  # maximum number of position ranges in one cell
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedTasks:
+    """Several queued tasks of an array that share a row."""
+
+    count: int
+    gpu_milli: int
+    indexes: str  # array indexes, such as "0 to 3"
+    positions: str  # queue positions, such as "2-3, 7", or empty if no task has one
+    first_start: datetime | None
+    last_start: datetime | None
+    other_reasons: Sequence[tuple[int, str]]  # number of tasks for each reason that the row does not state
+
+
+def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows with only the first task of each array in each pool's queue."""
+    place = Window(
+        RowNumber(), partition_by=[F("array_id"), F("queue_pool")], order_by=["queue_position", "pk"]
+    )
+    tasks = rows.filter(array__isnull=False).order_by().annotate(place=place).filter(place=1)
+    return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk")))
+
+
+def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
+    """Annotate the rows with a sort key if `sort` refers to it: the requested GPUs, then the queue position.
+
+    An array requests the GPUs of all its `tasks` in the same queue. Without `tasks`, each task is a row.
+    """
+    if sort.removeprefix("-") != "gpus":
+        return rows
+    requested: Any = F("gpu_milli_min")
+    if tasks is not None:
+        same = tasks.order_by().filter(array=OuterRef("array"), queue_pool=OuterRef("queue_pool"))
+        total = same.values("array").annotate(milli=Sum("gpu_milli_min")).values("milli")
+        requested = Case(When(array__isnull=False, then=Subquery(total)), default=requested)
+    key = Cast(requested, BigIntegerField()) * (NOT_EVALUATED + 1) - F("queue_position")
+    return rows.annotate(**{REQUESTED: key})
+
+
+def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> None:
+    """Set `queued_tasks` and `title` on each row: for a row with several tasks of an array, the tasks and the
+    array's name, otherwise None and the name of the workload.
+    """
+    arrays = {row.array_id for row, *_ in entries} - {None}
+    groups = _task_groups(tasks.filter(array__in=arrays)) if arrays else {}
+    for row, *_ in entries:
+        groups_of_row = groups.get((row.array_id, row.queue_pool), [])
+        has_several = sum(group["count"] for group in groups_of_row) > 1
+        row.queued_tasks = _queued_tasks(row, groups_of_row) if has_several else None
+        row.title = row.array.name if has_several else row.name
+
+
+def _task_groups(tasks: QuerySet[Any]) -> Mapping[tuple[UUID, str], list[dict[str, Any]]]:
+    """Return the tasks of each array and pool, grouped by phase and reason."""
+    starts = Cast(KT("explanation__expected_start"), DateTimeField())
+    evaluated = Q(queue_position__gt=NO_POSITION, queue_position__lt=NOT_EVALUATED)
+    groups = tasks.order_by().values("array_id", "queue_pool", "phase", "reason").annotate(
+        count=Count("pk"), gpu_milli=Sum("gpu_milli_min"), indexes=ArrayAgg("array_index"),
+        positions=ArrayAgg("queue_position", filter=evaluated), first=Min(starts), last=Max(starts),
+    )  # fmt: skip
+    result = defaultdict(list)
+    for group in groups:
+        result[group["array_id"], group["queue_pool"]].append(group)
+    return result
+
+
+def _queued_tasks(row: Any, groups: Sequence[Mapping[str, Any]]) -> QueuedTasks:
+    return QueuedTasks(
+        count=sum(group["count"] for group in groups),
+        gpu_milli=sum(group["gpu_milli"] for group in groups),
+        indexes=_format_indexes([index for group in groups for index in group["indexes"]]),
+        positions=_format_positions({each for group in groups for each in group["positions"] or ()}),
+        first_start=min((group["first"] for group in groups if group["first"]), default=None),
+        last_start=max((group["last"] for group in groups if group["last"]), default=None),
+        other_reasons=sorted(
+            (group["count"], _reason_words(group))
+            for group in groups
+            if (group["phase"], group["reason"]) != (row.phase, row.reason)
+        ),
+    )
+
+
+def _reason_words(group: Mapping[str, Any]) -> str:
+    reserved = group["phase"] == Phase.RESERVED
+    return "reserved" if reserved else to_words(group["reason"]).lower() or "not evaluated yet"
+
+
+def _format_indexes(indexes: Sequence[int]) -> str:
+    """Return the smallest and the largest index, which says where in the array the tasks are."""
+    return f"{min(indexes)} to {max(indexes)}"
+
+
+def _format_positions(positions: set[int]) -> str:
+    """Return the ranges of the positions, such as "2-3, 7". Of many ranges, return the first and the last."""
+    ranges = list[list[int]]()
+    for number in sorted(positions):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    texts = ["\N{EN DASH}".join(map(str, each)) for each in ranges]
+    return ", ".join(texts) if len(texts) <= RANGES_MAX else f"{texts[0]}, …, {texts[-1]}"

@@ -1,0 +1,138 @@
+"""Tests for arrays on the queue page, which lists the queued tasks of an array as one row."""
+
+import csv
+import io
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from projects.models import Phase, Workload, WorkloadArray
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn, streamed
+from tests.web.queue.test_hidden_queue import pages
+from tests.web.queue.test_queue_page import ADDRESS, submit_array
+
+DASH = "\N{EN DASH}"
+
+
+def queue_array(cast: Cast, positions: list[int], name: str = "sweep", **values: Any) -> WorkloadArray:
+    """Queue the tasks of an array at these positions, in the order of their indexes."""
+    array = submit_array(cast, name, len(positions))
+    tasks = Workload.objects.filter(array=array).order_by("array_index")
+    for position, task in zip(positions, tasks, strict=True):
+        starts = make.ago(hours=-position).isoformat()
+        explanation = {"pool": "local", "queue_position": position, "expected_start": starts}
+        update = {"reason": "ProjectLimit", "explanation": explanation, "held": False, **values}
+        Workload.objects.filter(pk=task.pk).update(**update)
+    return array
+
+
+def queue_alone(cast: Cast, name: str, position: int, gpus: int = 1) -> None:
+    explanation = {"pool": "local", "queue_position": position}
+    make.workload(cast.vision, name, replicas=gpus, reason="ProjectLimit", explanation=explanation)
+
+
+def listed(client: Client, query: str = "") -> list[str]:
+    """Return the position, the name and the number of tasks of every row."""
+    page = client.get(f"{ADDRESS}{query}").content.decode()
+    rows = page.partition("</thead>")[2].partition("</table>")[0].split("</tr>")
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)[:2] for row in rows]
+    hidden = re.compile(r"<div.*</div>|<span class=.sub secondary.*")
+    texts = [[hidden.sub("", cell) for cell in row] for row in cells]
+    return [" ".join(re.sub(r"<[^>]+>", " ", " ".join(row)).split()) for row in texts if row]
+
+
+@pytest.mark.parametrize(
+    "query", ["", "&sort=-gpus", "&sort=name", "&sort=-expected", "&sort=-position", "&search=sweep",
+              "&project=vision", "&reason=ProjectLimit", "&search=vision&sort=-priority"],
+)  # fmt: skip
+def test_array_is_one_row_in_every_order_and_with_every_filter(
+    query: str, cast: Cast, sign_in: SignIn
+) -> None:
+    array = queue_array(cast, [1, 2, 4], gpu_milli_min=1000)
+    queue_alone(cast, "between", 3)
+    queue_alone(cast, "last", 5)
+    client = sign_in("dave")
+    rows = listed(client, query)
+    assert f"1{DASH}2, 4 sweep 3 tasks, 0 to 2" in rows
+    others = [] if query == "&search=sweep" else ["3 between", "5 last"]
+    assert sorted(rows) == sorted([*others, f"1{DASH}2, 4 sweep 3 tasks, 0 to 2"])
+    page = client.get(f"{ADDRESS}{query}").content.decode()
+    assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
+    listed_gpus = 3 if query == "&search=sweep" else 5
+    total = f"{len(rows)} of 3 workloads, {listed_gpus} of 5 GPUs requested."
+    assert (total if "search" in query or "reason" in query or "project" in query
+            else "3 workloads, 5 GPUs requested.") in page  # fmt: skip
+
+
+def test_gpus_of_all_queued_tasks_place_an_array_among_other_workloads(cast: Cast, sign_in: SignIn) -> None:
+    queue_alone(cast, "two", 1, 2)
+    queue_array(cast, [2, 4, 5], gpu_milli_min=1000)
+    queue_alone(cast, "also-two", 3, 2)
+    queue_alone(cast, "four", 6, 4)
+    client = sign_in("dave")
+    rows = [row.split()[-1] if "sweep" not in row else "sweep" for row in listed(client, "&sort=-gpus")]
+    assert rows == ["four", "sweep", "two", "also-two"], "equal requests are in queue order"
+    page = client.get(ADDRESS).content.decode()
+    assert 'data-label="GPUs">3<' in page and "1 per task" in page
+
+
+def test_array_row_counts_its_tasks_with_another_reason(cast: Cast, sign_in: SignIn) -> None:
+    array = queue_array(cast, [1, 2, 3, 4])
+    tasks = Workload.objects.filter(array=array)
+    tasks.filter(array_index__in=(2, 3)).update(reason="Backoff")
+    tasks.filter(array_index=1).update(reason="WaitingForCapacity")
+    client = sign_in("dave")
+    page = client.get(ADDRESS).content.decode()
+    assert re.findall(r'<span class="sub">(\d task[^<]*: [^<]*)', page) == [
+        "1 task: waiting for capacity",
+        "2 tasks: restart delay",
+    ]
+    assert client.get(ADDRESS).context["reasons"] == [("ProjectLimit", 1)], "an array counts once"
+    assert listed(client, "&reason=Backoff") == [f"3{DASH}4 sweep 2 tasks, 2 to 3"]
+    assert listed(client, "&reason=WaitingForCapacity") == ["2 sweep-1"], "a single task has its own name"
+
+
+def test_array_with_a_reserved_task_states_the_positions_of_the_others(cast: Cast, sign_in: SignIn) -> None:
+    array = queue_array(cast, [1, 1, 2])
+    Workload.objects.filter(array=array, array_index=0).update(phase=Phase.RESERVED, pool=cast.pool)
+    client = sign_in("dave")
+    assert listed(client) == [f"reserved 1{DASH}2 sweep 3 tasks, 0 to 2"]
+    assert "2 tasks: project limit" in client.get(ADDRESS).content.decode()
+
+
+def test_array_is_listed_on_one_page_only(cast: Cast, sign_in: SignIn) -> None:
+    queue_array(cast, [1, *range(3, 60, 2), 90])
+    for position in range(2, 120, 2):
+        queue_alone(cast, f"w-{position:03}", position)
+    seen = [name for page in pages(sign_in("dave"), ADDRESS) for name in page]
+    assert len([row for row in seen if "sweep" in row]) == 1
+    assert len(seen) == 60
+    assert seen[0] == "1, …, 90 sweep"
+
+
+def test_export_has_a_line_for_each_task(cast: Cast, sign_in: SignIn) -> None:
+    queue_array(cast, [1, 3])
+    queue_alone(cast, "between", 2, 4)
+    for sort, names in (("", "sweep-0 between sweep-1"), ("&sort=-gpus", "between sweep-0 sweep-1")):
+        text = streamed(sign_in("dave").get(f"{ADDRESS}{sort}&format=csv")).decode()
+        assert [row["Workload"] for row in csv.DictReader(io.StringIO(text))] == names.split()
+
+
+def test_statement_count_does_not_depend_on_the_number_of_arrays(cast: Cast, sign_in: SignIn) -> None:
+    client, counts = sign_in("dave"), []
+    queue_array(cast, [1, 2])
+    client.get(ADDRESS)  # loads the roles of the user, once
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as statements:
+            for address in (ADDRESS, "/queue", f"{ADDRESS}&sort=-gpus"):
+                assert client.get(address).status_code == 200
+        counts.append(len(statements))
+        for name, positions in () if len(counts) > 1 else (("second", [3, 4, 5]), ("third", [6, 7])):
+            queue_array(cast, positions, name)
+    assert counts[0] == counts[1]
