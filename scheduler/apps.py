@@ -51,7 +51,7 @@ def _predict_start(
 def _find_smallest_change(workload: "Workload") -> str:
     """Return a sentence about the smallest change that would start a workload.
 
-    The sentence may name any workload.
+    The names of workloads are not redacted.
     """
     from scheduler.reports.visibility import UNRESTRICTED
     from scheduler.reports.what_if.smallest_change import find_smallest_change

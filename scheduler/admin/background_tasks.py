@@ -17,7 +17,7 @@ from berth.server.web.numbers import duration
 
 for model in (Failure, OrmQ, Schedule, Success):  # django_q registers these models for superusers only
     admin.site.unregister(model)
-    # lower case, because the names are used within sentences
+    # Model names are in lower case, because they are used within sentences.
     for name in ("verbose_name", "verbose_name_plural"):
         setattr(model._meta, name, str(getattr(model._meta, name)).lower())
 
@@ -61,7 +61,7 @@ class FailureAdmin(EndedTaskAdmin):
 
     @action(description="Run again")
     def run_again(self, request: HttpRequest, queryset: QuerySet[Failure]) -> None:
-        rows = list(queryset)  # evaluated now, so that tasks that fail in the meantime are kept
+        rows = list(queryset)  # list the rows now, so that tasks that fail in the meantime are not deleted
         resubmit_task(self, request, rows)
         Failure.objects.filter(pk__in=[row.pk for row in rows]).delete()
         messages.success(request, f"{len(rows)} queued again.")

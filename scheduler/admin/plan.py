@@ -19,7 +19,7 @@ PLAN_HEADERS = ("Decision", "Node pool", "Step", "Workload", "Pods", "Node", "De
 
 
 class PlanLinks:
-    """Links to the workloads, nodes and pools in a cycle's plan. Names of deleted objects have no link."""
+    """Links to the workloads, nodes and pools in a cycle's plan. Deleted objects are named without a link."""
 
     def __init__(self, row: Cycle) -> None:
         bundles = (row.plan or {}).get("bundles", [])
@@ -70,7 +70,7 @@ def _link(model: type[Workload | Node | NodePool], key: object, text: str) -> st
 
 
 def _workload_keys(handles: set[str], at: datetime) -> dict[str, object]:
-    """Return the primary key of the workload that each `project/name` handle referred to at the time `at`."""
+    """Map each `project/name` handle to the primary key of the workload that had this name at `at`."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = Workload.objects.filter(
         project__name__in={project for project, _ in pairs},

@@ -19,7 +19,7 @@ class FragmentationLevelResponse(ResponseModel):
 class FragmentationResponse(ResponseModel):
     """Entirely free GPUs on ready nodes, excluding reserved GPUs.
 
-    Fewer replicas may fit if CPU or memory is short.
+    CPU and memory are not considered, so fewer replicas may fit.
     """
 
     nodes: int

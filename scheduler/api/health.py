@@ -1,4 +1,4 @@
-"""REST endpoint for the scheduler's health, with invariants checked on request."""
+"""REST endpoint for the scheduler's health. Each request checks the invariants."""
 
 from datetime import datetime
 

@@ -45,7 +45,7 @@ class LiveConsumer(SignedInConsumer):
     async def prepare(self) -> None:
         self.queue = PageQueue()
         await sync_to_async(LISTENER.add(self.queue).wait, thread_sensitive=False)(5.0)
-        for note in self._missed_changes():  # newer changes are already being queued
+        for note in self._missed_changes():  # the listener already queues newer changes
             self.queue.put(note)
 
     async def disconnect(self, code: int) -> None:

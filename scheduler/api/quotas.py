@@ -34,7 +34,7 @@ def quota_warning_responses(owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarni
 
 
 class ShareRoundResponse(ResponseModel):
-    """Round of the fair-share division that included the queue."""
+    """One round of the fair-share division in which the queue took part."""
 
     phase: Literal["quota", "over_quota", "remainder"]
     rank: int

@@ -122,7 +122,10 @@ def _format_cursor(position: int) -> str:
 
 
 def _parse_cursor(cursor: str | None) -> int:
-    """Parse a cursor into the index of the page's first row. Rows of past periods keep their indexes."""
+    """Parse a cursor into the index of the page's first row.
+
+    The indexes of rows in past periods do not change.
+    """
     if cursor is None:
         return 0
     try:

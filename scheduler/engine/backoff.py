@@ -1,7 +1,7 @@
 """Exponential backoff after evictions and failures."""
 
 INITIAL_SECONDS, MAX_SECONDS = 5, 300
-RUN_MULTIPLE = 10  # maximum backoff after an eviction, as a multiple of the evicted run
+RUN_MULTIPLE = 10  # maximum backoff after an eviction, as a multiple of the evicted run's duration
 
 
 def backoff_seconds(times: int) -> int:

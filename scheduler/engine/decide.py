@@ -48,7 +48,7 @@ def decide_with_layout(
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
-            board.cycle.scaled_down.clear()  # these gangs may scale up into the remaining free capacity
+            board.cycle.scaled_down.clear()  # scaled-down gangs may scale up again on free capacity
         _run_actions(changed, chosen, choices, layout.quota_groups)
         if before == [board.cycle.accepted_trials for board in changed]:
             break

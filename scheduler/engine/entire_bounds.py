@@ -18,7 +18,7 @@ class EntireBounds:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._queues = {queue.name: queue for queue in snapshot.queues}
-        # Results by `id()` of the blockers and `id()` of the tree. Each entry keeps both objects alive.
+        # Results by the `id()` of blockers and tree. Each entry keeps both objects alive.
         self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
 
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
@@ -41,9 +41,9 @@ class EntireBounds:
         return None
 
     def _bounds(self, blocker: Blocker, pool: str) -> Iterator[tuple[int, int]]:
-        """Yield (resource, bound) for each limit or quota that the blocker concerns.
+        """Yield (resource, bound) for each limit or quota that may block the workload.
 
-        The blocker itself names only the first exceeded resource of its queue.
+        The blocker names only the first exceeded resource, so the queue's other bounds are included.
         """
         if blocker.reason not in LIMIT_REASONS | QUOTA_REASONS:
             return
@@ -57,7 +57,7 @@ class EntireBounds:
         if blocker.reason in LIMIT_REASONS:
             yield from _finite_bounds(pool_quota.limit)
         if blocker.reason in NON_PREEMPTIBLE_REASONS or not pool_quota.over_quota:
-            yield from _finite_bounds(pool_quota.quota)  # without over-quota use, the quota is a limit, too
+            yield from _finite_bounds(pool_quota.quota)  # without borrowing, the quota is a limit, too
 
     @cached_property
     def _largest_devices(self) -> Mapping[str, int]:

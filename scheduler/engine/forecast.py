@@ -132,7 +132,7 @@ class _FutureCapacity:
             if node.name in nodes:
                 _add_amounts(self._free, node.capacity)
         self._ends: list[tuple[int, tuple[int, int, int], str]] = []
-        self._latest: dict[str, int] = {}  # end time of each workload whose resources were freed last
+        self._latest: dict[str, int] = {}  # end times of the workloads that ended last, by name
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
         for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
@@ -174,8 +174,8 @@ class _FutureCapacity:
     ) -> dict[str, int]:
         """Return the names and ends of the awaited workloads that must end before the request fits.
 
-        Workloads are checked in order of their ends. A workload is omitted if the request fits without it and
-        without the workloads omitted before.
+        Workloads are checked in order of their ends. A workload is omitted if the request would fit even with
+        this workload and those omitted before still running.
         """
         spare = list(self._free)
         result: dict[str, int] = {}

@@ -95,8 +95,7 @@ class Pool:
     reservation_after: int | None = RESERVATION_AFTER  # seconds until nodes are held; None: never
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
     nodes_max: int | None = None  # maximum number of nodes; None if the pool cannot add nodes now
-    # Maximum number of nodes even while the pool is paused, drained or failing; None means the same as
-    # `nodes_max`.
+    # Maximum number of nodes even while the pool is paused, drained or failing. None: same as `nodes_max`.
     nodes_ever: int | None = None
     node_shape: NodeShape | None = None
 
@@ -110,7 +109,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    key: str = ""  # key of the taint; empty with operator Exists: any taint
+    key: str = ""  # taint key; an empty key with operator Exists matches any taint
     operator: str = "Equal"  # comparison: "Equal" or "Exists"
     value: str = ""
     effect: str = ""  # effect of the taint; empty: any effect
@@ -135,7 +134,7 @@ class Node:
     missing_features: Mapping[str, str] = field(default_factory=dict)
     # The only project that a node without isolation serves. Empty if the node serves all projects.
     only_project: str = ""
-    foreign_devices: tuple[int, ...] = ()  # devices that foreign pods use
+    foreign_devices: tuple[int, ...] = ()  # devices used by pods that Berth did not start
 
     @property
     def usable_gpus(self) -> int:

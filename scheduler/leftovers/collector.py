@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 PAUSE, PAUSE_MAX = timedelta(seconds=15), timedelta(minutes=5)
 GIVE_UP = timedelta(hours=6)  # maximum time for copying after the pod has ended
 WAITING = "SELECT EXISTS (SELECT FROM projects_podoutputs WHERE state = %(state)s AND {condition})"
-LEASE_SECONDS = 60.0  # longer than a read from a node and a write to the store take
+LEASE_SECONDS = 60.0  # longer than reading from a node and writing to the store can take
 
 
 class LeftoversCollector(LeasedThread):

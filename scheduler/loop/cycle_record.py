@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
 PART_SIZE = 2000  # number of workloads processed per step
 FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and stored with its snapshot
-# Pace for larger clusters, in workloads per second.
+# Pace in larger clusters: number of workloads stored or explained per second.
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
 
 # Columns of a cycle that are known only after its commit, which inserts the row.

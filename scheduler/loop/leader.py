@@ -39,7 +39,7 @@ TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a
 class Scheduler(LeaderLoop):
     """A scheduler process.
 
-    `runtime_for` returns the runtime of a pool. Pods in `runtimes` can wake the process.
+    `runtime_for` returns the runtime of a pool. Pods of the runtimes in `runtimes` can wake the process.
     """
 
     name: ClassVar[str] = NAME

@@ -68,7 +68,7 @@ from scheduler.schedules import sync_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-# Called for each pool. Returns True if the pool has changed.
+# Function that is called for each pool, and returns True if the pool has changed.
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, LostWork]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
@@ -133,7 +133,7 @@ class Loop:
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         limited = self._run_safely("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
-        self.context.has_reservations = True  # stays True if the next step fails
+        self.context.has_reservations = True  # assume reservations if the next step fails
         dropped = self._run_safely("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)

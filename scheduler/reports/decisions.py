@@ -43,7 +43,7 @@ KIND_REASONS = {
     "stale_gang": "It ran fewer pods than its minimum for too long.",
 }
 NODES_SHOWN = 4
-CYCLES_SEARCHED = 5000  # maximum number of cycles, because reading a month's plans takes minutes
+CYCLES_SEARCHED = 5000  # maximum number of cycles searched; reading a month's plans would take minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class CycleDecisions:
 
 @dataclass(frozen=True, slots=True)
 class _SubmittedWorkload:
-    """Workload that was submitted under a given name, with the ID and name of its array."""
+    """Workload that was submitted with a certain name, and the ID and name of its array."""
 
     at: datetime
     id: UUID

@@ -60,7 +60,7 @@ HALF_STARTED_GANGS = """
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
-# Count only allocations after the last edit of the limit or its group. Older ones may exceed the limit.
+# Count only allocations after the last edit of the limit or its group. Older allocations may exceed it.
 EXCEEDED_LIMITS = """
     SELECT coalesce(mine.name, above.name), coalesce(shared.name, pool.name), quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds

@@ -82,7 +82,7 @@ class UsageHistory:
 
 
 def _weight(mode: FairShareMode, now: float, since: float, until: float) -> float:
-    """Return the current weight of one unit that was used during the entire period."""
+    """Return how much one unit counts now if it was used during the entire period."""
     half_life = mode.half_life
     if half_life is None:
         return until - since

@@ -82,7 +82,7 @@ def ask_before_evicting(
     form_action: str,
     label: str,
 ) -> HttpResponse | None:
-    """Return a dialog if evictions are predicted, or None. `form_action` confirms them.
+    """Return a dialog if evictions are predicted, or None. The user confirms them with `form_action`.
 
     `predict` is called only if the prediction that was sent is missing, expired or for another document.
     """

@@ -1,4 +1,4 @@
-"""Filter choices of the queue page, with the number of workloads of each."""
+"""Filter choices of the queue page, with the number of workloads for each."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ class FilterChoices:
     """Filter choices. Workload counts treat an array as one workload."""
 
     reasons: list[tuple[str, int]]  # reasons with counts, most frequent first
-    projects: list[str]  # projects with workloads in any pool, so that the filter stays
-    by_pool: Mapping[str, int]  # number of workloads; without a pool, one counts in each allowed pool
+    projects: list[str]  # projects with workloads in any pool, so that changing pools keeps the filter
+    by_pool: Mapping[str, int]  # number of workloads; those without a pool count in each allowed pool
     headings: frozenset[str]  # pools with rows, including SEVERAL_POOLS
     queued: int  # number of queued workloads in the pool
     own: int  # number of the user's own queued workloads in the pool

@@ -35,7 +35,7 @@ class QueueSection:
 
 
 def pool_words(row: Any) -> str:
-    """Return the row's pool, or the pools that it allows if none has evaluated it yet."""
+    """Return the row's pool, or all pools that it allows if it has not been evaluated yet."""
     if row.queue_pool:
         return str(row.queue_pool)
     if len(row.pools) > 2:
@@ -44,10 +44,10 @@ def pool_words(row: Any) -> str:
 
 
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
-    """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
+    """Set the section headings, and the reason why a row is ahead of a higher-priority workload.
 
-    Only the first row of a section states it. There are no sections if all rows are in the usual queue order.
-    If the list is not in queue order, there are neither sections nor reasons.
+    A heading is set on its section's first row. There are no headings if all rows are in the usual queue
+    order. If the list is not in queue order, there are neither headings nor reasons.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""

@@ -49,7 +49,7 @@ class EndlessWorkloads:
 
 
 def load_endless_workloads(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set the running workloads without a maximum runtime that make a row's expected start unknown."""
+    """For rows with an unknown expected start, set the running workloads without a maximum runtime."""
     pools = set()
     for row, *_ in entries:
         row.endless = EndlessWorkloads()

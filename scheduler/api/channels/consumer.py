@@ -45,7 +45,7 @@ from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 log = logging.getLogger(__name__)
 
 PROTOCOL_ERROR = 4422
-REJECTED = 4000  # close code of a rejection, minus its HTTP status
+REJECTED = 4000  # added to the HTTP status of a rejection to get the close code
 READ_BYTES = 64 * 1024
 REQUEST_SECONDS = 30.0  # maximum wait for the client's request
 POD_LOST = "The pod has ended, or its node is not responding."
@@ -56,7 +56,8 @@ MESSAGES = {
 
 
 class ChannelConsumer(SignedInConsumer):
-    """WebSocket consumer that opens a channel to the pod `?pod=ROLE-INDEX`, by default the rank-0 pod.
+    """WebSocket consumer that opens a channel to the pod in `?pod=ROLE-INDEX`, or to the rank-0 pod without
+    it.
 
     The client's first message is the request. If the connection is rejected or ends early, a status message
     contains the reason.
@@ -145,7 +146,7 @@ class ChannelConsumer(SignedInConsumer):
         try:
             await self._serve()
         finally:
-            self.opened.set()  # otherwise `receive` would wait forever, and the connection would never end
+            self.opened.set()  # wake `receive`, which would otherwise keep the connection open forever
 
     async def _serve(self) -> None:
         assert self.actor is not None

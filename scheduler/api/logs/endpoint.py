@@ -65,7 +65,7 @@ class Logs(ApiView):
             return HttpResponse(text, TEXT, headers=_response_headers(log, chunk))
         follow = _follow if isinstance(request._request, ASGIRequest) else _follow_in_thread
         headers = {**_response_headers(log, chunk), "X-Accel-Buffering": "no"}
-        for name in ("X-Next-Offset", "X-Complete"):  # these values are unknown until the stream ends
+        for name in ("X-Next-Offset", "X-Complete"):  # both values are unknown until the stream ends
             del headers[name]
         return StreamingHttpResponse(follow(log, chunk, text, stamp), content_type=TEXT, headers=headers)
 
@@ -89,7 +89,7 @@ async def _follow(log: PodLog, chunk: LogChunk, text: bytes, stamp: Stamp) -> As
         try:
             chunk, text = await sync_to_async(_read_next)(log, chunk, stamp)
         except BerthError:
-            return  # the headers have been sent, so the error can be reported only by ending the stream
+            return  # the headers are already sent, so the error can only end the stream
 
 
 def _follow_in_thread(log: PodLog, chunk: LogChunk, text: bytes, stamp: Stamp) -> Iterator[bytes]:

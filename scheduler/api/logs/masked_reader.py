@@ -13,8 +13,8 @@ ReadLog = Callable[[int, int], LogChunk]
 class MaskedReader:
     """Reader that masks secrets in a log.
 
-    `load` returns the masker. It is not called until the pod has written output. All secrets are known by
-    then, because they are recorded before a pod starts.
+    `load` returns the masker, and is called once the pod has written output. By then, all secrets are
+    recorded.
     """
 
     read_raw: ReadLog
@@ -22,10 +22,10 @@ class MaskedReader:
     masker: Masker | None = None
 
     def read(self, offset: int, limit: int) -> tuple[LogChunk, int]:
-        """Return a masked chunk and how many of its last bytes may be the beginning of a secret.
+        """Return a masked chunk, and the number of its last bytes that may be the beginning of a secret.
 
-        This number is positive only at the end of the log. Before a gap, such bytes are masked, because the
-        bytes in the gap are lost.
+        The number is 0 unless the chunk ends at the end of the log. Before a gap, such bytes are masked
+        instead, because the rest of the secret may be lost in the gap.
         """
         overlap = self.masker.overlap_length if self.masker is not None and limit else 0
         chunk = self.read_raw(offset, limit + overlap)
@@ -44,7 +44,7 @@ class MaskedReader:
         partial_match_length = (
             self.masker.partial_match_length(data) if len(chunk.data) < limit + overlap else 0
         )
-        if chunk.next_offset < chunk.size:  # a gap follows, and may contain the remainder of a secret
+        if chunk.next_offset < chunk.size:  # the gap that follows may contain the rest of a secret
             masked = masked[: len(data) - partial_match_length] + MASK * partial_match_length
             partial_match_length = 0
         length = min(limit, len(chunk.data))
@@ -72,7 +72,7 @@ class MaskedReader:
             chunk = self.read_raw(at, offset - at)
             if not chunk.data:
                 return b""
-            if chunk.offset != at:  # the log has skipped a gap
+            if chunk.offset != at:  # the read has skipped a gap in the log
                 begin, data = chunk.offset, b""
             data += chunk.data
             at = chunk.next_offset

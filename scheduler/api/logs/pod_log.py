@@ -41,8 +41,7 @@ class PodLog:
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         """Return a chunk, without trailing bytes that may be the beginning of a secret."""
         try:
-            # Check whether the pod has ended before reading, because it may write more output and end in
-            # between.
+            # First check whether the pod has ended, because it may write more output and end during the read.
             complete = self._has_ended()
             chunk, partial_match_length = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:

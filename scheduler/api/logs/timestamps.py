@@ -17,7 +17,7 @@ class LineStamper:
 
     def __init__(self, log: PodLog) -> None:
         self._log = log
-        self._is_in_line: bool | None = None  # True if the next chunk continues a line; None before the first
+        self._is_in_line: bool | None = None  # True if the next chunk continues a line; None before any chunk
 
     def __call__(self, chunk: LogChunk) -> bytes:
         if not chunk.data:

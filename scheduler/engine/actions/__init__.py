@@ -9,9 +9,9 @@ from scheduler.engine.actions.scale_up import scale_up
 from scheduler.engine.actions.stale_gangs import stop_stale_gangs
 from scheduler.engine.board.board import Board
 
-# Handles the workloads that list the board's pool at position `choice`.
+# A step handles the workloads that list the board's pool at position `choice`.
 Step = Callable[[Board, int], None]
-# each step runs for all workloads' first pools, then for their second pools, and so on
+# Each step runs for all workloads' first pools, then for their second pools, and so on.
 Action = tuple[Step, ...]
 
 ACTIONS: Mapping[str, Action] = {

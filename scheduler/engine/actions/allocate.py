@@ -17,7 +17,7 @@ from scheduler.engine.plan import Kind, Numbers, Reason
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_reject_all_if_none_start` tries
 
 Rejection = tuple[Reason, Numbers]
-# Maps each request to its rejection, which all gangs with that request share.
+# Cache of the rejection of each request, which all gangs with that request share.
 RejectionCache = dict[Hashable, Rejection]
 
 
@@ -27,7 +27,7 @@ def start_gangs(board: Board, choice: int) -> None:
 
 
 def _start_pending_gangs(board: Board, choice: int) -> None:
-    if not choice:  # cleared only for first choices, so that the hold remains while workloads try other pools
+    if not choice:  # keep the hold while workloads try their second and later pools
         clear_hold(board)
     groups, rejected = find_pending_groups(board, choice), RejectionCache()
     if not choice:
@@ -49,12 +49,10 @@ def _start_pending_gangs(board: Board, choice: int) -> None:
 
 
 def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Reject all groups if none of them can start. Return whether the groups were rejected.
+    """Reject all groups if none of them can start. Return whether they were rejected.
 
-    Otherwise, the board is unchanged. With more than MAX_REQUEST_KINDS distinct requests, return False
-    without trying the rest.
-
-    The order of groups does not matter, because the free capacity changes only when a gang starts.
+    The board is unchanged if a group can start, or if there are more than MAX_REQUEST_KINDS distinct
+    requests. The order of groups does not matter, because the free capacity changes only when a gang starts.
     """
     start, rejected, rejections = board.log_position(), RejectionCache(), []
     for group in groups:
@@ -144,7 +142,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 def _placement_horizons(board: Board) -> list[Horizon]:
     """Return the placement horizons to try: now, after stopping pods have stopped, and after booting nodes
-    are ready. The last two are omitted if there are no such pods or nodes.
+    are ready. A horizon is omitted if there are no such pods or nodes.
     """
     horizons = [Horizon.NOW]
     if board.nodes.leaving:

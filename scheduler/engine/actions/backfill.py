@@ -26,7 +26,7 @@ from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.slots import Horizon
 
-# Length in seconds of the first hold without a known end. The length doubles with each later hold.
+# Length in seconds of the first hold without a known end. Each later hold is twice as long.
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # maximum wait in seconds; workloads that end later are ignored
 MAX_GANGS = 4  # maximum number of gangs per cycle in the search for nodes to hold
@@ -43,8 +43,8 @@ def clear_hold(board: Board) -> None:
 def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Arrange for nodes to be held for the first eligible group in `hold_order`.
 
-    The search for nodes is deferred until a decision depends on held nodes, which is rare in a fully
-    allocated pool.
+    The search for nodes is deferred until a decision depends on held nodes. In a fully allocated pool, this
+    is rare.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -62,7 +62,7 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 
 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
-    """Yield each group's next gang, in the order in which nodes are held for gangs.
+    """Yield each group's next gang, in the order in which the scheduler tries to hold nodes for them.
 
     Preferred gangs come first, in queue order, then all others in queue order. A project's first gang is
     preferred if it is waiting only for nodes.
@@ -88,9 +88,9 @@ def _gang_sort_key(entry: tuple[Gang, PendingGroup]) -> GangKey:
 def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for the gang if it has waited long enough and no nodes are held yet.
 
-    The gang's request must fit within its project's quota or fair share and into the pool. At most MAX_GANGS
-    gangs are tried per cycle. If a gang is also waiting for workloads in its own project, it loses its hold
-    to another project's first gang that is waiting only for nodes.
+    The gang must fit into the pool and into its project's quota or fair share. At most MAX_GANGS gangs are
+    tried per cycle. A gang that also waits for workloads in its own project loses its hold to another
+    project's first gang if that gang waits only for nodes.
     """
     cycle = board.cycle
     if not has_waited_long_enough(board, gang):
@@ -150,8 +150,8 @@ def current_hold_or_pause(waited: int) -> tuple[int, bool]:
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     """Return the nodes to hold for the gang, or None if holding nodes would not help it.
 
-    For a gang that is only within its fair share, only declared end times count. Expected and unknown end
-    times also count if the gang is within its quota and its project does not borrow.
+    Declared end times always count. Expected and unknown end times count only if the gang is within its quota
+    and its project does not borrow.
     """
     account, start, views = gang.account, board.log_position(), board.nodes.views
     borrows = any(
@@ -179,10 +179,10 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Search for the nodes where a gang will fit soonest, removing running gangs in order of their end times.
+    """Search for the nodes where a gang will fit soonest.
 
-    Workloads of the gang's project that will have ended by then do not count against the project's bound (its
-    quota or deserved amount). Otherwise, the gang would lose held nodes to a workload that backfills them.
+    Running gangs are removed in order of their end times. The gang must also stay within its project's bound
+    (quota or deserved amount), not counting workloads that have ended by then.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:

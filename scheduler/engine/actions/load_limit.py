@@ -14,9 +14,10 @@ Key = tuple[float | int | str, ...]
 
 
 def enforce_load_limit(board: Board, choice: int) -> None:
-    """While a node exceeds its load limit, scale down the elastic workload on it that is closest to its
-    maximum, one replica at a time. No workload is scaled below its minimum, and non-preemptible workloads are
-    not scaled down.
+    """Scale down elastic workloads on nodes that exceed their load limit, one replica at a time.
+
+    The workload closest to its maximum comes first. No workload is scaled below its minimum, and
+    non-preemptible workloads are not scaled down.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
@@ -61,7 +62,7 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
     """Return the sum of CPU limits on a node, excluding the minimum replicas of other workloads that may
     overcommit nodes.
 
-    Such replicas may exceed the load limit, so they are no reason to scale this workload down.
+    Such replicas may exceed the load limit, so they are no reason to scale `gang` down.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]
@@ -74,8 +75,9 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
 
 
 def _sort_key(victim: Victim) -> Key:
-    """Return a sort key: closest to the maximum first, then lowest priority, least lost work, newest, names
-    and highest index.
+    """Return a sort key: closest to the maximum first, then lowest priority, least lost work and newest.
+
+    Ties are broken by name and by highest index.
     """
     workload = victim.gang.workload
     return (

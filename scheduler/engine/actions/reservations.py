@@ -16,7 +16,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
     for gang in board.reserved_gangs:
         if gang.choice != choice or gang.name in board.served:
             continue
-        if gang.name in board.cycle.started_reservations:  # a cycle may run the actions several times
+        if gang.name in board.cycle.started_reservations:  # an earlier run of the actions has started it
             continue
         reserved = list(_reserved_pods(board, gang))
         if not reserved:
@@ -39,8 +39,8 @@ def _pending_reason(
 ) -> tuple[Reason, Numbers]:
     """Return the reason why a gang with reserved capacity cannot start yet.
 
-    `blocked` contains the pods whose reserved capacity is not free yet. If `blocked` is empty, victims that
-    are still stopping count towards a queue's limit.
+    `blocked` contains the pods whose reserved capacity is not free yet. If it is empty, a queue is over its
+    limit until the victims have stopped.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

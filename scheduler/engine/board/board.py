@@ -87,7 +87,7 @@ class Board:
         self.gangs: dict[str, Gang] = {}
         self.mix = RequestMix(self.gangs)
         self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # gangs that have pods, by project and name
-        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # each node's moves by `id(pod)`
+        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # moves on each node, by `id(pod)`
         # Gangs that may start because they are below their minimum in the snapshot, grouped by request.
         self.pending_groups: dict[Hashable, PendingGroup] = {}
         self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}

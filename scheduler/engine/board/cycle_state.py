@@ -14,7 +14,7 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 class CycleState:
     """Decisions and counters of one cycle. Sets of strings contain workload names."""
 
-    # Reasons for individual gangs, in addition to those for their groups.
+    # Pending reasons of individual gangs, in addition to the reasons of their groups.
     rejections: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations and no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
@@ -24,17 +24,17 @@ class CycleState:
     placed_in_other_pool: set[str] = field(default_factory=set)
     bundles: list[Bundle] = field(default_factory=list)
     backfill_hold: NodeHold | None = None
-    # Finds the nodes to hold. Called only when a decision depends on held nodes.
+    # Function that finds the nodes to hold. It is called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
     # Projects whose gangs have been considered for a hold.
     considered_for_hold: set[QueueAccount] = field(default_factory=set)
-    hold_waits_for_project: bool = False  # whether the holder also waits for workloads of its own project
+    hold_waits_for_project: bool = False  # whether the gang with the hold also waits for its own project
     hold_searches: int = 0  # number of searches for nodes to hold, one per gang
     trials: int = 0  # number of trials plus placement attempts within trials
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps in exact repacking searches
-    # Number of accepted trials that evicted pods or asked for a retry. Unless 0, another round follows.
+    # Number of accepted trials that evicted pods or asked for a retry. Another round follows unless it is 0.
     evicting_trials: int = 0
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)

@@ -235,8 +235,8 @@ def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[R
     """Return the reason if the request would put one of the gang's queues over both quota and fair share, or
     else None.
 
-    A department does not count if it would exceed both only because one of its other projects borrows.
-    Borrowed resources can be reclaimed.
+    A department does not count if another of its projects borrows, because borrowed resources can be
+    reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -52,7 +52,7 @@ class BoardRole:
         # Number of completed replicas, which use no resources but count towards the minimum.
         self.completed = 0
         self.used: set[int] = set()  # indices of completed, stopping or stuck pods, which cannot be reused
-        self._first = 0  # all lower indices are in use
+        self._first = 0  # all indices below this one are in use
         self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
@@ -75,7 +75,7 @@ class BoardRole:
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
 
     def release_index(self, index: int) -> None:
-        """Mark a replica index as possibly free again."""
+        """Let `free_indices` consider a replica index again."""
         self._first = min(self._first, index)
 
     def fulfilment(self) -> float:
@@ -123,7 +123,7 @@ class PendingGroup:
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        # Shared by groups of any project that would be rejected for the same reasons.
+        # Groups with the same key would be rejected for the same reasons, whatever their projects.
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
@@ -166,7 +166,7 @@ class Gang:
         self.is_elastic = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # this gang's pods in the snapshot
-        self.extra_request = (0, 0, 0)  # amounts requested from its queues in addition to its allocation
+        self.extra_request = (0, 0, 0)  # amounts that the gang requests in addition to its allocation
         self.sort_key: tuple[int, int, str, int, str] | None = None  # cached `gang_sort_key`
         self.gang_victim: object = None  # cached `Victim` with all pods, cleared when the pods change
         self._root: BoardGroup | None = None

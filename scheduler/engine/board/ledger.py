@@ -25,17 +25,19 @@ class RelativeUsage(NamedTuple):
     """A queue's decayed usage, divided by its weighted share of the siblings' total usage."""
 
     used: float
-    mean: float  # mean usage of all siblings: 1, or less if a lot of capacity was idle
+    mean: float  # mean relative usage of all siblings: 1, or less if much capacity was idle
     at_reset: float  # relative usage at the end of the calendar window, when the history is reset
 
 
-# The amounts include the next workload of the queue.
+# These states include the queue's next workload.
 OVER_QUOTA, OVER_SHARE = "would exceed its quota", "would exceed its fair share"
 WITHIN_QUOTA = "within its quota"
 
 
 class QueueKey(NamedTuple):
-    """Sort key of a queue, given its next workload. The smallest key comes first."""
+    """Sort key of a queue, which depends on its next workload. The queue with the smallest key comes
+    first.
+    """
 
     over_quota: bool
     rank: int  # negated rank, so that higher ranks sort first
@@ -112,7 +114,7 @@ class QueueAccount:
         self.rank = pool_quota.rank
         # Accounts that share this account's quota and limit, or None without a quota group.
         self.group: QueueGroup | None = None
-        # Cluster quotas on limits or pod counts, and the totals of placed pods that they restrict.
+        # Cluster quotas on limits or pod counts, and the totals of placed pods that count against them.
         self.load_quotas = tuple(quota for quota in pool_quota.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
@@ -135,7 +137,7 @@ class QueueAccount:
         self.relative_usage: Sequence[RelativeUsage] = ()
         # For each resource, whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED
-        # The report's input values, followed by the report itself.
+        # Cached report of the queue, preceded by its input values.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
@@ -176,8 +178,8 @@ class QueueAccount:
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
         """Return the queue that takes turns with its siblings.
 
-        This is the department or, if the department's projects take turns directly with other departments,
-        the project.
+        This is the project if the department's projects take turns directly with other departments, and the
+        department otherwise.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
@@ -233,11 +235,10 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether each requested amount fits within the deserved amount, or the queue is still below
-        it.
+        """Return whether the queue may exceed its deserved amounts by this one request.
 
-        A queue below its deserved amount may exceed it by one workload. A queue without allocations counts as
-        below.
+        For each requested resource, the request must fit, or the queue must be below its deserved amount or
+        have no allocation.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]

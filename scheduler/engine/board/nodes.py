@@ -52,10 +52,10 @@ class Nodes:
         self.cpu_load_limit = cpu_load_limit
         self.ready = [node.state is NodeState.READY for node in self.nodes]
         self.booting = [node.state is NodeState.BOOTING for node in self.nodes]
-        # CPU minus the limits of placed pods.
+        # Each node's CPU minus the CPU limits of placed pods.
         self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]
         self.memory = [node.memory_mib for node in self.nodes]
-        self.cpu_unrequested = list(self.cpu)  # CPU minus the requests of placed pods
+        self.cpu_unrequested = list(self.cpu)  # each node's CPU minus the CPU requests of placed pods
         self.memory_unrequested = list(self.memory)
         self.pods = [node.max_pods for node in self.nodes]
         self.devices = [[MILLI] * node.gpus for node in self.nodes]

@@ -22,8 +22,7 @@ from scheduler.engine.plan import Numbers
 def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold the quota of each project with a non-preemptible gang that has been blocked long enough.
 
-    If the first such gang is not waiting for quota, the quota is also held for the first one that waits for
-    it.
+    If the first such gang is not waiting for quota, quota is also held for the first gang that is.
     """
     waiting: dict[QueueAccount, list[Gang]] = {}
     for group in groups:
@@ -40,9 +39,9 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
 
 
 class QuotaRelease(NamedTuple):
-    """Amounts that a project's non-preemptible gangs will have released when a pending gang can start.
+    """Amounts that a project's non-preemptible gangs will release before a pending gang can start.
 
-    `until` is the time of the release, or None if it depends on gangs that declare no end.
+    `until` is the time of the release, or None if it depends on gangs without a declared end.
     """
 
     until: int | None
@@ -71,12 +70,12 @@ class QuotaHold:
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
     def awaited_release(self) -> QuotaRelease | None:
-        """Return the amounts that will be released before the gang can start.
+        """Return the amounts that will be released before the gang can start, or None if no quota is held.
 
-        Return None if no quota is held. There are two cases:
-        - The gang fits in the unused quota. Quota is held only while nodes are held for the gang. Otherwise,
-          lower-priority gangs could use the quota on other nodes before the held nodes are free.
-        - The gang waits for quota. Quota is held only if the released amounts will suffice.
+        For a gang that fits in the unused quota, quota is held only while nodes are held for it. Otherwise,
+        lower-priority gangs could use the quota on other nodes in the meantime.
+
+        For a gang that waits for quota, quota is held only if the released amounts will suffice.
         """
         if self.gang.has_pods:
             return None
@@ -124,7 +123,7 @@ class QuotaHold:
 def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
     """Return the amounts that will be released before the gang fits in the quota, or None if it never will.
 
-    Gangs are assumed to end in the order of their declared ends, and then of their start times.
+    Gangs are assumed to end in order of declared end. Gangs without one come last, by start time.
     """
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]

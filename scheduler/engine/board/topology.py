@@ -17,8 +17,8 @@ from scheduler.engine.board.nodes import Nodes
 class Topology:
     """Topology domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
-    Racks with the same name are different domains if their zones differ. Nodes without a zone label count as
-    a zone of their own.
+    Racks with the same name are different domains if their zones differ. All nodes without a zone label count
+    as one zone.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -55,7 +55,7 @@ class Topology:
     def candidate_domains(
         self, level: str, scope: Scope, within: frozenset[int], needs: Sequence[ReplicaRequest]
     ) -> list[frozenset[int]]:
-        """Return the domains that could fit all of the scope's pods, fullest first.
+        """Return the domains that may have room for all of the scope's pods, fullest first.
 
         If some pods are already placed, only their domain qualifies.
         """
@@ -70,9 +70,8 @@ class Topology:
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]
 
     def allowed_nodes(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
-        """Return the nodes to which topology and the placed pods restrict a pod of the role.
-
-        None means all nodes.
+        """Return the nodes where topology and the placed pods allow a pod of the role. None means all
+        nodes.
         """
         allowed_nodes: frozenset[int] | None = None
         for scope in enclosing_scopes(gang, part):

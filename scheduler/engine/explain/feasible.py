@@ -286,7 +286,7 @@ def _domain_shortage(
 
 
 def _domain_nodes(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
-    """Yield the nodes of each domain except draining nodes, with the new nodes that would join the domain.
+    """Yield the nodes of each domain, including new nodes that would join it and excluding draining nodes.
 
     Finally, yield the new nodes alone.
     """

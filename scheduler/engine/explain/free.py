@@ -163,7 +163,8 @@ class FreeCapacity:
     def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
         """Return the free capacity for the gang's first arrangement.
 
-        If a CPU-only workload may start based on its requests, these are compared with unrequested capacity.
+        For a CPU-only workload that may start based on its requests, compare the requests with unrequested
+        capacity.
         """
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]

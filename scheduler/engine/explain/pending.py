@@ -109,11 +109,10 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that remains insufficient even after evictions, with the best evictions
-        or None.
+        """Return the first resource that remains insufficient even after evictions.
 
-        If evictions would suffice for every resource, return the first resource. The best evictions are those
-        that free the most of the returned resource.
+        If evictions would suffice for every resource, return the first resource. Also return the evictions
+        that free the most of the returned resource, or None.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
@@ -138,7 +137,7 @@ class PendingReasons:
     def _insufficient_preemption_reasons(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting workloads of the same project is not enough to stay within a limit.
 
-        The result is an empty mapping if even the preemption of protected workloads would not be enough.
+        Return an empty mapping if even preempting protected workloads would not be enough.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

@@ -94,7 +94,7 @@ def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
     """
     if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
         return None
-    if "behind" in numbers:  # the message names the workload for which the rest is held
+    if "behind" in numbers:  # the message names the workload for which quota is held
         return None
     resource = str(numbers.get("resource", "gpu"))
     return _format_bound(resource, _total(numbers)), _format_bound(resource, int(numbers["bound"] or 0))

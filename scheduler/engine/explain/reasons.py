@@ -106,7 +106,7 @@ def _amount_with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield (placeholder, text) for message texts that depend on several numbers or on a plural form."""
+    """Yield (placeholder, phrase) for each phrase that combines several numbers or needs a plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:

@@ -19,7 +19,7 @@ from scheduler.engine.preemption.policies.pending import Preempt, Reclaim
 
 
 class Amount(NamedTuple):
-    """Amount that a victim frees for the preemptor, and the amount charged to its queue."""
+    """Amount that a victim frees for the preemptor, and the amount charged to the victim's queue."""
 
     freed: int
     charged: int
@@ -194,7 +194,7 @@ def _count_units(
     )
 
 
-# Amounts of the gang's core, then amounts and count of each kind of extra replica. Amounts: (freed, charged).
+# (freed, charged) of the gang's core, then (freed, charged) and number of each kind of extra replica.
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 
@@ -233,9 +233,9 @@ def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionU
 
 
 def max_freed(units: Mapping[EvictionUnit, int], excess: int) -> int:
-    """Return the largest amount that evictions can free before they reach `excess`.
+    """Return the largest amount that evictions can free.
 
-    All victims except the last are charged less than `excess` in total.
+    Evictions stop once the victims are charged `excess` or more in total.
     """
     units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:
@@ -260,10 +260,9 @@ def max_freed(units: Mapping[EvictionUnit, int], excess: int) -> int:
 
 
 def _max_freed_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
-    """Return the largest amount that `first` plus a subset of `units` frees.
+    """Return the largest amount that `first` and a subset of `units` free together.
 
-    Only sets that are charged less than `excess` are considered. If `first` alone reaches `excess`, the
-    result is negative.
+    Their total charge must be less than `excess`. If `first` alone reaches `excess`, the result is negative.
     """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT
@@ -284,7 +283,7 @@ def _max_freed_below(units: Mapping[EvictionUnit, int], excess: int, first: Amou
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return a copy of `states` with `amount` added up to `count` times.
+    """Return a copy of `states` in which `amount` may be added up to `count` times.
 
     `states` maps each charged amount to the largest amount that can be freed for it. Charged amounts of
     `excess` or more are left out.

@@ -57,7 +57,7 @@ class PoolRejections:
     ungrouped: Sequence[Gang]  # gangs that have reasons but no group
     served: AbstractSet[str]
     reserved: AbstractSet[str]  # workloads with reservations and no running pods, which are no longer queued
-    # Expected start of the workload that nodes are held for, if known.
+    # Expected start of the workload for which nodes are held, if known.
     expected_starts: Mapping[str, int]
 
     def expand(self) -> Iterator[Rejection]:
@@ -207,9 +207,8 @@ def _still_has_reservations(board: Board, name: str) -> bool:
 
 
 def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the pending reasons of the workload that the scheduler is holding nodes for.
-
-    They include the number of held nodes.
+    """Return the pending reasons of the workload for which nodes are held, including the number of held
+    nodes.
     """
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
@@ -224,7 +223,7 @@ def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[
 
 def _expected_starts(board: Board) -> dict[str, int]:
     if board.cycle.find_hold is not None and next(known_ends(board, declared_only=False), None) is None:
-        return {}  # if no workload has a known end, no start can be predicted
+        return {}  # no start can be predicted if no workload has a known end
     hold = board.cycle.held_nodes()
     return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
 
@@ -294,8 +293,7 @@ class Rejections(Sequence[Rejection]):
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection, in order.
 
-        If there is only one pool, this is faster than iterating over the rejections, unless they have already
-        been expanded.
+        With a single pool, this avoids expanding the rejections.
         """
         if len(self._pools) == 1 and "_expanded_rejections" not in vars(self):
             return self._pools[0].positions()

@@ -34,7 +34,7 @@ def _pool_demands(boards: Sequence[Board]) -> tuple[Demand, ...]:
     for board in boards:
         counted_elsewhere = {name for name, home in preferred_boards.items() if home is not board}
         demand, served = unmet_demand(board, demand_within_bounds(board, counted_elsewhere, in_groups))
-        for gang in served if demand.nodes_wanted else ():  # none if booting nodes suffice
+        for gang in served if demand.nodes_wanted else ():  # no nodes are added if booting nodes suffice
             board.add_gang_reason(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
         demands.append(demand)
     return tuple(demands)

@@ -56,7 +56,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return a cache key for the group's gangs, or None if the gang shares its key with no other gang."""
+    """Return a cache key for the group's gangs, or None if no other gang could have the same key."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
@@ -154,7 +154,8 @@ def _combined_fragmentation_numbers(
     """Return the figures for a gang if each resource alone suffices, but too few nodes have enough of all at
     once.
 
-    The figures describe the resource without which the most replicas would fit. In a tie, GPUs come last.
+    The figures describe the most limiting resource: without it, the most replicas would fit. In a tie, GPUs
+    come last.
     """
 
     def replicas_without_resource(kind: int) -> list[int]:

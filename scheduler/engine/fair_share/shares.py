@@ -165,7 +165,7 @@ def _history_factor(pool: Pool) -> Fraction:
 
 @cache
 def to_exact_fraction(number: float) -> Fraction:
-    """Return the exact decimal number that the float prints as, so that 0.1 becomes one tenth."""
+    """Convert the float's printed decimal to an exact fraction, so that 0.1 becomes one tenth."""
     return Fraction(repr(number))
 
 
@@ -319,7 +319,7 @@ def _round_down(
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Grant the whole units of each offer, then single units in the order of the largest remainders.
+    """Grant the whole units of each offer, then single units in order of largest remainder.
 
     Must be called only when no claim can be met in full. Return the amount granted.
     """
@@ -357,7 +357,9 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the part of an offer that was rounded off, with the amount granted for that part."""
+    """Convert the rounded-off part of an offer to an offer of the remainder round, which granted
+    `granted`.
+    """
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

@@ -52,7 +52,7 @@ class TurnTaking:
         self._board, self._gang, self.kind = board, gang, main_resource(requested)
         self._requested = requested[self.kind]
         self.history_counts = bool(gang.account.relative_usage)
-        # Computed before any victim is selected.
+        # Levels are computed before any victim is selected.
         self._levels = (
             {a: _sibling_level(board, a, self.kind) for a in gang.account.path} if self.history_counts else {}
         )
@@ -77,7 +77,7 @@ class TurnTaking:
         """Return whether the victim queue has used more than the preemptor's queue, and the preemptor may
         exceed its queues' shares.
 
-        All gangs with a lower relative usage have already been tried.
+        This is checked only after all gangs with a lower relative usage have been tried.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -91,8 +91,9 @@ class TurnTaking:
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the amount may be reclaimed from the victim queue, which must be above its share.
 
-        If the victim queue would then be less over quota than the preemptor's queue, its turn must be over.
-        Otherwise, it must keep its share, or have used at least as much as the preemptor's queue.
+        If this would leave the victim queue less over quota than the preemptor's queue, the victim queue's
+        turn must be over. Otherwise, it must still have its share afterwards, or have used at least as much
+        as the preemptor's queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)
@@ -120,8 +121,7 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            # Transfer now. After a longer wait, too little of the window would be left for the preemptor's
-            # queue.
+            # Transfer now, because later too little of the window would be left for the preemptor's queue.
             return True
         if used - less <= MIN_DIFFERENCE:
             return False
@@ -147,7 +147,7 @@ class TurnTaking:
     def _usage_gap_factor(self, account: QueueAccount) -> float:
         """Return a factor that is halved for each parent level whose queues also take turns.
 
-        The reason is that a department's projects share the department's turn.
+        A department's projects share the department's turn, so each of them needs a smaller gap.
         """
         if account.path[-1].divided[self.kind]:
             return 1.0

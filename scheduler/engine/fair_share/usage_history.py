@@ -15,7 +15,7 @@ USAGE_DIGITS = 9  # decimal places of relative usage
 
 
 def history_seconds(mode: FairShareMode) -> float:
-    """Return the length of the usage history in seconds of constant usage, or 0 if history does not count."""
+    """Return the effective length of the usage history in seconds, or 0 if history does not count."""
     if not mode.time_based or mode.k <= 0:
         return 0.0
     if mode.half_life is None:
@@ -78,7 +78,7 @@ def _usages_relative_to_pool(
 ) -> list[RelativeUsage]:
     """Return the relative usages of projects that take turns directly with other departments.
 
-    They are compared with the whole pool. Each project is assigned a part of its department's usage and
+    The projects are compared with the whole pool. Each is assigned a part of its department's usage and
     weight.
     """
     requesting = requesting_accounts(accounts, kind)

@@ -43,7 +43,7 @@ class Layout:
 
     def _build_boards(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        # Number of gangs by preference index; 0 is the first-choice pool.
+        # Number of gangs by the pool's position in their list of pools; 0 is the first choice.
         self.choices: Counter[int] = Counter()
         self.with_dependencies: set[str] = set()  # workloads that depend on others
         self.time_dependent: set[str] = set()  # workloads whose eligibility changes with time
@@ -123,7 +123,7 @@ class Layout:
         elif len(pods) == 1 and pods[0].state in _ACTIVE_STATES and pods[0].role in roles:
             pool = self.pool_by_node.get(pods[0].node)
             if pool is not None:
-                return {pool: pods}  # in this common case, no validation is needed
+                return {pool: pods}  # the common case of a single valid pod
         sound, strange, notes = validate_pods(workload.name, tuple(pods), roles, self.pool_by_node)
         self.notes += notes
         self._block_resources(strange)
@@ -162,7 +162,7 @@ class Layout:
             self.time_dependent.add(gang.name)
         if not gang.pod_count and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _group_key(board, gang)
-            if kind not in board.pending_groups:  # gangs of an existing group have passed this check
+            if kind not in board.pending_groups:  # existing groups have already passed this check
                 reason = permanent_obstacle(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)

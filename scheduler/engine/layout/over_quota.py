@@ -57,8 +57,7 @@ def _queues_on_board(board: Board) -> dict[str, QueueInPool]:
                 placed[account] += pods
     excess: set[int] = set()  # pods over a project's quota, by `id(pod)`
     result: dict[str, QueueInPool] = {}
-    # Process projects before departments: pods over a project's quota are the first to count as over the
-    # department's quota.
+    # Projects come first: pods over a project's quota are the first to count as over the department's.
     for account in sorted(board.ledger.accounts.values(), key=lambda account: -len(account.path)):
         over = _pods_over_quota(account, placed[account], excess)
         excess |= {id(pod) for _, _, pod in over}

@@ -36,9 +36,10 @@ class QuotaGroups:
     def __init__(self, boards: Mapping[str, Board]) -> None:
         self._boards = boards
         self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
-        # for each pool, the number of accepted trials on every other board at the last refresh
+        # For each pool: the number of accepted trials on every other board at the last refresh.
         self._seen: dict[str, tuple[int, ...]] = {}
-        self._changed: set[str] = set()  # pools whose amounts changed after the last `changed_pools`
+        # Pools whose amounts have changed since the last call of `changed_pools`.
+        self._changed: set[str] = set()
         for group in _account_groups(boards.values()):
             for pool, account in group.accounts.items():
                 account.group = group

@@ -201,7 +201,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate one device from each group of devices with room and the same free capacity."""
+        """Evaluate the devices that have room, but only one of several with the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):
@@ -226,7 +226,7 @@ class Fragmentation:
         )
 
     def _scores(self, after: _NodeStates) -> Ints:
-        """Return how much each state adds to the loss per replica of the mix, in fifths of a device."""
+        """Return the loss that each state adds, per replica of the mix, in fifths of a device."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._losses_by_state(after) - self._losses[after.node]) // divisor
 

@@ -22,8 +22,7 @@ def place_overcommitted(board: Board, choice: int) -> None:
     for group, gang in order:
         with board.trial(gang, default_reason=None) as trial:
             if exceeded_bound(gang, gang.requested) is None and _place_by_requests(board, gang):
-                # Other gangs are tried again, because nodes held for this gang become free and this gang may
-                # scale up.
+                # Retry other gangs, because nodes held for this gang become free and this gang may scale up.
                 trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
                 order.skip_group(group)

@@ -16,10 +16,10 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 
-# maximum number of steps in small pools; it is lower in larger pools, because each step costs more
+# Maximum number of steps in small pools. It is lower in larger pools, because each step costs more.
 MAX_STEPS = 3000
 MIN_STEPS = 200
-MAX_REPLICAS = 500  # limited because each replica adds a step and a level of recursion
+MAX_REPLICAS = 500  # maximum number of replicas; each adds a step and a level of recursion
 MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps
 MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 

@@ -18,8 +18,8 @@ class Horizon(IntEnum):
     """Capacity that a placement may use. Each member includes the capacity of the members before it."""
 
     NOW = 0  # capacity that is free now
-    LEAVING = 1  # free capacity, and capacity that stopping pods will free
-    BOOTING = 2  # the same, and the capacity of booting nodes
+    LEAVING = 1  # free capacity and capacity of stopping pods
+    BOOTING = 2  # free capacity and capacity of stopping pods and booting nodes
 
 
 def pick_slot(

@@ -129,8 +129,9 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
 
 
 def _format_bounds(account: QueueAccount) -> str:
-    """Describe the quota and fair share that protect the queue's GPUs. `_quota_group_clause` states a quota
-    that several pools share.
+    """Describe the quota and fair share that protect the queue's GPUs.
+
+    Quotas that several pools share are described by `_quota_group_clause`.
     """
     share = f"fair share of {format_count(account.deserved[GPU] / MILLI, 'GPU')}"
     if account.group is not None or account.quota[GPU] >= NO_BOUND:

@@ -17,8 +17,7 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import select_all, sufficient_victim_sets
 
 MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all sets
-# Maximum number of sets tried on small boards. It is lower on larger boards, because each attempt may move
-# all pods.
+# Maximum number of sets tried on small boards. Larger boards try fewer, because a try may move all pods.
 MAX_TRIED_SETS = 48
 MIN_TRIED_SETS = 2
 MAX_PODS = 4000  # maximum number of pods, summed over all sets that are tried

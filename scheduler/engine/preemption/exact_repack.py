@@ -141,7 +141,7 @@ class _ExactSearch:
     def _node_key(self, i: int) -> Hashable:
         """Return a key shared by interchangeable nodes.
 
-        A pod may stay on a node that is not ready.
+        A node that is not ready has a key of its own, because only its own pods may stay on it.
         """
         nodes = self._board.nodes
         return (
@@ -160,7 +160,7 @@ class _ExactSearch:
         state: tuple[object, ...] = (
             (number, *sorted(map(_sorted_devices, self._free)))
             if self._max_moves is None
-            else (number, moves, *self._free)  # the result depends on which pods can still stay
+            else (number, moves, *self._free)  # with a limit on moves, it matters which pods can stay
         )
         if state in self._failed:
             return False

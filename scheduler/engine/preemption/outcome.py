@@ -84,7 +84,9 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """Evict the moved replica of a role instead of an evicted one, if the evicted one can stay in place."""
+    """Evict a moved replica instead of an evicted one of the same role if the evicted one can then stay in
+    place.
+    """
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods

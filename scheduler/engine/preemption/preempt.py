@@ -101,7 +101,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _has_or_may_get_hold(board, gang)
     if is_holder:
-        # victims may move to the nodes held for the gang
+        # Victims may move to the nodes that are held for the gang.
         cycle.backfill_hold = cycle.find_hold = None
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
@@ -136,8 +136,8 @@ def _try_arrangements(
 ) -> Obstacle | None:
     """Accept the first arrangement that can be placed, preferring those that leave no queue below its quota.
 
-    If none can be placed, return the first obstacle, otherwise None. An arrangement that needs no evictions
-    is left to `allocate`.
+    Return the first obstacle if none can be placed, else None. An arrangement that needs no evictions is left
+    to `allocate`.
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None

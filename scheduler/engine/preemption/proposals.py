@@ -23,7 +23,7 @@ from scheduler.engine.preemption.victims.units import Victim
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
 MAX_SETS = 4  # number of victim sets tried before the set that clears the cheapest nodes
 MAX_PRICED_VICTIMS = 400  # maximum number of victims priced, summed over all sets
-# With more victims or candidates, only single victims are tried.
+# Maximum numbers of victims and candidates. Above either number, only single victims are tried.
 MAX_COMPARED_VICTIMS = 8
 MAX_COMPARED_CANDIDATES = 256
 

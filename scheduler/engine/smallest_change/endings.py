@@ -41,15 +41,15 @@ def _proposed_endings(case: PendingCase, *, own: bool) -> Iterator[Proposals]:
         yield single_proposal(Change(ChangeKind.WORKLOAD_ENDED, name), rank)
 
 
-# Returns the amount still missing once a gang has ended, or None if its end does not help.
+# Function that returns the amount still missing once a gang has ended, or None if its end does not help.
 Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return a function that computes by how much limits and quotas are still exceeded after a gang ends.
 
-    An excess over a limit may remain, because evictions can remove it. An excess over the non-preemptible
-    quota must not remain.
+    The function returns None if the gang's end does not help. This includes any remaining excess over the
+    non-preemptible quota, because evictions cannot remove it.
     """
 
     def shortfall(gang: Gang) -> int | None:

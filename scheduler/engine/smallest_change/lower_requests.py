@@ -18,7 +18,7 @@ def propose_requests_down_to_half(case: PendingCase) -> Iterator[Proposals]:
 
 
 def propose_requests_below_half(case: PendingCase) -> Iterator[Proposals]:
-    """Propose lower requests down to one unit. The steps become smaller together with the request."""
+    """Propose lower requests down to one unit. The step size shrinks with the request."""
     for role, resource, amount in _role_amounts(case):
         yield halving_proposals(
             amount, resource, _halve_rounding_up(amount), _lowered_request(role, resource, amount)
@@ -60,7 +60,7 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
     """Return the (name, amount) to lower.
 
-    This is the limit if it exceeds the request and more capacity could help, and otherwise the request. Nodes
-    must have room for their pods' limits.
+    The limit is lowered if it exceeds the request and more capacity could help, else the request. Nodes must
+    have room for their pods' limits.
     """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

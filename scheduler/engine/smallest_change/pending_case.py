@@ -116,8 +116,9 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers name, or all resources if they name none or one blocker
-        names several.
+        """Return the resources that the blockers name.
+
+        Return all resources if the blockers name none, or if one blocker names several.
         """
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]

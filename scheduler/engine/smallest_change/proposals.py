@@ -54,8 +54,8 @@ def halving_proposals(amount: int, resource: str, most: int, change: Callable[[i
 
 
 def _multiples_of_step(most: int, least: int, step: int) -> range:
-    """Return the multiples of `step` below `most` that are at least `least`, largest first, up to
-    MAX_PROPOSALS.
+    """Return up to MAX_PROPOSALS multiples of `step`, largest first, that are at least `least` and below
+    `most`.
     """
     return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 

@@ -136,8 +136,8 @@ def _proposals_of_stage(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield a PendingCase for each of the workload's pools, or nothing if the workload is not pending.
 
-    A plan contains only one pool's blockers, so the engine also decides as if the workload allowed no other
-    pool.
+    A plan contains only one pool's blockers. For each other pool, the engine runs again as if the workload
+    allowed only that pool.
     """
     first = find_pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:

@@ -25,7 +25,7 @@ def sentence_about_change(
         case Outcome.NOT_NEEDED:
             return "The workload needs no change: the next cycle starts it or reserves capacity for it."
     assert result.change is not None
-    if result.change.kind is ChangeKind.BACKOFF_OVER:  # a backoff ends on its own, so it is not a condition
+    if result.change.kind is ChangeKind.BACKOFF_OVER:  # a backoff ends on its own, without a change
         left = result.change.before
         effects = _effects_sentence(result.effects, display_name)
         return f"The workload would start when its restart delay ends, in {left} s.{effects}"

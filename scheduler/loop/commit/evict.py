@@ -69,7 +69,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
     Reclaims and preemptions cause a backoff, except at the end of a fair-share turn.
     """
-    columns: dict[str, Any] = {"backoff_until": None}  # a backoff from scaling up does not delay a restart
+    columns: dict[str, Any] = {"backoff_until": None}  # a scale-up backoff does not delay a restart
     if decided.kind in PREEMPTION_KINDS and not is_moved:
         columns["preemptions"] = workload.preemptions + 1
         if decided.earns_backoff:
@@ -89,7 +89,9 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _eviction_message(decided: Decided, context: CommitContext) -> str:
-    """Return a message for the victim's project that reveals only the size of another project's preemptor."""
+    """Return a message for the victim's project. It reveals only the size of a preemptor in another
+    project.
+    """
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")

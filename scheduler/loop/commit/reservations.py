@@ -84,7 +84,7 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return why workloads can no longer start after a limit, a quota or their document was edited, keyed by
+    """Return why workloads cannot start after an edit of a limit, a quota or their document, keyed by
     workload ID.
     """
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)

@@ -15,7 +15,7 @@ from scheduler.loop.observe.live_rows import WorkloadRow
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN
 
-# phases in which a dependency that can no longer be met cancels a workload
+# Phases in which a workload is cancelled once a dependency can no longer be met.
 CANCELLABLE = (Phase.PENDING, Phase.RESERVED)
 
 

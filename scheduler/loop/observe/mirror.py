@@ -96,8 +96,8 @@ class Mirror(Generic[Row]):
     rows: dict[uuid.UUID, Row] = field(default_factory=dict)
     _horizon: int | None = None  # oldest transaction open at the last read; None: read all rows
     _server: datetime | None = None  # start time of the database server
-    # Connection used for the last read. A new connection requires a full read, because transaction IDs may
-    # be reused after a crash.
+    # Connection used for the last read.
+    # A new connection requires a full read, because transaction IDs may be reused after a crash.
     _connection: object = None
     _read_at: float = 0.0  # monotonic time of the last read
 

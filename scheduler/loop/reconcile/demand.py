@@ -43,8 +43,8 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
             continue
         reserved_load = reserved.get(pool.pk, ReservedLoad())
         queued, binding = filled_slot_count(demand.queued.plus(reserved_load.load), pool)
-        # A pool below its ready threshold cannot serve its reservations. Any queued load makes it scale up to
-        # the threshold.
+        # A pool below its ready threshold cannot serve its reservations.
+        # Any queued load makes the pool scale up to the threshold.
         if reserved_load.has_reservations and name in view.below_threshold:
             queued = max(queued, 1)
         # Use the higher value: `allocated` includes stopping pods, and `placed` counts pod limits.

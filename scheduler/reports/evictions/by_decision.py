@@ -1,4 +1,4 @@
-"""Evictions made by scheduling cycles, so that decisions can link to them."""
+"""Find the evictions made by scheduling cycles, so that decisions can link to them."""
 
 from collections.abc import Iterable
 

@@ -41,8 +41,8 @@ def unknown_party_problems(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions whose project in `column` the user may see. The column contains the victim's or
-    the preemptor's project.
+    """Return the evictions that name a visible project in `column`, which is the victim's or preemptor's
+    project.
     """
     rows = evictions(actor)
     if is_platform_admin(actor):

@@ -14,8 +14,8 @@ def eviction_row(
 ) -> Eviction:  # fmt: skip
     """Return an unsaved audit row for an evicted workload.
 
-    `pods` contains the roles and indexes of the evicted pods. `columns` contains the GPUs, the lost work and
-    the numbers behind the decision, which depend on the kind.
+    `pods` contains the roles and indexes of the evicted pods. `columns` contains the values that depend on
+    the kind: GPUs, lost work and the numbers behind the decision.
     """
     project = workload.project
     row = Eviction(

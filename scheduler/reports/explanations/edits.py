@@ -8,7 +8,7 @@ from projects.models import Event, Phase, Workload
 from scheduler.models import Cycle
 from scheduler.reports.health import is_scheduler_running
 
-CONSIDERED_WITHIN = timedelta(seconds=30)  # an edit wakes the scheduler
+CONSIDERED_WITHIN = timedelta(seconds=30)  # short, because an edit wakes the scheduler
 
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:

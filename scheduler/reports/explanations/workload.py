@@ -155,7 +155,7 @@ def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str,
 
 
 def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the share explanations that the user may see to each queue, by resource."""
+    """Add to each queue the share explanations that the user may see, by resource."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for trace in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):

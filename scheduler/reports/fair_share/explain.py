@@ -7,7 +7,8 @@ from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_amount, format_mib, format_number
 from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
-DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder for a hidden queue
+# Function that returns a queue's name, or a placeholder for a hidden queue.
+DisplayName = Callable[[str], str]
 SCALE_UP = "to scale up elastic workloads"
 
 
@@ -36,7 +37,7 @@ def explain_share(
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
     """Return the non-zero parts of a request by description, in the order of the fair-share table.
 
-    `pending` is the minimum of the pending workloads, or None if it is unknown. The result is empty if the
+    `pending` is the minimum request of the pending workloads, or None if unknown. The result is empty if the
     parts do not add up, because the amounts were read at different times.
     """
     rest = requested - allocated - reserved

@@ -27,7 +27,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
-SEVERAL_POOLS = ""  # queue of the workloads that allow several pools and have not been evaluated in any
+SEVERAL_POOLS = ""  # queue of workloads that allow several pools and have not been evaluated in any of them
 QUEUE_POOL = Coalesce(
     KT("explanation__pool"),
     Case(
@@ -65,8 +65,8 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible pending workloads of one pool or all pools, in queue order.
 
-    Each workload is annotated with its pool and queue position. A text annotation sorts by both, and a number
-    by priority and then position. Reserved workloads come first, without a position, because their nodes are
+    Each workload is annotated with its pool, its queue position and two sort keys: one by pool and position,
+    one by priority and position. Reserved workloads come first, without a position, because their nodes are
     already chosen. Workloads that no cycle has evaluated yet come last. If they allow several pools, their
     pool is SEVERAL_POOLS, and each of these pools lists them.
     """

@@ -7,11 +7,11 @@ from berth.core.wording.words import join_words
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
-# How sentences about the workload begin. They follow the sentences about its queues.
+# Beginnings of the sentences about the workload, which follow those about its queues.
 WORKLOAD_START, SUBMITTED_START = "priority ", "submitted "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
-# Text inserted before an order difference that begins with the given word.
+# Text to insert before an order difference, by the word with which the difference begins.
 VERBS = {"uses": "", "higher": "has a ", "lower": "has "}
 
 
@@ -33,7 +33,7 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
 
 
 def with_readable_values(sentences: Sequence[str]) -> list[str]:
-    """Return a queue's sentences with the sort key's values as percentages, omitting a rank of 0."""
+    """Return a queue's sentences from its sort key, with values as percentages. A rank of 0 is omitted."""
     return [_with_readable_value(each) for each in sentences if each != f"{RANK_START}0"]
 
 

@@ -197,9 +197,9 @@ def floor_to_hour(at: datetime) -> datetime:
 
 
 def _price_until(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price per GPU-hour that was replaced at `until` or, if there is none, the current price.
+    """Return the price per GPU-hour that applied until `until`, or the current price if no price ended then.
 
-    The result is None if there is no price, for example because the pool was deleted.
+    Return None if there is no price, for example because the pool was deleted.
     """
     if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None

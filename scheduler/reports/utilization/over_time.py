@@ -24,10 +24,10 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 
 @dataclass(frozen=True, slots=True)
 class MeanUtilization:
-    """Totals over all measured pods in one minute or hour.
+    """Time-weighted mean of the total over all measured pods, in one minute or hour.
 
-    Fields that begin with `allocated_` are the pods' allocations. All fields are time-weighted means. A pod
-    counts only while it held its allocation. None means not measured.
+    Fields that begin with `allocated_` are the pods' allocations. A pod counts only while it held its
+    allocation. None means not measured.
     """
 
     at: datetime
@@ -60,7 +60,7 @@ class UtilizationHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean number of GPUs in one hour, counting only the time between the first node and now."""
+    """Mean number of GPUs in one hour, counting only the time since the first node was added."""
 
     at: datetime
     total: float

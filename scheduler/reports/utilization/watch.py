@@ -16,7 +16,7 @@ ISOLATION_EVERY = 20
 
 
 class UtilizationWatcher(LeasedThread):
-    """Thread that measures utilization, with a lease that ensures that no second is counted twice."""
+    """Thread that measures utilization. Its lease ensures that no second is counted twice."""
 
     lease_name: ClassVar[str] = "use"
     subject: ClassVar[str] = "the measurement of utilization"

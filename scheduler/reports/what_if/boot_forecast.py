@@ -42,7 +42,7 @@ def missing_nodes(
 def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
     """Add the number of missing nodes and the expected start to the prediction.
 
-    The start is estimated from earlier boots, unless other workloads end before that time.
+    The start is estimated from earlier boots, unless the workload is already expected to start sooner.
     """
     start, because = expected_boot(missing.pool, now)
     prediction = replace(prediction, nodes_to_boot=missing.count)

@@ -85,9 +85,9 @@ def predict_workloads(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return the earliest end of a backoff among workloads without pods in the candidate's pools, or None.
+    """Return when the first backoff ends among workloads without pods in the candidate's pools, or None.
 
-    The demand of a workload in backoff does not count, so fair shares may change at that time.
+    A workload in backoff adds no demand, so fair shares may change when its backoff ends.
     """
     ends = [
         each.backoff_until

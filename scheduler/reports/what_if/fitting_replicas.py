@@ -44,7 +44,7 @@ def describe_fit(
 
 
 def _requested_gpus(snapshot: Snapshot, name: str, change: Change, replicas: int) -> int:
-    """Return the GPUs, in thousandths, that the workload would need with another number of replicas."""
+    """Return the GPUs, in thousandths, that the workload would need with a different number of replicas."""
     edited = apply_change(snapshot, name, replace(change, after=replicas))
     return minimum_request(next(each for each in edited.workloads if each.name == name).tree)[0]
 

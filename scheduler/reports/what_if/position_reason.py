@@ -14,7 +14,7 @@ from scheduler.reports.visibility import Viewer, project_of_handle
 
 
 def explain_position(rejection: Rejection, rejections: Iterable[Rejection], viewer: Viewer) -> str:
-    """Return why the workload directly ahead in the queue comes first, or "" for the first workload.
+    """Return why the workload directly ahead in the queue is ahead, or "" for the first workload.
 
     For example: "robotics is ahead because it uses less of its fair share than vision". Queues of projects
     that the user cannot see are not named.

@@ -101,7 +101,7 @@ class ReplayRun:
     def _expire_backoffs(self) -> bool:
         """Drop backoffs that have ended.
 
-        Return whether a cycle is due, either because of these or as a heartbeat.
+        Return whether a cycle is due, either because a backoff has ended or as a heartbeat.
         """
         needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:

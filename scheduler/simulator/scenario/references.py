@@ -127,7 +127,7 @@ def _topology_level_problems(
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
     """Yield a problem for each workload that can never start because of a dependency cycle.
 
-    To find them, workloads without unmet dependencies are removed until only cycles remain.
+    Cycles are found by removing workloads without unmet dependencies until only cycles remain.
     """
     awaited = {workload.name: {entry.workload for entry in workload.after} for workload in workloads}
     unresolved = dict(awaited)

@@ -44,7 +44,7 @@ class DeviceMap:
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
     measured: DeviceMeasurements | None = None  # latest measurements of the device, if any
-    is_unused: bool = False  # True if its only workload has not used its GPUs for some time
+    is_unused: bool = False  # True if the device's only workload has had idle GPUs for some time
     idle_below: int = 0  # utilization in thousandths below which a device is idle
 
     @property

@@ -185,7 +185,7 @@ def show_contents(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_GET
 def show_lost_work(request: Request, name: str) -> HttpResponse:
-    """Show how much work would be lost if the node were terminated now, in the confirmation dialog."""
+    """Show in the confirmation dialog how much work would be lost if the node were terminated now."""
     node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
     request.require("edit", node)
     allocations = Allocation.objects.filter(node=node, released_at__isnull=True)

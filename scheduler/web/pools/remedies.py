@@ -20,7 +20,7 @@ class Remedy:
     in_dialog: bool
 
 
-Build = Callable[[str], Remedy]  # builds a remedy from a pool name
+Build = Callable[[str], Remedy]  # function that builds a remedy from a pool name
 
 
 def _dialog_remedy(label: str, route: str, *arguments: str) -> Remedy:

@@ -1,4 +1,4 @@
-"""Ask the user before quota edits that evict workloads or delete quotas are applied."""
+"""Ask the user to confirm quota edits that evict workloads or delete quotas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ class PoolHeader:
     """Column header for a pool or quota group.
 
     `pools` contains the pool names of a quota group, and is empty for a single pool. `capacity` is the
-    capacity at maximum size, or None unless the user may see all department quotas. `ready` is the capacity
+    capacity at maximum size, or None if the user may not see all department quotas. `ready` is the capacity
     of ready nodes.
     """
 

@@ -273,7 +273,7 @@ def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
 def _project_quota_sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """Return the sum of project quotas and the number of unlimited ones, by (department, pool, field)."""
+    """Return the sum of project quotas and the number of unlimited quotas, by (department, pool, field)."""
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
     result: dict[tuple[str, str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:

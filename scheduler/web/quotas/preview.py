@@ -44,9 +44,10 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    """Show and save the form. Before the form evicts workloads, ask the user.
+    """Show and save the form.
 
-    `confirmed` is the version of the quota that the user has confirmed.
+    If saving would evict workloads, ask the user first. `confirmed` is the quota version for which the user
+    has confirmed this.
     """
     owner, where, quota = _find(request, kind, name, pool)
     is_confirmed = request.POST.get("confirmed") == request.POST.get("version")
@@ -64,7 +65,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    """Delete a quota after asking the user, with the workloads that would be evicted."""
+    """Show the question with the workloads that would be evicted (GET), or delete the quota (POST)."""
     owner, where, quota = _find(request, kind, name, pool)
     if quota is None:
         raise Http404

@@ -190,7 +190,9 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the only pool where the queue is over quota, or "" if there is no such pool or several."""
+        """Name of the only pool where the queue is over quota, or "" if there is no such pool or more than
+        one.
+        """
         names = [
             quota.pool.name
             for quota in self.quotas
@@ -200,10 +202,10 @@ class QuotaLine:
 
     @property
     def unused_elsewhere(self) -> tuple[int, str] | None:
-        """Unused quota of a queue that is over quota in a different pool, or None.
+        """Unused quota, in milli-GPU, of a queue that is over quota in a different pool, or None.
 
-        The value is in milli-GPU, and comes with the pool's name or the number of pools. The queue's total
-        allocation exceeds its total quota by the amount over quota minus this unused quota.
+        The value comes with the pool's name or the number of pools. It offsets part of the amount over quota
+        in the queue's total.
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None

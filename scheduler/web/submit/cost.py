@@ -66,8 +66,8 @@ def _describe_price(
 ) -> tuple[str, str, str]:
     """Return the price, the GPU time that it covers, and why there is no total price.
 
-    The price is that of the pools where the workload would start, or of all pools that it allows if it would
-    be queued. All texts are empty if none of them has a price.
+    The price is that of the pools where the workload would start. If it would be queued, the prices of all
+    allowed pools are used. All texts are empty if none of them has a price.
     """
     names = {each["pool"] for each in prediction.decisions if each["pods"]} or prediction.workload["pools"]
     pools = NodePool.objects.filter(name__in=names).order_by("name")

@@ -139,7 +139,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
     if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
         if isinstance(like, Workload):
             return document_text(like, name=next_free_name(like.project, like.name))
-        # A number would make the name one of the array's own tasks.
+        # A numeric suffix would turn the name into that of one of the array's tasks.
         return document_text(like, name=free_name(like.project, f"{like.name[:ARRAY_NAME_MAX]}-copy"))
     mine = submittable_projects(actor)
     chosen = query.get("project", "")

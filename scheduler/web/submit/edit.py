@@ -172,7 +172,7 @@ def _ask_before_evicting(
 def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Predict the effect of saving the edited document.
 
-    The open page already shows the document's errors.
+    Errors in the document are not repeated, because the open page already shows them.
     """
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)

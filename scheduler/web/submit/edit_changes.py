@@ -17,7 +17,7 @@ from scheduler.web.submit.form.presentation import ShownForm
 
 
 def find_unchecked_changes(workload: Workload, document: Mapping[str, Any] | None) -> list[DocumentChange]:
-    """Return the changes of a document that may be invalid, so that defaults are not filled in."""
+    """Return the changes of a document that may be invalid. Defaults are not filled in."""
     if document is None or is_manifest(dict(document)):
         return []
     before = {**workload.spec, "project": workload.project.name}

@@ -36,7 +36,7 @@ class LimitWait:
 
 
 def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
-    """Return when the predicted workload can start because others of its project have reached their maximum
+    """Return when the predicted workload can start after other workloads of its project reach their maximum
     runtime.
 
     Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. It

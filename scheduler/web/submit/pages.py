@@ -90,7 +90,7 @@ def _run_form_action(
 ) -> HttpResponse | None:
     """Check the draft, predict its outcome, or submit it.
 
-    Return the response to a successful submission, the question whether to evict workloads, or None.
+    Return the response to a successful submission, the question about evictions, or None.
     """
     try:
         if draft.problems:
@@ -152,9 +152,9 @@ def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -
 
 
 def _predict_if_possible(actor: Actor, document: Mapping[str, Any]) -> CheckResult:
-    """Return the predicted outcome, which is empty if too many dry runs are in progress.
+    """Return the predicted outcome, or an empty one if too many dry runs are in progress.
 
-    It is also empty if the document is invalid. This is reported later.
+    It is also empty if the document is invalid. The page reports the errors later.
     """
     answer = CheckResult()
     with suppress(BerthError):
@@ -220,7 +220,7 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
     """Return a problem if the project is unknown.
 
-    The document's check reports it only without other problems.
+    The check of the document reports an unknown project only if it finds no other problem.
     """
     name = (draft.form_data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):

@@ -54,7 +54,10 @@ def count_max_gpus(spec: WorkloadSpec) -> float:
 
 
 class PredictedOutcome:
-    """Base class for pages that show a prediction for a workload. `array` predicts the tasks of an array."""
+    """Base class for pages that show a prediction for a workload.
+
+    `array` contains the prediction for an array's tasks.
+    """
 
     prediction: Prediction | None
     array: TasksPrediction | None = None
@@ -77,7 +80,7 @@ class PredictedOutcome:
 
     @property
     def never_starts(self) -> bool:
-        """Whether the workload can never start as specified. The button and the message then say so."""
+        """Whether the workload can never start as specified. If so, the button and the message say this."""
         return self.prediction is not None and self.prediction.outcome == "unschedulable"
 
     @property
@@ -158,7 +161,7 @@ class PredictedOutcome:
 
     @property
     def would_evict(self) -> bool:
-        """Whether starting the workload would evict others. The button that starts it then says so."""
+        """Whether starting the workload would evict others. If so, the button that starts it says this."""
         return self.verdict is not None and " evict " in self.verdict.title
 
     @property
@@ -167,7 +170,7 @@ class PredictedOutcome:
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
 
     def sign(self, request: Request, document: Mapping[str, Any], *, is_edit: bool = False) -> None:
-        """Add the signed prediction, so that it can be shown after the document was sent."""
+        """Add the signed prediction, so that it can be shown after the document has been sent."""
         if (shown := self.summarize(is_edit=is_edit)) is not None:
             self.accepted = sign_prediction(request, shown, document)
 

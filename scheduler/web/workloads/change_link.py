@@ -31,7 +31,7 @@ from scheduler.reports.what_if.smallest_change import RenderedChange
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
 ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
-URL_MAX = 4000  # well below 8 KiB, to which proxies often limit the request line
+URL_MAX = 4000  # well below the 8 KiB to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
 EFFECTS = " This would "  # start of the sentence about the effects of a change
@@ -133,7 +133,7 @@ def describe_change_and_effects(
 
 
 class Loss(NamedTuple):
-    """Loss of an evicted workload. `is_own` is true if it belongs to the preemptor's project."""
+    """Loss of an evicted workload. `is_own` is true if the workload belongs to the preemptor's project."""
 
     gpus: str
     work: str

@@ -278,8 +278,8 @@ def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
 
-    Two reasons are merged into the decisive one: the shortage, if it says that only free capacity can be
-    used, and the reclaimable amounts, if it is a lack of capacity.
+    If the decisive reason says that only free capacity can be used, the shortage is merged into it. If it is
+    a lack of capacity, the reclaimable amounts are merged into it.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
@@ -329,7 +329,7 @@ def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple
 def work_lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now: datetime) -> int | None:
     """Return the GPU-seconds of work that evicting the workload now would lose.
 
-    Return None if the workload cannot be evicted for another one or has no GPUs.
+    Return None if it cannot be evicted for a different workload or has no GPUs.
     """
     if workload.phase != Phase.RUNNING or not workload.preemptible or not workload.gpu_milli_now:
         return None

@@ -22,8 +22,8 @@ from scheduler.reports.log_search import LinePosition
 from scheduler.web.workloads.log import line_number
 
 MAX_LINES = 500  # number of lines at the end of the log that are searched
-# Every open page requests the link regularly, so at most this many bytes are searched, and at most this many
-# before them are read to number the lines.
+# Maximum number of bytes to search, and to read before them to number the lines.
+# It is low, because every open page requests the link regularly.
 MAX_BYTES = 128 * 1024
 
 

@@ -19,8 +19,8 @@ class PreemptionPolicy:
     evicts_gangs = True
     evicts_extra_replicas = True
     moves_only = False  # whether all victims must be placed again
-    unreported: frozenset[Reason] = frozenset()  # rejections that another policy reports in more detail
-    relievable_bounds: frozenset[Reason] = frozenset()  # limits under which evictions can free capacity
+    unreported: frozenset[Reason] = frozenset()  # reasons that another policy reports in more detail
+    relievable_bounds: frozenset[Reason] = frozenset()  # limits that evictions can help to meet
     max_moves: int | None = None
     max_trials = NO_BOUND
 

@@ -42,13 +42,13 @@ class Reclaim(PreemptionPolicy):
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not history_seconds(board.pool.fair_share)  # otherwise, decayed usage counts too
+        return not history_seconds(board.pool.fair_share)  # with a usage history, usage decides too
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
         self.deserved = exceeded_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
-        # Results of `queue_key_prefix`, with the victim queue version that they are valid for.
+        # Results of `queue_key_prefix`, each with the version of the victim queue for which it is valid.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
         # Whether a proposal exceeded the department's share, and whether the retry must stay within it.
         self._exceeded_share = self._capped_at_share = False
@@ -129,7 +129,7 @@ class Reclaim(PreemptionPolicy):
         """Yield (resource, threshold, rule) for each resource that can be reclaimed from the project.
 
         The threshold is the victim queue's share, or its quota if the preemptor stays within its own quota or
-        takes its turn.
+        has the next turn.
         """
         if not self.deserved:
             if self.turns.may_yield_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):

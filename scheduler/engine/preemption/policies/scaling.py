@@ -13,9 +13,10 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas in other queues, and those without higher priority in the preemptor's own project.
+    """Evict extra replicas in other queues and in the preemptor's own project.
 
-    The reclaim rules apply to other queues.
+    The reclaim rules apply to other queues. In the preemptor's project, higher-priority workloads are not
+    evicted.
     """
 
     kind = Kind.SHRINK

@@ -17,7 +17,8 @@ from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, ad
 
 # Stage of the victim queue, cost of clearing the node regardless of queues, node index, and victims.
 PricedNode = tuple[Key, Key, int, Sequence[Victim]]
-PricedNodesByQueue = dict[str, tuple[QueueAccount, list[PricedNode]]]  # by name of the victim queue
+# Nodes by the name of their victim queue.
+PricedNodesByQueue = dict[str, tuple[QueueAccount, list[PricedNode]]]
 
 
 @dataclass(slots=True)

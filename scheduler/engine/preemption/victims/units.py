@@ -115,7 +115,9 @@ def single_pod_victim(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Vi
 
 
 def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
-    """Yield the victims that the gang does not need to meet its minimum, newest replicas first."""
+    """Yield the victims that can be evicted without the gang falling below its minimum, newest replicas
+    first.
+    """
     for part in gang.parts:
         if part.replica_count > part.role.min and part.role.scale_with is None:
             followers = _dependent_replicas(gang, part)
@@ -134,9 +136,7 @@ def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
 
 
 def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
-    """Return the replicas that must be evicted from the roles that scale with `leader` if it loses a
-    replica.
-    """
+    """Return the replicas to evict from the roles that scale with `leader` when `leader` loses a replica."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts
@@ -148,8 +148,9 @@ def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
 
 
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield a victim for each running child that its group does not need to meet its minimum, including
-    children of nested groups.
+    """Yield a victim for each running child that can be evicted without its group falling below its minimum.
+
+    Children of nested groups are included.
     """
     running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
     spare = sum(child.meets_minimum for child in section.children) > section.need

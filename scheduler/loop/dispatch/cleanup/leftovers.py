@@ -30,7 +30,9 @@ TASK = "scheduler.tasks.clear_workspace"
 
 
 def delete_logs_of_deleted_workloads(context: SchedulerContext) -> Iterator[int]:
-    """Delete the logs of deleted workloads in batches, yielding the number of cleared pods in each."""
+    """Delete the logs of deleted workloads in batches, and yield the number of cleared pods after each
+    batch.
+    """
     assert_no_transaction()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
     pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
@@ -44,7 +46,7 @@ def delete_logs_of_deleted_workloads(context: SchedulerContext) -> Iterator[int]
 
 
 def queue_workspace_deletions(now: datetime, context: SchedulerContext) -> Iterator[int]:
-    """Queue workspaces for deletion in batches, yielding the number of queued workspaces in each.
+    """Queue workspaces for deletion in batches, and yield the number of queued workspaces after each batch.
 
     A batch is queued and marked in one transaction.
     """

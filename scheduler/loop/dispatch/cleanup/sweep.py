@@ -22,13 +22,13 @@ from scheduler.loop.queries import POOLS
 
 log = logging.getLogger(__name__)
 
-OUTPUTS_KEPT = timedelta(days=1)  # maximum time that an ended pod's files wait for its outputs to be stored
+OUTPUTS_KEPT = timedelta(days=1)  # maximum time to keep an ended pod's files until its outputs are stored
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.
 MIN_ENDED_AGE = timedelta(seconds=60)
 BATCH_SIZE = 1000  # number of pods whose rows are read in one query
-FORGETS_AHEAD = 32  # maximum number of pods that a runtime forgets at the same time
+FORGETS_AHEAD = 32  # maximum number of pod records that a runtime deletes at the same time
 ROWS = compiled_once(
     lambda keys: Pod.objects.filter(pk__any=keys).values_list(
         "pk", "node__pool_id", "state", "ended_at", "files_until"
@@ -127,8 +127,10 @@ def _forget_pods_concurrently(
 
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
-    """Return the IDs of the ended pods whose outputs have not been read yet. Pods that ended long ago are
-    excluded. Otherwise, their files would be kept forever if the collector were not running.
+    """Return the IDs of the ended pods whose outputs have not been read yet.
+
+    Pods that ended long ago are excluded, so that their files are not kept forever if the collector is not
+    running.
     """
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
     rows = PodOutputs.objects.filter(pod__in=keys, state=OutputState.WAITING)

@@ -22,7 +22,8 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that its cluster has evicted, and the workload's other live or just failed pods.
+    """Pods that a cluster has evicted from one workload, and its other pods that are live or have just
+    failed.
 
     If `is_on_record` is set, an earlier tick wrote the audit record of the evicted pods. If `is_in_progress`
     is set, the evicted pods are still live, and their eviction counts only if it has ended the workload's
@@ -44,9 +45,9 @@ def find_cluster_evictions(
     """Return the evictions of the pods in `evicted`, whose rows must already be marked as ended.
 
     The pods in `failed` and `lost_pods` ended in the same tick, and may have failed because of the evictions.
-    Evictions of their peers in earlier ticks of the run are also returned. `being_evicted` maps the failed
-    pods' live peers to the reasons for their evictions. Must be called before the pods' workloads are
-    evaluated, because an evaluation may stop their other pods.
+    Earlier evictions of their peers in the same run are also returned. `being_evicted` maps the failed pods'
+    live peers to the reasons for their evictions. Must be called before the pods' workloads are evaluated,
+    because an evaluation may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if being_evicted:

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 RETRY_INTERVAL = timedelta(seconds=5)
 PATIENCE = timedelta(seconds=60)
-FIRST_BACKOFF = 4  # the first backoff is as long as the backoff after this many evictions: 40 s
+FIRST_BACKOFF = 4  # number of evictions that would cause the same backoff as the first release: 40 s
 
 
 def was_rejected_recently(pod: Pod, now: datetime, sent: SentCommands) -> bool:

@@ -25,8 +25,8 @@ REASON = "DependencyNeverMet"
 def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: SchedulerContext) -> int:
     """Cancel the workloads whose dependencies still cannot be met. Return the number of cancelled workloads.
 
-    The dependencies are read again under locks. A user may have edited `after` or resubmitted the awaited
-    workload.
+    The dependencies are read again under locks, because a user may have edited `after` or resubmitted the
+    awaited workload.
     """
     with fenced_transaction(context.held_lease):
         lock_task_arrays(workloads)

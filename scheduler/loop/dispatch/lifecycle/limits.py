@@ -47,8 +47,8 @@ PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 LIVE_PHASES = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
 LIVE = ", ".join(f"'{phase}'" for phase in LIVE_PHASES)
 ENDED = ", ".join(f"'{phase}'" for phase in ENDED_PHASES)
-# The earliest deadline is the first entry of an index. Without statistics, the planner would read all
-# workloads to find one past its deadline.
+# The earliest deadline is the first entry of an index.
+# Without statistics, the planner would read all workloads to find one past its deadline.
 DUE_LIMITS = f"""
     SELECT EXISTS (SELECT FROM projects_workload WHERE phase = 'starting' AND since <= %s),
            EXISTS (SELECT FROM projects_workload

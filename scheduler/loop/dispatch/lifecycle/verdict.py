@@ -58,8 +58,8 @@ class PodFact:
 class GangFacts:
     """State of a gang.
 
-    `replaced` contains the current run's lost and evicted pods whose replicas have newer pods.
-    `peer_failures` counts the runs since the last progress that ended because a pod failed after losing a
+    `replaced` contains pods of the current run that were lost or evicted and have since been replaced.
+    `peer_failures` counts consecutive runs without progress that ended because a pod failed after losing a
     peer.
     """
 

@@ -31,7 +31,7 @@ class Segment:
     x: float
     width: float
     key: int
-    is_lost: bool = False  # True for work that an eviction or a failure lost, drawn over its run
+    is_lost: bool = False  # True for lost work, which is drawn over its run
     is_current: bool = False
     text_width: float = 0
 
@@ -56,7 +56,11 @@ class Segment:
 
     @property
     def room(self) -> str:
-        """Return the window widths at which the duration fits into the segment: "narrow", "wide" or ""."""
+        """Return the narrowest kind of window in which the duration fits into the segment: "narrow" or
+        "wide".
+
+        Return "" if it fits in neither.
+        """
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read
         return "narrow" if self.text_width >= NARROW_ROOM else "wide" if self.text_width >= WIDE_ROOM else ""
@@ -75,7 +79,7 @@ class PeriodBar:
     failure: float | None  # position of the failure, or None if the workload has not failed
     marks: tuple[PeriodMark, ...]  # labels of last checkpoint, edit, last eviction, failure and present
     states: tuple[str, ...]  # states so far, except for restart delays
-    expected: str = ""  # state of the dashed part, or ""
+    expected: str = ""  # state of the dashed (expected) part, or ""
     end_title: str = ""  # title of the event expected at the end of the bar, or ""
 
     @property

@@ -127,7 +127,7 @@ def timeline(
     *,
     shows_still_pending: bool = True,
 ) -> Timeline:
-    """Return the workload's events, its own evictions and the evictions it caused as a timeline.
+    """Return a timeline of the workload's events, its own evictions and the evictions that it caused.
 
     With `shows_still_pending`, the entry that begins the current pending period states the current reason,
     and the last checkpoint and expected events are included.
