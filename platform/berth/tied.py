@@ -32,7 +32,7 @@ def tied_command(
 def end_with_parent(parent: int, death_signal: int) -> None:
     """Ask the kernel for `death_signal` when the parent dies.
 
-    A later change of the user would cancel the request.
+    Changing the user afterwards would cancel the request.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:

@@ -40,7 +40,7 @@ class UtilizationResponse(ResponseModel):
 
 
 class UtilizationPointResponse(ResponseModel):
-    """Averages over one minute or one hour. For memory, the value is the peak."""
+    """Averages over one minute or one hour. Memory values are peaks."""
 
     at: datetime
     allocated: AllocatedResourcesResponse

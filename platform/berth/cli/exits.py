@@ -43,7 +43,7 @@ differs, `berth health` if a check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:
-    """Return the exit code for the outcome of an awaited workload or array."""
+    """Return the exit code for the outcome of a workload or array that a command waited for."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(outcome, ExitCode.DONE)
 

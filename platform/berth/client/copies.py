@@ -56,7 +56,7 @@ class ErrorLines:
             self._first.append(text)
 
     def summarize(self) -> list[str]:
-        """Return the first lines and, if others were omitted, a line with the number of omitted lines."""
+        """Return the first lines. If there are more, add a line that states how many."""
         hidden = self._count - len(self._first)
         return self._first + [f"{hidden:,} more (the first {MESSAGES_MAX:,} are listed)"] * bool(hidden)
 

@@ -12,7 +12,7 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
-    """Start of the error message for each kind of object, and the remedy if no visible name is similar.
+    """Kind of a missing object: the start of the error message, and the remedy if no visible name is similar.
 
     `{owner}` stands for the object to which the missing object would belong.
     """

@@ -85,7 +85,7 @@ def closest_match(word: str, valid: Iterable[str]) -> str:
 
 
 def nearest_matches(word: str, valid: Iterable[str], count: int) -> list[str]:
-    """Return the valid words that resemble `word` most, the most similar first."""
+    """Return the valid words that are most similar to `word`, best match first."""
     return difflib.get_close_matches(word[:VALUE_MAX], sorted(valid)[:COMPARED_MAX], n=count, cutoff=0)
 
 

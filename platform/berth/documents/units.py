@@ -11,7 +11,7 @@ UNITS_OF_TIME = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
 def with_units(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with durations in whole minutes as text, such as `8h`.
+    """Return the document with whole-minute durations as text, such as `8h`.
 
     Amounts of memory stay numbers, because their keys name the unit MiB.
     """

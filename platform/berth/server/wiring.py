@@ -75,9 +75,9 @@ class Wiring:
         return trace_provider(provider, pool.provider)
 
     def changed_at(self, pool: NodePool) -> datetime | None:
-        """Return the time at which the pool's provider last noticed a change in its instances.
+        """Return when the pool's provider last noticed a change in its instances.
 
-        The result is None before the first change, and for providers that only list their instances.
+        Return None before the first change, and for providers that only list their instances.
         """
         last_change = self.changes.get(pool.provider)
         return last_change(pool) if last_change is not None else None

@@ -65,7 +65,7 @@ class ArraySubmissionResponse(ArrayDetailResponse):
 
 
 class ArrayDryRunResponse(ResponseModel):
-    """Validated array, and the predicted outcome of the next scheduling cycle for its tasks."""
+    """Validated array, and the predicted effect of the next scheduling cycle on its tasks."""
 
     tasks: int | None = Field(description="Number of tasks; null if the document is invalid.")
     max_running: int | None

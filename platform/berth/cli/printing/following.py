@@ -164,7 +164,7 @@ class TimestampedOutputReader:
 
 
 class LineFilter:
-    """Filter that passes only lines with a given text. Call `end` after the last chunk."""
+    """Filter that passes only lines that contain a given text. Call `end` after the last chunk."""
 
     def __init__(self, text: str, ignore_case: bool, out: TerminalOutput) -> None:
         self._fold = ignore_case
@@ -200,7 +200,7 @@ def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple
 
 
 def strip_control_sequences(data: bytes) -> tuple[bytes, bytes]:
-    """Return the data without control sequences, and any incomplete sequence at the end."""
+    """Remove control sequences from the data. Return the rest, and any incomplete sequence at the end."""
     incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
     tail = incomplete[0] if incomplete else b""
     return CONTROL_SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail

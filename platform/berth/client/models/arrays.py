@@ -64,7 +64,7 @@ class ArrayDetail(Array):
 
 
 class ArrayDryRun(Model):
-    """Validated array, and the predicted outcome of the next scheduling cycle for its tasks."""
+    """Validated array, and the predicted effect of the next scheduling cycle on its tasks."""
 
     tasks: int | None = None
     """Number of tasks; None if the document is invalid."""

@@ -256,7 +256,7 @@ class PreviewFinding(Model):
 
 
 class PoolPreview(Model):
-    """Nodes that the provider has for a new pool, and findings to read before creating the pool."""
+    """Nodes that the provider has for a new pool, and problems to review before creating the pool."""
 
     source: str = ""
     """The system that was examined, for example a cluster with its version and address."""

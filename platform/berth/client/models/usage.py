@@ -107,7 +107,7 @@ class NodeUtilization(Model):
 
 
 class UtilizationPoint(Model):
-    """Averages over one minute or one hour. For memory, the value is the peak."""
+    """Averages over one minute or one hour. Memory values are peaks."""
 
     at: datetime
     allocated: AllocatedResources = Field(default_factory=AllocatedResources)

@@ -193,9 +193,8 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return the broadcast's future, the results in node order, and the first error or None.
-
-        Until all results have arrived, return None instead.
+        """Return None until all results have arrived. Then return the broadcast's future, the results in node
+        order, and the first error or None.
         """
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():

@@ -9,7 +9,7 @@ PAST_VERBS = {"completed": "completed", "failed": "failed", "any": "ended"}
 
 
 class Awaited(NamedTuple):
-    """Awaited workload, the state that it must reach, and a clause (or "") about its current status."""
+    """Awaited workload, the state that it must reach, and a clause about its current status, or ""."""
 
     workload: str
     state: str

@@ -48,7 +48,7 @@ class Wakeup:
 
 
 class WakeupListener:
-    """Listener with one thread. The thread runs while requests wait, and exits shortly afterwards."""
+    """Listener with one thread, which runs while requests wait and exits shortly afterwards."""
 
     def __init__(self, name: str) -> None:
         self._name = name

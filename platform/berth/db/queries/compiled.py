@@ -37,7 +37,7 @@ class Parameter(Expression):
 @ForeignObject.register_lookup
 @Field.register_lookup
 class AnyOf(Lookup):
-    """Lookup `column__any=values`: the column equals any of the values, passed as one SQL parameter."""
+    """Lookup `column__any=values`: the column equals any of the values. They are one SQL parameter."""
 
     lookup_name = "any"
     prepare_rhs = False

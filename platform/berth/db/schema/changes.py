@@ -6,7 +6,7 @@ from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.state import ProjectState
 from django.db.models import Field
 
-# Field options that are used only in Python, without an effect on tables.
+# Field options that only Python uses. They do not affect tables.
 _NOT_IN_THE_DATABASE = {"choices", "editable", "error_messages", "help_text", "validators", "verbose_name"}
 _NAMES_OF_MODELS = {"verbose_name", "verbose_name_plural"}
 

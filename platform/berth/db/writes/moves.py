@@ -79,8 +79,8 @@ def change_rows(
 ) -> set[Any]:
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
-    All changes to the same columns are written in one query. `expressions` maps additional columns to SQL
-    that may refer to the row as `current` and to the change as `written`. The value of a change for such a
+    All changes to the same columns are written in one query. `expressions` maps additional columns to SQL,
+    which may refer to the row as `current` and to the change as `written`. The value of a change for such a
     column has precedence. The query locks the rows in arbitrary order, so lock them first if other
     transactions change several of them.
     """

@@ -161,7 +161,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class CountedWebSockets(WebSocketsSansIOProtocol):
-    """WebSocket protocol that counts each WebSocket towards the connection limit of its address."""
+    """WebSocket protocol that counts WebSockets towards the connection limit of the client's address."""
 
     connection_counter: ConnectionCounter
     _address: str | None = None

@@ -104,7 +104,9 @@ def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Find the longest prefix of the path in `fields`. Return its form field and the rest of the path."""
+    """Find the longest prefix of the path that is in `fields`. Return its form field and the rest of the
+    path.
+    """
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

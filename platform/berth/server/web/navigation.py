@@ -90,7 +90,7 @@ CHAPTERS = (
 )
 
 
-# List pages whose path differs from that of their objects, by the first segment of an object's path.
+# List page of the objects whose paths begin with the key, if the list's own path does not.
 LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 

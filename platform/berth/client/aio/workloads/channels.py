@@ -55,7 +55,7 @@ class AsyncChannel:
         self._stack = AsyncExitStack()
         self._socket: ClientConnection
         self._processed = 0  # bytes of output that have not been acknowledged yet
-        self._sent = self._credited = 0  # bytes of input sent and allowed so far; each has one writer
+        self._sent = self._credited = 0  # input bytes sent, and input bytes allowed; one thread writes each
         self.exit_code: int | None = None
         self.failure = self.signal = ""
 

@@ -21,9 +21,7 @@ FORMS = {
     "tuple_type": "one item per line, each after `- `", "list_type": "one item per line, each after `- `",
 }  # fmt: skip
 BOOLEANS = dict.fromkeys(("yes", "on", "true", "1"), True) | dict.fromkeys(("no", "off", "false", "0"), False)
-PLAIN = re.compile(
-    r"[A-Za-z/][\w./-]*", re.ASCII
-)  # text that needs no quotes in YAML, unless it is in BOOLEANS
+PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)  # text that needs no quotes in YAML, except BOOLEANS
 ASSIGNMENT = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.ASCII)
 
 Field = tuple[type[BaseModel], str]  # a model, and the name of one of its fields

@@ -1,4 +1,4 @@
-"""Validation rules that relate the inference service section to other sections of the document."""
+"""Validation rules that involve the inference service section and other sections of the document."""
 
 from collections.abc import Iterator
 

@@ -147,5 +147,5 @@ def _memory_problems(path: str, rule: RetryRule, roles: Sequence[RoleSpec]) -> I
 
 
 def role_memory(role: RoleSpec) -> int:
-    """Return the larger of a role's memory request and limit in MiB."""
+    """Return a role's memory request or limit in MiB, whichever is larger."""
     return max(role.memory_mib, role.limit.memory_mib or 0)

@@ -51,7 +51,9 @@ class OwnWorkload:
 
     @property
     def sort_key(self) -> tuple[int, int, float]:
-        """Sort key: pending workloads first, by queue position, and ended workloads last, latest first."""
+        """Sort key. Pending workloads come first, by queue position. Ended workloads come last, the latest
+        first.
+        """
         row = self.row
         time = -(row.ended_at or row.submitted_at).timestamp()
         if row.ended_at:
@@ -120,9 +122,9 @@ def _own_arrays(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
-    """Return the queue position and the expected start of a pending workload, each None if unknown.
+    """Return the stored queue position and expected start of a pending workload.
 
-    The third value is the stored reason why the start is unknown.
+    Each is None if unknown. The third value is the reason why the start is unknown, or "".
     """
     if workload.phase not in PENDING_PHASES or workload.reason == UNSCHEDULABLE:
         return NO_FORECAST

@@ -288,7 +288,7 @@ def _target_name(target: Target) -> str:
 
 
 def _actions_on(actor: Actor, target: Target) -> HitGroup:
-    """Return the actions on the target. Their group follows the group of the target's kind."""
+    """Return the group of actions on the target. It is shown after the group of the target's kind."""
     if isinstance(target, WorkloadArray):
         title, hits = "Arrays", row_actions(actor, (), [target])
     elif isinstance(target, Service):

@@ -50,7 +50,7 @@ def workload_list_url(**query: str) -> str:
 
 
 def state_of(workload: Workload) -> str:
-    """Return the state that results show: the phase, or "unschedulable"."""
+    """Return the state to show in search results: the phase, or "unschedulable"."""
     can_start = workload.phase != Phase.PENDING or workload.reason != UNSCHEDULABLE
     return workload.phase if can_start else "unschedulable"
 
