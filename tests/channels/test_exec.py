@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import json
+import threading
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from unittest.mock import Mock
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.test import Client as Browser
 from django.utils import timezone
@@ -219,6 +221,42 @@ async def test_pod_with_an_invalid_status_counts_as_lost(status: bytes) -> None:
     await consumer._forward(reader)
     assert [json.loads(message[1:]) for message in messages] == [{"error": POD_LOST}]
     assert consumer.exit_code is None
+
+
+async def test_end_of_a_channel_is_recorded_even_if_the_client_disconnects_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_busy, is_disconnected, recorded = threading.Event(), threading.Event(), []
+
+    def check_permission() -> None:
+        is_busy.set()
+        assert is_disconnected.wait(60)
+
+    async def send(*, bytes_data: bytes) -> None:
+        checks.append(asyncio.create_task(sync_to_async(check_permission)()))
+        await asyncio.to_thread(is_busy.wait, 60)
+
+    def record_closed(*, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
+        recorded.append(exit_code)
+
+    checks: list[asyncio.Task[None]] = []
+    monkeypatch.setattr("scheduler.api.channels.consumer.database_sync_to_async", sync_to_async)
+    monkeypatch.setattr("scheduler.api.channels.consumer.record_opened", lambda **_: OpenChannel())
+    monkeypatch.setattr("scheduler.api.channels.consumer.record_closed_channel", record_closed)
+    consumer, reader, writer = ChannelConsumer(), asyncio.StreamReader(), Mock()
+    consumer.exit_code, consumer.send, consumer.opened, consumer.pod = None, send, asyncio.Event(), Mock()
+    reader.feed_data(frames.encode_frame(STATUS, b'{"exit_code": 0}'))
+    is_ending = asyncio.Event()
+    writer.close = is_ending.set
+    serving = asyncio.create_task(consumer._serve_request(reader, writer, Mock(), USES["command"]))
+    await is_ending.wait()
+    await asyncio.sleep(0)
+    serving.cancel()
+    for _ in range(5):  # the cancellation reaches the queued thread after some steps of the event loop
+        await asyncio.sleep(0)
+    is_disconnected.set()
+    await asyncio.wait([serving, *checks])
+    assert recorded == [0]
 
 
 def test_audit_log_records_the_end_of_channels_after_their_web_process_was_killed(

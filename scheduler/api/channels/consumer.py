@@ -175,18 +175,22 @@ class ChannelConsumer(SignedInConsumer):
     async def _serve_request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, actor: Actor, use: ChannelUse
     ) -> None:
+        opening = asyncio.ensure_future(
+            database_sync_to_async(record_opened)(actor=actor, pod=self.pod.pod, use=use, at=timezone.now())
+        )
         try:
-            self.channel = await database_sync_to_async(record_opened)(
-                actor=actor, pod=self.pod.pod, use=use, at=timezone.now()
-            )
+            self.channel = await asyncio.shield(opening)
             self.opened.set()
             await self._forward(reader)
         finally:
             writer.close()
-            if self.channel is not None:
-                await database_sync_to_async(record_closed_channel)(
-                    channel=self.channel, at=timezone.now(), exit_code=self.exit_code
-                )
+            await _complete(asyncio.ensure_future(self._record_end(opening)))
+
+    async def _record_end(self, opening: asyncio.Future[OpenChannel]) -> None:
+        channel = await opening
+        await database_sync_to_async(record_closed_channel)(
+            channel=channel, at=timezone.now(), exit_code=self.exit_code
+        )
 
     async def _forward(self, reader: asyncio.StreamReader) -> None:
         frames, is_complete = FrameReader(FROM_POD), False
@@ -206,6 +210,14 @@ class ChannelConsumer(SignedInConsumer):
     def _pod_name(self) -> str | None:
         values = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("pod")
         return values[0] if values else None
+
+
+async def _complete(task: asyncio.Task[None]) -> None:
+    """Wait until the task has ended, even if this connection is closed meanwhile."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    task.result()
 
 
 def _parse_exit_code(status: bytes) -> int | None:
