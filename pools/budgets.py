@@ -58,7 +58,7 @@ def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return how many nodes may be drained now for each reason. An expired pool has no budgets."""
+    """Return how many nodes may be drained now for each reason. Budgets do not apply to an expired pool."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]
@@ -67,7 +67,7 @@ def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> All
 
 
 def describe_budget(budget: Budget, now: datetime) -> str:
-    """Describe a budget in a phrase, with the end of its current window, if any."""
+    """Return a phrase that describes a budget, including the end of its current window, if any."""
     until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 

@@ -25,7 +25,7 @@ PHASE_BY_EVENT = {
 def capacity_over_time(
     pool: NodePool, *, now: datetime, span: timedelta, points_max: int = POINTS_MAX
 ) -> tuple[TimelinePoint, ...]:
-    """Return node counts for the last `span`, with at most `points_max` points. Times are Unix times."""
+    """Return up to `points_max` node counts from the last `span`. Times are Unix times."""
     begin = min(max(now - span, pool.created_at), now)
     points = build_timeline(
         _node_histories(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()

@@ -114,7 +114,7 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the pool's own price per GPU-hour, or the list price if it has none. Return None if both are
+    """Return the pool's own price per GPU-hour. If it has none, return the list price, or None if that is
     unknown.
     """
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:

@@ -54,7 +54,7 @@ def _running_work(nodes: QuerySet[Node], now: Value | Parameter) -> QuerySet[Nod
 
 
 def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
-    """Return each reservation's node ID."""
+    """Return the ID of each reservation's node."""
     return nodes.filter(reservations__isnull=False).values_list("pk", flat=True)
 
 

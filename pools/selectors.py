@@ -61,8 +61,8 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with the given name, or else the last node that had it. Return None if there
-    never was one.
+    """Return the current node with the given name. If there is none, return the last node that had the name,
+    or None.
     """
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()

@@ -94,7 +94,7 @@ def has_any_role(actor: Actor) -> bool:
 
 
 def visible_pools(actor: Actor) -> QuerySet[NodePool]:
-    """Return all node pools if the user has any role, otherwise none."""
+    """Return all node pools, or none if the user has no role."""
     return NodePool.objects.all() if has_any_role(actor) else NodePool.objects.none()
 
 
@@ -148,7 +148,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments in which the user can see all projects, not only some."""
+    """Return the departments in which the user can see every project."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

@@ -1,6 +1,6 @@
 """Fixed values of list filters: reasons, event kinds and object types."""
 
-# Reasons for pending workloads, in the order of scheduler.engine.plan.Reason, and then all other reasons.
+# Reasons for pending workloads, in the order of scheduler.engine.plan.Reason, followed by all others.
 REASONS = (
     "Misconfigured", "Suspended", "DependencyNotMet", "FetchingCode", "NoMatchingNode", "ExceedsNodeShape",
     "ExceedsPoolMax", "ExceedsDomain", "NodesUnavailable", "ProjectLimit", "DepartmentLimit", "ClusterQuota",

@@ -83,7 +83,7 @@ def quotas(actor: Actor) -> QuerySet[Quota]:
 
 
 def quota_groups(actor: Actor) -> QuerySet[QuotaGroup]:
-    """Return all quota groups if the user may see pools, otherwise none."""
+    """Return all quota groups, or none if the user may not see pools."""
     rows = QuotaGroup.objects.prefetch_related("pools").order_by("name")
     return rows if has_any_role(actor) else rows.none()
 
@@ -119,8 +119,8 @@ def workloads(actor: Actor) -> QuerySet[Workload]:
 
 
 def id_condition(word: str, column: str = "pk") -> Q:
-    """Return a condition for IDs that start with the word. It matches nothing unless the word consists of at
-    least MIN_ID_LETTERS hexadecimal digits, so that ordinary words match no IDs.
+    """Return a condition for IDs that start with the word. To keep ordinary words from matching IDs, it
+    matches nothing unless the word consists of at least MIN_ID_LETTERS hexadecimal digits.
     """
     digits = word.lower().replace("-", "")
     if not ID_START.fullmatch(word.lower()) or not MIN_ID_LETTERS <= len(digits) <= ID_LETTERS:

@@ -8,6 +8,6 @@ from django.dispatch import Signal
 
 # Sent when workloads change. Arguments: workload_ids (never empty), project_id and department_id.
 workloads_changed = Signal()
-# Sent when anything that belongs to departments or projects changes, such as quotas, members or schedules,
-# except for workloads. Arguments: department_id and project_id, which may be None.
+# Sent when departments or projects change, including their quotas, members and schedules.
+# Not sent for workloads. Arguments: department_id and project_id, which may be None.
 tenants_changed = Signal()

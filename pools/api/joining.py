@@ -56,8 +56,8 @@ Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), Af
 class JoinBody(Body):
     """Join request with the hardware that the machine detected.
 
-    `instance_id` is set on a provider's instances. A machine that joins again with the same `machine_id`
-    reuses its registration. Machines without an ID are identified by name.
+    Only instances that a provider launched send an `instance_id`. A machine that joins again with the same
+    `machine_id` reuses its registration. Machines without an ID are identified by name.
     """
 
     token: Secret

@@ -85,7 +85,7 @@ class PreviewFindingResponse(ResponseModel):
 
 
 class PoolPreviewResponse(ResponseModel):
-    """Nodes that the provider has for a new pool, and problems to review before creating the pool."""
+    """Nodes that a new pool could use, and problems to review before creating the pool."""
 
     source: str = Field(
         description="The system that was examined, for example a cluster with its version and address."

@@ -150,7 +150,7 @@ def secret_responses(secrets: Sequence[Secret]) -> list[SecretResponse]:
 
 
 def stored_secret_response(secret: Secret, content: SecretContent, location: str) -> Response:
-    """Return the response to a PUT request. `location` is empty if an existing secret was replaced."""
+    """Return the response to a PUT request. If an existing secret was replaced, `location` is empty."""
     answer = StoredSecretResponse(**secret_response(secret).model_dump(), warnings=content.warnings)
     return created_response(answer, location) if location else Response(answer)
 

@@ -45,9 +45,9 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, the times when a pool last scaled and became idle, and the time when it expires.
+    """Current time, and the times when the pool last scaled, became idle and will expire.
 
-    Times are in seconds. They are None if there is no such time.
+    Times are in seconds. A time is None if it does not apply.
     """
 
     now: float

@@ -15,5 +15,5 @@ def boot_retry_delay(failures: int) -> int:
 
 
 def should_stop_provisioning(failures: int, limit: int) -> bool:
-    """Return whether the number of failed boots has reached the limit, where 0 means no limit."""
+    """Return whether the number of failed boots has reached the limit. A limit of 0 means no limit."""
     return 0 < limit <= failures

@@ -61,7 +61,9 @@ class Allowance:
     limiting_budgets: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
-        """Return whether a further node may be drained for this reason, in addition to `chosen` nodes."""
+        """Return whether one more node may be drained for this reason after `chosen` nodes have been
+        chosen.
+        """
         return reason not in self.remaining or chosen < self.remaining[reason]
 
     def limit_count(self, reason: DisruptionReason, count: int) -> int:
@@ -72,8 +74,8 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return how many more nodes may be drained for each reason, according to the strictest budget.
-    `disrupted` of the pool's `total` nodes are already disrupted.
+    """Return how many more nodes may be drained for each reason, according to the strictest budget. `total`
+    is the pool's number of nodes, and `disrupted` counts those that are already disrupted.
     """
     remaining: dict[DisruptionReason, int] = {}
     limiting_budgets: dict[DisruptionReason, Budget] = {}

@@ -64,7 +64,7 @@ class Volume:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the volume is in S3, in which case nodes must fetch it."""
+        """Whether the volume is in S3 and must be fetched by nodes."""
         return self.source.startswith(S3)
 
     @property

@@ -36,7 +36,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a bootstrap script: its phases in order."""
+    """Phases of a bootstrap script, in order."""
 
     phases: tuple[Phase, ...] = ()
     ready: bool = False

@@ -56,7 +56,7 @@ def for_pod(key: str) -> str:
 
 
 def for_downloads(key: str) -> str:
-    """Return the secret with which a node downloads a pod's code and volumes while the pod is live."""
+    """Return the secret that a node uses to download a pod's code and volumes while the pod is live."""
     return _sign("downloads", key)
 
 

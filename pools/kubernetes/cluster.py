@@ -54,13 +54,17 @@ class UnusableCluster:
 
 
 class Clusters:
-    """Clusters by connection, each created on first use and kept while a pool uses it."""
+    """Collection of clusters, keyed by connection. Each is created on first use and kept while a pool
+    uses it.
+    """
 
     def __init__(
         self, installation: Callable[[], str], patience: float = PATIENCE,
         now: Callable[[], datetime] = SYSTEM_NOW,
     ) -> None:  # fmt: skip
-        """Create an empty collection. Callers wait up to `patience` seconds for a cluster."""
+        """Create an empty collection. `patience` is how many seconds callers wait for a cluster to
+        respond.
+        """
         self._installation, self._patience, self._now = installation, patience, now
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
@@ -133,7 +137,7 @@ def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
 
 
 def check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
-    """Return `access`. Raises RuntimeFailure if it is unusable or missing."""
+    """Return `access`. Raises RuntimeFailure if the cluster is unusable or missing."""
     if not isinstance(access, PoolAccess):
         reason = "it is not a pool on Kubernetes" if access is None else access.reason
         raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")

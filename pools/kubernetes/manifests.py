@@ -150,7 +150,7 @@ def _start_directory(pod_spec: PodSpec) -> str:
     """Return the command's working directory.
 
     If `start_in` is set, the command starts in that directory of the workspace. Otherwise, a relative path
-    starts in the code's directory, or in the workspace if the pod has no code.
+    refers to the code's directory, or to the workspace if the pod has no code.
     """
     if pod_spec.start_in:
         return f"{WORKSPACE}/{pod_spec.start_in}"

@@ -202,8 +202,8 @@ class Mirror:
     def _watch(self, kind: str) -> None:
         """Watch objects of this kind until the API server ends the watch.
 
-        The next watch continues after the last change, even if the connection was lost. Applying changes a
-        second time would revert pods to an earlier state.
+        The next watch continues after the last change, even if the connection was lost. No change is applied
+        twice, because that would revert pods to an earlier state.
         """
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
         events = self._api.watch(KINDS[kind], self._versions[kind], seconds)

@@ -108,7 +108,7 @@ class PodCalls:
         self._created.add(pod_spec.pod_id)
 
     def _fail(self, pod_id: str, message: str) -> None:
-        """Record that the pod has ended because it can never start."""
+        """Record the pod as ended, because it can never start."""
         self._ledger.record_end(
             pod_id,
             PodReport(
@@ -124,7 +124,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # No effect if the cluster received the pod earlier: the pod is then reported as deleted.
+                # This does nothing if the cluster had received the pod, which is then reported as deleted.
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return
@@ -135,7 +135,7 @@ class PodCalls:
     ) -> None:
         """Delete an existing pod. The grace period is at most the pod's own.
 
-        The node deletes the log with the container, so the log is followed until then.
+        The node deletes the log with the container, so the log is copied until then.
         """
         if read_report(pod).state is PodState.EXITED or (grace and command_report(pod)):
             return

@@ -109,7 +109,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             self._run_in_worker(spec.pod_id, access, START, call)
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Queue a pod's start for its cluster's worker. A later call to `start` raises any error."""
+        """Queue a pod's start. If the start fails, a later call to `start` raises the error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(spec.pod_id):
                 access, call = self._prepare_start_call(spec)
@@ -285,7 +285,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             self._pods.drop_record(pod_id)
 
     def forget_in_background(self, pod_id: str) -> None:
-        """Queue the calls that forget a pod. A later call to `forget` raises any error."""
+        """Queue the calls that forget a pod. If one fails, a later call to `forget` raises the error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             entry = self.ledger.find(pod_id)
             if entry is not None and entry.ended is not None and entry.received:
@@ -355,7 +355,9 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return no address and an arbitrary port. The port is free, because each pod has its own address."""
+        """Return an empty address and an arbitrary port. The port is free, because each pod has its own
+        address.
+        """
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -30,7 +30,9 @@ class _SettingsModel(BaseModel):
 
 
 class PoolToleration(_SettingsModel):
-    """Taint that the pool's pods tolerate. A missing value or effect matches every value or effect."""
+    """Taint that the pool's pods tolerate. If the value or the effect is missing, any value or effect
+    matches.
+    """
 
     key: Name
     value: Value | None = None

@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 THREADS = 8
 CALLS_MAX = 2000  # maximum unfinished calls; further calls are rejected
-PATIENCE = 0.5  # seconds that a caller keeps waiting while no other call finishes
+PATIENCE = 0.5  # how many seconds a caller keeps waiting if no other call finishes
 WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
 RESULT_SECONDS = 60.0  # seconds after which an unread result is dropped
-COOLDOWN = 10.0  # seconds after a slow call during which callers do not wait
+COOLDOWN = 10.0  # callers do not wait for this many seconds after a slow call
 T = TypeVar("T")
 
 

@@ -290,7 +290,7 @@ class NodePool(CombinedChecks, FastRows):
 
     @property
     def max_gpus(self) -> int:
-        """Total number of GPUs at the pool's maximum size."""
+        """Number of GPUs that the pool has at its maximum size."""
         return (self.nodes_max or self.nodes_min) * self.gpus_per_node
 
     @property

@@ -13,7 +13,7 @@ NAME = RegexValidator(
 
 
 class SecretKind(models.TextChoices):
-    VALUE = "value"  # a text that pods receive
+    VALUE = "value"  # text that pods receive
     REGISTRY = "registry"  # credentials for a container image registry
     SSH_KEY = "ssh_key", "SSH key"  # private key that Berth uses to log in to hosts
     S3_KEY = "s3_key", "S3 key"  # access key that Berth uses to read and write volumes in S3

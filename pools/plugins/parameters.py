@@ -46,8 +46,7 @@ class Secret:
 def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
     """Return a JSON schema for a function's parameters. Raises PluginError if one is unsupported."""
     properties, required = {}, []
-    # Do not use get_type_hints(): on Python 3.10, it adds None to the type of a parameter that defaults to
-    # None.
+    # Do not use get_type_hints(): on Python 3.10, it adds None to parameters that default to None.
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise PluginError(f"{_function_name(function)}: the parameter {name} cannot be passed by name")

@@ -49,7 +49,7 @@ def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...
 
 
 def _pip_commands(image: Image) -> Iterator[str]:
-    """Yield pip commands, starting with the packages that have their own index.
+    """Yield pip commands, starting with those for packages that have their own index.
 
     pip's configured indexes are ignored if the image names a default index.
     """

@@ -67,7 +67,7 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that Berth shares with other users.
 
-    The instance's shape excludes resources that others use, except devices: it counts all devices.
+    The instance's shape includes all devices, but only the CPU and memory that others do not use.
 
     `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
     `labels` are the machine's own labels.

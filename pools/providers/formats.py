@@ -9,7 +9,9 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Text format, used as metadata of an annotated type. `noun` is its name, and `allowed` is an example."""
+    """Text format, used as metadata of an annotated type. `noun` names the format, and `allowed` describes
+    valid values.
+    """
 
     pattern: str
     noun: str

@@ -53,7 +53,7 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Machines and findings. A preview is empty if the provider has no machines before it creates them.
+    """Machines and findings. The preview of a provider that creates its machines on demand is empty.
 
     `source` names the system that was examined, for example a cluster with its version and address.
     """

@@ -16,8 +16,9 @@ def capacity_columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the values of a node's capacity columns.
 
-    The values come from the instance if it reports a shape, or else from the launch request. `before` lists
-    the devices that were unavailable because of foreign pods. `held` lists the allocated devices.
+    If the instance reports a shape, the values come from it. Otherwise, they come from the launch request.
+    `before` lists the devices that were unavailable because of foreign pods. `held` lists the allocated
+    devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {

@@ -39,8 +39,9 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Lock the pool's row for updates, and return it. The lock permits new foreign keys to the row. Without
-    this, a transaction that locks a node and writes its history would wait for the pool and could deadlock.
+    """Lock the pool's row for updates, and return it. The lock permits new foreign keys to the row.
+    Otherwise, a transaction that locks a node and writes its history would wait for the pool and could
+    deadlock.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 

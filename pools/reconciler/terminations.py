@@ -38,7 +38,9 @@ def _is_finished(node: Node) -> bool:
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:
-    """Terminate instances. If that fails, record the error. The next listing leads to a new attempt."""
+    """Terminate instances. If that fails, record the error. The termination is repeated after the next
+    listing.
+    """
     try:
         context.provider.terminate(pool.name, instance_ids)
     except ProviderError as error:

@@ -169,7 +169,7 @@ class LogChunk:
     complete: bool
 
 
-LOG_TIMES_SECONDS = 2  # a log line may be this much older than its recorded time
+LOG_TIMES_SECONDS = 2  # a log line may be this many seconds older than its recorded time
 
 # End offset of a part of a log, and the Unix time of its last byte in milliseconds (0 if unknown).
 # Each part begins where the previous part ends.
@@ -322,7 +322,7 @@ class Runtime(PodFileReader, Protocol):
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
         """Return the times when the parts of the log from `start` to `end` were written, in ascending order.
 
-        The beginning of a part may be up to `LOG_TIMES_SECONDS` older than its time. The parts end before
+        The first bytes of a part may be up to `LOG_TIMES_SECONDS` older than its time. The parts end before
         `end` if the times of the last bytes are unknown.
         """
         ...

@@ -348,7 +348,9 @@ class LocalRuntime(LocalFiles):
 
 
 def _usage_by_pod(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
-    """Return the pods' usage, measured by control groups if possible, or else summed over processes."""
+    """Return the pods' usage. Measure it with control groups if possible. Otherwise, add up the usage of each
+    pod's processes.
+    """
     usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
     measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}
     rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}
@@ -374,8 +376,8 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
 
 
 def _secrets_error(spec: PodSpec) -> str:
-    """Return why the secrets cannot be passed to the pod, without revealing their values, or "" if they
-    can be passed.
+    """Return why the secrets cannot be passed to the pod, or "" if they can. The text does not reveal their
+    values.
     """
     if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"

@@ -62,8 +62,8 @@ def store_times(log_path: Path, times: Sequence[LogTime]) -> None:
 def extend_times(log_path: Path, log_limit: int, start: int, times: Sequence[LogTime]) -> None:
     """Append the times of bytes that are appended to a log at `start`.
 
-    Earlier bytes without an entry have an unknown time. Entries beyond `start` are from an interrupted
-    update.
+    Earlier bytes without an entry have an unknown time. Entries beyond `start` come from an interrupted
+    update and are replaced.
     """
     path = times_path(str(log_path))
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

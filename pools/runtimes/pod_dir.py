@@ -107,8 +107,8 @@ class PodDir:
     def write_registry_auth(self, auth: str) -> None:
         """Write the registry credentials for the image pull. The shim deletes them afterwards.
 
-        Without credentials, the file contains an empty object. Without the file, podman would use its user's
-        credentials.
+        The file is written even if there are no credentials, because podman would otherwise use its user's
+        own.
         """
         draft = self.path / f"auth.{os.getpid()}.new"
         draft.touch(mode=0o600)

@@ -13,8 +13,8 @@ from pools.runtimes.shim.processes import process_ids, stat_fields
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
-# Field indexes in /proc/PID/stat, not counting the first two fields: the parent's PID, the process's CPU time
-# and the CPU time of its reaped children.
+# Field indexes in /proc/PID/stat, not counting the first two fields.
+# The fields are the parent's PID, the process's CPU time, and the CPU time of its reaped children.
 _PARENT, _OWN, _REAPED = 1, (11, 12), (13, 14)
 
 

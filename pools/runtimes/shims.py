@@ -59,7 +59,7 @@ class ForkedShim:
 
 
 class ShimStarter:
-    """Launcher of one runtime's shims. The server's command line contains `root`."""
+    """Launcher of one runtime's shims. `root` is the runtime's directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -152,7 +152,7 @@ class ShimServer:
             try:
                 self._socket.send(message)
                 break
-            except BlockingIOError:  # the server may be waiting for its reports to be received
+            except BlockingIOError:  # the server may be blocked until its reports are received
                 self._wait(select.POLLIN | select.POLLOUT)
                 self.receive_reports()
         shim = self._running[self._number] = ForkedShim(self, directory)

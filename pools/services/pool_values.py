@@ -120,7 +120,9 @@ def _set_credentials(
 
 @contextmanager
 def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
-    """Rename the fields in problems as the caller names them, such as nodes_max instead of nodes.max."""
+    """Replace the field names in problems with those that the caller uses, such as nodes_max instead of
+    nodes.max.
+    """
     try:
         yield
     except Invalid as error:

@@ -207,8 +207,8 @@ def _check_secret(name: str, content: SecretContent) -> None:
 
 
 def private_key_problem(text: str) -> str:
-    """Return why the text cannot be used as an SSH private key, which must have no passphrase. Return "" if
-    it can.
+    """Return why the text cannot be used as an SSH private key, or "" if it can. The key must not have a
+    passphrase.
     """
     content = text.strip().encode() + b"\n"
     is_openssh = b"OPENSSH PRIVATE KEY" in content

@@ -59,7 +59,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def describe_json_fault(text: str) -> str:
-    """Return a sentence with the line, the column and the cause of the fault in a JSON text."""
+    """Return a sentence that describes the first JSON syntax error in the text and where it is."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:

@@ -131,7 +131,7 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
 
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield the field name of each stored secret and a help text that says when it was set."""
+    """Yield each stored secret's field name, and a help text that says when the secret was set."""
     for entry in pool.plugins:
         for parameter, at in entry.get("secrets_set", {}).items():
             yield (

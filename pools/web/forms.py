@@ -235,7 +235,7 @@ class PoolForm(Form):
     def add_remaining_errors(self, check: Callable[[Mapping[str, Any]], object]) -> None:
         """Add the errors that `check` finds in the valid fields, so that all errors are shown together.
 
-        `check` receives the form's values, in which defaults replace the invalid values.
+        In the values passed to `check`, defaults replace invalid values.
         """
         if "provider" in self.errors:
             return

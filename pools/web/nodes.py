@@ -100,7 +100,7 @@ def show(request: Request, name: str) -> HttpResponse:
 
 
 def _visible_nodes(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Return the nodes, or none if the user has no role."""
+    """Return the nodes. A user without a role gets none."""
     return nodes if _is_allowed(request, "view_capacity") else nodes.none()
 
 

@@ -23,7 +23,7 @@ EXPLANATIONS = {
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
     "slurm": "Each node is a job in your cluster. Berth runs Slurm's programs, or calls slurmrestd.",
 }
-# Credential fields of each provider. Each is shown after the given setting, or first if that is empty.
+# Credential fields of each provider, and the setting after which each is shown. "" puts the field first.
 CREDENTIALS: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"kubeconfig": ""}, "ssh": {"private_key": ""},
     "slurm": {"login_key": "slurm_login", "slurm_token": "slurm_rest_user"},

@@ -72,7 +72,7 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
 
 
 def _is_valid_key(model: type[Model], key: str) -> bool:
-    """Return whether the text can be a primary key. Prunes have no object, so their audit entries contain
+    """Return whether the text can be a primary key. Audit entries for pruning refer to no object and contain
     other text.
     """
     try:

@@ -96,7 +96,7 @@ class PodVolumeUrls(TokenlessView):
         volume, bucket = _open_volume(request, pod_id, name)
         body = parse_body(request, UrlsBody)
         for number, each in enumerate(body.objects):
-            if {"", ".", ".."} & set(each.path.split("/")):  # some object stores resolve such paths
+            if {"", ".", ".."} & set(each.path.split("/")):  # some object stores resolve "." and ".."
                 field = f"objects[{number}].path"
                 raise Invalid([Problem(field, "is not a valid object path", format_value(each.path))])
         with _limit_store_calls(volume):
@@ -126,7 +126,7 @@ def _reason_to_wait(pod_id: UUID, volume: Volume) -> str:
     return f"waiting until {changes} are stored, {size:,.0f} MB so far"
 
 
-_calls: Counter[str] = Counter()  # number of calls in progress by volume source
+_calls: Counter[str] = Counter()  # number of calls in progress, by volume source
 _lock = Lock()
 
 

@@ -87,7 +87,7 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk's ID from its key. Return None if the key contains no ID, because Berth did not write
+    """Return the chunk ID in a key, or None if the key contains none. In that case, Berth did not write
     the chunk.
     """
     try:

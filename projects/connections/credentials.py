@@ -35,9 +35,7 @@ def session_key(headers: Headers) -> str:
 
 
 def load_active_user(credential: Credential) -> User | None:
-    """Return the credential's user if the session or token is valid and the user is active, otherwise
-    None.
-    """
+    """Return the credential's user, or None if the session or token is invalid or the user is inactive."""
     if credential.token_id is not None:
         token = valid_tokens(timezone.now()).filter(pk=credential.token_id).first()
         return token.user if token is not None and is_usable(token) else None
@@ -52,8 +50,8 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return a value for each credential, in at most seven queries. It changes when the credential becomes
-    invalid, or the user's permissions change.
+    """Return a value for each credential, in at most seven queries. The value changes when the credential
+    becomes invalid or the user's permissions change.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_port_session_owners(unique)}
@@ -64,7 +62,7 @@ def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object
     }
 
 
-# Maps credentials to the user ID and a value that changes when the credential becomes invalid.
+# Maps each credential to its user's ID and a value that changes when the credential becomes invalid.
 OwnersByCredential = dict[Credential, tuple[int, object]]
 
 

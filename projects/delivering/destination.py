@@ -64,7 +64,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why requests to the URL are forbidden, or None if that is not known before a DNS lookup.
+    """Return why requests to the URL are forbidden, or None if they may be allowed.
 
     Only IP addresses and the names of this machine are checked. Other names are resolved and checked on
     delivery.
@@ -91,9 +91,7 @@ def _is_ip_literal(host: str) -> bool:
 
 
 def describe_rejection(host: str, address: str, reason: str) -> str:
-    """Combine a reason from `find_rejection` with the host and address. The result is a sentence without a
-    full stop.
-    """
+    """Return a clause that combines the host, its address and a reason from `find_rejection`."""
     if host.strip("[]") == address:
         return f"{host} {reason.removeprefix('which ')}"
     return f"{host} resolves to {address}, {reason}"

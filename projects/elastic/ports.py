@@ -15,9 +15,9 @@ Fence = Callable[[], AbstractContextManager[None]]
 class Ports:
     """Dependencies of a service pass.
 
-    `engines` takes the inference engine's kind and whether Berth manages it, because addresses from users are
-    restricted. `router` returns None for a service without a router. `fence` opens a transaction that commits
-    only if this process is still the leader.
+    `engines` takes the inference engine's kind, and whether Berth manages the engine. Addresses from users
+    are restricted. `router` returns None for a service without a router. `fence` opens a transaction that
+    commits only if this process is still the leader.
     """
 
     engines: Callable[[str, bool], EngineAdapter]

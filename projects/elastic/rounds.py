@@ -96,8 +96,8 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _discard_ended_services(self, live_ids: Collection[int]) -> None:
-        """Remove the due times of ended services that no pass is reconciling. Otherwise, they would
-        remain due.
+        """Remove the due times of ended services that no pass is reconciling. Otherwise, these services would
+        stay due.
         """
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]

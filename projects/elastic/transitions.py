@@ -43,8 +43,8 @@ def apply_probes(
 
 
 def _may_end_service(view: ServiceView, now: datetime) -> bool:
-    """Return whether the service may end although its router is unreachable: all of its engines ended
-    long ago.
+    """Return whether the service may end although its router is unreachable. All of its engines must have
+    ended long ago.
     """
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
@@ -82,8 +82,8 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether to remove the inference engine although the router has not responded. It is then
-    deregistered when the router is reachable again.
+    """Return whether to remove the inference engine although the router has not responded. The engine is then
+    deregistered once the router is reachable again.
     """
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 

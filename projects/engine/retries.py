@@ -97,9 +97,9 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
 
 
 def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
-    """Return the index of the rule that counts restarts after this kind of failure, or None if there is none.
+    """Return the index of the first rule that matches this kind of failure, or None if no rule does.
 
-    A `pod_failed` rule counts failed image pulls, unless an earlier rule lists `image_pull`.
+    A `pod_failed` rule also matches failed image pulls, unless an earlier rule lists `image_pull`.
     """
     of_pod = kind not in NOT_POD_FAILURES
     return next((number for number, rule in enumerate(rules) if rule.matches(kind, of_pod=of_pod)), None)

@@ -86,8 +86,8 @@ class TaskStop:
 def steps_to_compare(
     rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
 ) -> tuple[list[int], int]:
-    """Return the latest steps of the running tasks, in ascending order, and the index at which the next call
-    must start.
+    """Return the latest steps of the running tasks, in ascending order, and the task index where the next
+    call must start.
 
     Tasks before index `first` and tasks that have not reached the rule's `after_steps` are omitted. The
     returned index is 0 unless there are more than `limit` different steps.
@@ -136,7 +136,7 @@ def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[i
 
 
 def _median_without(ordered: Sequence[float], value: float) -> float:
-    """Return the median of sorted values, without one occurrence of `value`."""
+    """Return the median of sorted values, ignoring one occurrence of `value`."""
     position = bisect_left(ordered, value)
     count = len(ordered) - 1
     low, high = (ordered[at + (at >= position)] for at in ((count - 1) // 2, count // 2))

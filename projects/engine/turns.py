@@ -16,12 +16,12 @@ class PendingCall:
 class Assignment:
     """Node assigned to each call, and the node whose turn is next."""
 
-    assigned: Mapping[int, int]  # node of each call
+    assigned: Mapping[int, int]  # node assigned to each call
     turn: int
 
 
 def assign_calls(calls: Iterable[PendingCall], slots_by_node: Mapping[int, int], turn: int) -> Assignment:
-    """Assign calls, in order, to the nodes with free slots, round-robin from `turn`.
+    """Assign calls, in order, to nodes with free slots. Nodes take turns, starting with `turn`.
 
     A call that must run on a specific node waits for that node and does not advance the turn.
     """

@@ -27,9 +27,9 @@ class ArrayState(models.TextChoices):
 class WorkloadArray(FastRows):
     """Array of workloads (tasks) that share one document. Task counts are not stored.
 
-    An array is active until all of its tasks have ended. Then it is failed if a task failed, else cancelled
-    if a task was cancelled, else completed. Tasks that the stop rule cancelled do not count as cancelled
-    here.
+    An array is active until all of its tasks have ended. It is then failed if a task failed. If not, it is
+    cancelled if a task was cancelled, and otherwise completed. Tasks that the stop rule cancelled do not
+    count as cancelled here.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -82,7 +82,7 @@ def owner_columns(owner: Tenant) -> dict[str, Any]:
 
 
 def owner_ids(owner: Tenant) -> dict[str, Any]:
-    """Return the IDs of the owner and its department, for announcements and the history."""
+    """Return the IDs of the owner and its department. Announcements and the history use them."""
     if isinstance(owner, Department):
         return {"department_id": owner.pk}
     return {"department_id": owner.department_id, "project_id": owner.pk}

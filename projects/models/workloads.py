@@ -271,8 +271,7 @@ class Workload(FastRows):
 
 
 class WorkloadDeletion(models.Model):
-    """Record of a transaction that deleted live workloads or pods, or some that had ended within the last
-    day.
+    """Record of a transaction that deleted workloads or pods that were live or had ended within a day.
 
     Written by database triggers.
     """

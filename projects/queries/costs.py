@@ -16,7 +16,7 @@ from pools.models import NodePool
 
 Rows = Sequence[tuple[Any, ...]]
 MILLI_GPU_SECONDS_PER_GPU_HOUR = 3_600_000
-PLACES = Decimal("0.0001")  # the precision of prices
+PLACES = Decimal("0.0001")  # four decimals, as for prices
 # GPU time by pool and price. The price is constant within an hour, so periods start at full hours.
 GPU_TIME = """
     WITH period AS (

@@ -15,7 +15,7 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """For each workload, return the time since which all of its GPUs have been idle.
+    """Return when all GPUs of each workload became idle.
 
     Workloads that are not idle, or have been idle for less than the warning threshold, are omitted.
     Unmeasured GPUs do not count as idle.

@@ -71,7 +71,7 @@ def visible_volumes(actor: Actor, pool: NodePool) -> list[tuple[Volume, int]]:
 
 
 def node_labels(pools: Iterable[int]) -> dict[int, list[Mapping[str, Any]]]:
-    """Return the labels of the nodes that can host pods, keyed by pool."""
+    """Return the labels of each node that can host pods, keyed by pool."""
     labels: dict[int, list[Mapping[str, Any]]] = {pool: [] for pool in pools}
     rows = Node.objects.filter(pool__in=[*labels], state__in=HOSTING) if labels else Node.objects.none()
     for pool, values in rows.values_list("pool_id", "labels"):

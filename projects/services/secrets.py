@@ -125,8 +125,8 @@ def require_submitter_for_personal_secrets(
 
 @dataclass(frozen=True, slots=True)
 class RegistryAuth:
-    """Credentials for image pulls: an auth.json file and the secret for each registry. The file is "" if
-    there are no credentials.
+    """Credentials for image pulls: the text of an auth.json file, and the secret for each registry. The text
+    is "" if there are no credentials.
     """
 
     json: str = field(default="", repr=False)

@@ -151,7 +151,7 @@ class RouterClient(Protocol):
         """Stop new requests to the inference engine until `mark_healthy` is called. Running requests
         continue.
 
-        A router that cannot mark engines instead removes the engine from its list and from `workers`.
+        If the router cannot mark engines, it removes the engine from its list and from `workers`.
         """
         ...
 

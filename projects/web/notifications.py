@@ -36,7 +36,7 @@ CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webh
 
 # Table row: subscription, channel, masked address, short event titles and latest delivery.
 SubscriptionRow = tuple[Subscription, str, str, list[str], Delivery | None]
-DeliveryRow = tuple[Delivery, str, str, str]  # delivery, channel, masked address, title
+DeliveryRow = tuple[Delivery, str, str, str]  # table row: delivery, channel, masked address, title
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("scope", "Scope", lambda row: row[0].scope_name),
     Column("events", "Events", lambda row: ", ".join(row[3])),

@@ -48,7 +48,7 @@ FIELDS_OF_PROBLEMS = {"password": "value", "secret_access_key": "value", "access
 BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds of secrets that pods never receive
 
 
-# Scripts put a secret that the user has typed back into the form after an error. The server never sends it.
+# After an error, a script restores the secret that the user has typed. The server never sends it back.
 KEPT = {"data-keep-typed": ""}
 
 

@@ -28,7 +28,9 @@ def node_capacity(node: Node) -> Amounts:
 
 
 def node_free_capacity(node: Node) -> Amounts:
-    """Return the free resources of a node from `annotate_allocated`, or zeros if the node accepts no pods."""
+    """Return the node's free resources, or zeros if it accepts no pods. Expects a node from
+    `annotate_allocated`.
+    """
     return to_amounts(*_free_amounts(node))
 
 

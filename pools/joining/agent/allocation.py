@@ -51,8 +51,8 @@ class TerminationSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script has ended without a signal to the agent. The agent can outlive the
-    script, because it has its own session.
+    """Return whether the job's script has ended without a signal to the agent. The agent has its own session,
+    so it can outlive the script.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

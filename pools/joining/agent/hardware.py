@@ -58,7 +58,7 @@ def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 
 
 def reserved_amount(variable: str) -> float:
-    """Return the amount reserved for the system by the environment variable.
+    """Return the amount that the environment variable reserves for the system.
 
     Raises ValueError if the variable is invalid.
     """

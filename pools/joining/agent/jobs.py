@@ -59,7 +59,7 @@ class Job:
     def _session_pids(self) -> list[int]:
         """Return the IDs of the processes in the script's session, even if the script itself has ended.
 
-        This includes a script that the agent started but could not record before it was killed.
+        A script is also found if the agent was killed before it could record the start.
         """
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""
@@ -155,7 +155,7 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 
 
 def _is_on_this_machine(pid: int) -> bool:
-    """Return whether the process runs outside containers, which may have agents of their own.
+    """Return whether the process runs outside containers. Containers may have agents of their own.
 
     A process outside containers sees this agent's state directory or, if that has been deleted, the same file
     systems as the agent.

@@ -140,6 +140,6 @@ def _systemctl(*arguments: str, check: bool = True) -> None:
 
 
 def _quote_argument(path: str) -> str:
-    """Quote a path for a systemd unit file, in which % and $ have a special meaning."""
+    """Quote a path for a systemd unit file, where % and $ have a special meaning."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return '"%s"' % escaped if set(path) & set(" \t\"'\\;") else escaped

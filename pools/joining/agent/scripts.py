@@ -61,7 +61,8 @@ class EnvironmentScript:
 
 class StartScript:
     """Script that starts a node on this machine. It runs in the background, because it may take minutes. The
-    instructions are stored, so that a restarted agent does not start its node again and thus stop the pods.
+    instructions are stored. Otherwise, a restarted agent would start its node again, which would stop the
+    pods.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,8 @@ class StartScript:
         self.failed_checks = 0  # number of consecutive failed checks
 
     def _restore_instructions(self) -> dict[str, object]:
-        """Return the stored instructions if their node is starting or running, or else an empty dictionary.
+        """Return the stored instructions if their node is starting or running. Otherwise, return an empty
+        dictionary.
 
         If the node has failed and the machine has not been rebooted since, run the stop script.
         """
@@ -91,7 +93,7 @@ class StartScript:
     def _fails_node_check(self, answer: dict[str, object]) -> bool:
         """Return whether the node's check script fails.
 
-        A check that takes too long does not count as failed.
+        A timeout does not count as a failure.
         """
         if not answer.get("check"):
             return False
@@ -112,8 +114,8 @@ class StartScript:
     def follow_instructions(self, answer: dict[str, object]) -> None:
         """Follow the server's instructions. Start the node again if its processes have disappeared.
 
-        If the instructions have changed, the node is updated, or the old node is stopped and the new one
-        started.
+        If the instructions have changed, update the node if possible. Otherwise, stop the old node and start
+        the new one.
         """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer

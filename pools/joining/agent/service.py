@@ -125,7 +125,7 @@ def _lock() -> Iterator[None]:
 
 
 def _store_agent(*, keep_token: bool) -> None:
-    """Write the settings, and copy the agent to the path from which the service runs it."""
+    """Write the settings, and copy the agent to its installation path."""
     write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=keep_token))
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())

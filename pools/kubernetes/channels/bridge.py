@@ -18,7 +18,7 @@ from pools.runtimes.shim.channels.programs import CONNECT, SSH
 
 START_SECONDS = 30.0  # time for the client to send its request
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
-CONFLICT, INVALID, UNAVAILABLE = 409, 422, 503  # HTTP statuses
+CONFLICT, INVALID, UNAVAILABLE = 409, 422, 503  # HTTP statuses of failed channels
 REJECTED_COMMANDS = "Commands cannot be run in this pod"
 REJECTED_PORTS = "Ports of this pod cannot be forwarded"
 REJECTED_FILES = "Files cannot be copied to or from this pod"
@@ -44,8 +44,7 @@ class Bridge:
             if status is not None:
                 await client.send(STATUS, json.dumps(status).encode())
                 writer.write_eof()
-                # If the connection closed while the client was sending credit, the client could lose the
-                # status.
+                # Closing the connection while the client sends credit could make the client lose the status.
                 await asyncio.wait({receiver}, timeout=FLUSH_SECONDS)
         except OSError:  # the client has disconnected
             pass

@@ -56,8 +56,7 @@ async def forward(
 ) -> dict[str, object]:
     """Forward the client to the pod's port, and return the channel's status.
 
-    Ending the error stream tells the client that the connection has been established. Raises ChannelRejected
-    or RuntimeFailure.
+    The error stream ends once the connection has been established. Raises ChannelRejected or RuntimeFailure.
     """
     connection = await connect_port(api, pod, port)
     forwarding = _Forwarding(client, connection)

@@ -72,7 +72,7 @@ class Program:
 
     def __init__(self, api: Api, pod: str, client: ChannelClient) -> None:
         self._api, self._pod, self._client = api, pod, client
-        self._errors = bytearray()  # Python's own error output
+        self._errors = bytearray()  # stderr of the Python that runs the program
         self._accepted = self._sent = 0  # bytes of input and output for which no credit has been sent
         self._status: dict[str, object] | None = None
 

@@ -83,8 +83,7 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket to the API server. `resource` is the resource that Berth needs permission for, for
-    error messages.
+    """Open a WebSocket to the API server. If Berth lacks permission, the error message names `resource`.
 
     Raises ChannelRejected or RuntimeFailure.
     """

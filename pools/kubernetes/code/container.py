@@ -7,7 +7,7 @@ from typing import Any
 from pools.runtimes.shim.code import DIRECTORY
 
 CONTAINER = "code"
-INCOMPLETE, MISSING = 75, 90  # exit codes of the script
+INCOMPLETE, MISSING = 75, 90  # exit codes of the unpacking script
 BLOCK = 1024 * 1024
 MARK = ".berth-code-complete-"  # name prefix of the archive's last file
 

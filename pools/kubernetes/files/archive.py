@@ -29,7 +29,8 @@ class FilesTooLarge(Exception):
 class Unpacker:
     """Unpacker that writes only regular files, and only below `target`.
 
-    `skipped` maps the paths of other entries to reasons. `is_complete` is true after the end of the archive.
+    `skipped` maps the path of every other entry to the reason. `is_complete` is true after the end of the
+    archive.
     """
 
     def __init__(self, target: Path, tops: tuple[str, ...], size_max: int, files_max: int) -> None:

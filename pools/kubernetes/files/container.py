@@ -14,7 +14,7 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 CONTAINER = "files"
 ANNOTATION = "berth.dev/files"
-# Seconds for copying a stopped pod's files, after the grace period of its command.
+# Seconds for copying a stopped pod's files after its command's grace period.
 COPY_SECONDS = 120
 ROOT, POD, WORKSPACE = "/berth", "pod", "workspace"
 MARK = f"{ROOT}/{POD}/.berth-files-copied"
@@ -22,8 +22,8 @@ MISSING, EMPTY = 90, 91  # exit codes of the script that packs files
 # The container's timeout in half-seconds. It applies if the command has ended and Berth is down.
 GIVE_UP = 7200
 
-# Signals only the command's processes: they are in a different control group from this script. Skips
-# process 1, which holds the pod's namespaces.
+# Signals only the command's processes, which are in a different control group from this script.
+# Process 1 is skipped, because it holds the pod's namespaces.
 _OTHERS = """
 others() {
   none=1
@@ -38,8 +38,8 @@ others() {
 }
 own=$(cat /proc/self/cgroup)
 """
-# The cluster sends SIGTERM to both containers at once, and kills them after the grace period plus
-# COPY_SECONDS.
+# The cluster sends SIGTERM to both containers at once.
+# The cluster kills both containers after the grace period plus COPY_SECONDS.
 _KEEP = f"""
 {_OTHERS}
 grace=$1 stopping= idle=0

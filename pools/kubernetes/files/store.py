@@ -147,7 +147,7 @@ class CopiedFilesMixin:
 
 
 def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Return the listing with `left_out` added to the skipped paths, so that these do not count as
+    """Return the listing with the paths in `left_out` added to the skipped ones, so that they do not count as
     missing.
     """
     skipped = sorted({**listing.skipped, **left_out}.items())

@@ -67,8 +67,8 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: CopyPosition) -> CopyPosition:
-        """Return a position in the next second, because the API would repeat the first lines of the current
-        second.
+        """Return a position in the next second. Otherwise, the API would repeat the first lines of the
+        current second.
         """
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
@@ -100,8 +100,8 @@ class LogCopies:
     def _append_lines(
         self, pod_id: str, fd: int, data: bytes, position: CopyPosition, times: Sequence[LogTime]
     ) -> None:
-        """Append data that ends at the position. The copy stays consistent even if a crash interrupts this
-        method.
+        """Append data, after which the copy ends at `position`. The copy stays consistent even if a crash
+        interrupts this method.
         """
         begin = position.size - len(data)
         os.pwrite(fd, data, begin)
@@ -173,14 +173,15 @@ class LogCopies:
 def _new_lines(
     fetched: bytes, position: CopyPosition, *, is_cut: bool
 ) -> tuple[bytes, CopyPosition, list[LogTime]]:
-    """Return the lines after the position without timestamps, the new position, and the lines' times.
+    """Return the lines after the position, stripped of their timestamps. Also return the new position and the
+    lines' times.
 
     A truncated last line is skipped.
     """
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     size = position.size
-    ends: dict[str, int] = {}  # end offset of the last line, by second
+    ends: dict[str, int] = {}  # end offset of the last line in each second
     lines = _split_lines(fetched)
     if is_cut and len(lines) > 1 and not lines[-1].endswith(b"\n"):
         lines.pop()

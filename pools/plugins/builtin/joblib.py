@@ -47,7 +47,7 @@ def use_ray_backend(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_batch(batch: Any) -> list[Any]:
-    """Run a batch of the client's jobs, with Ray's backend if the session runs Ray."""
+    """Run a batch of the client's jobs. If the session runs Ray, use Ray's backend."""
     with _ray_backend() as is_ray:
         if not is_ray:
             return list(batch())

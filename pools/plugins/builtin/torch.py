@@ -13,7 +13,7 @@ from pools.plugins.parameters import Parameter
 WHEELS = "https://download.pytorch.org/whl"
 INDEX = r"|default|(https?|file)://[^\s@]+"
 PACKAGES = ("torch", "torchvision", "torchaudio")
-# PyTorch publishes a package index for each CUDA release, and new releases add indexes.
+# PyTorch publishes a separate package index for each CUDA release.
 Cuda = Annotated[
     str,
     Parameter(

@@ -39,7 +39,9 @@ def upcoming_interruptions(
 
 
 def past_interruption(description: Mapping[str, Any]) -> Interruption | None:
-    """Return the interruption if EC2 has ended the spot instance, even without notice, or else None."""
+    """Return the interruption if EC2 has ended the spot instance, even without notice. Otherwise, return
+    None.
+    """
     if description.get("StateReason", {}).get("Code") != TERMINATION:
         return None
     return Interruption("EC2 has interrupted this spot instance")

@@ -24,9 +24,9 @@ TERMINATE_BATCH_SIZE = 500
 class AwsProvider:
     """Provider of EC2 instances.
 
-    `installation` separates installations that share an account. Each installation lists and terminates only
-    its own instances. `user_data` returns the first-boot script for a launch request's instances, which must
-    never change for the same request.
+    `installation` identifies this installation among others in the same account. Each installation lists and
+    terminates only its own instances. `user_data` returns the first-boot script for a launch request's
+    instances, which must never change for the same request.
     """
 
     machines_join = True

@@ -20,7 +20,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Partitions of a cluster, and Slurm's verdict on a pilot job.
+    """Partitions of a cluster, and whether Slurm would accept a pilot job.
 
     `rejection` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
     """

@@ -83,7 +83,9 @@ class PilotJob:
 
     @property
     def instance_id(self) -> str:
-        """Job ID and part of the launch request's token, because Slurm eventually reuses job IDs."""
+        """Job ID and part of the launch request's token. The ID alone is not unique, because Slurm reuses
+        job IDs.
+        """
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property
@@ -133,7 +135,7 @@ def parse_time(text: str) -> int | None:
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
     """Convert the job to an instance.
 
-    The instance's interruption is announced `notice_lead` seconds before the allocation ends.
+    The interruption is announced `notice_lead` seconds before the allocation ends.
     """
     state, message = _instance_state(job, notice_lead)
     interruption = None
@@ -151,7 +153,7 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
 
 
 def _is_evicted(job: PilotJob, state: InstanceState) -> bool:
-    """Return whether Slurm or a user ended a job that had not failed."""
+    """Return whether Slurm or a user ended the job although it had not failed."""
     if state is InstanceState.STOPPED:
         return job.state in UNUSABLE_STATES or job.restarts > 0
     return state in ENDS and (job.is_preempted or job.state in EVICTED_STATES)

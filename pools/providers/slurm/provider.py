@@ -24,8 +24,8 @@ from pools.providers.slurm.settings import SlurmSettings
 class SlurmProvider:
     """Provider of pilot jobs in one Slurm partition.
 
-    `installation` separates installations that submit jobs as the same user. `variables` returns the values
-    that a launch request's jobs need to join the pool.
+    `installation` identifies this installation among others that submit jobs as the same user. `variables`
+    returns the values that a launch request's jobs need to join the pool.
     """
 
     machines_join = True

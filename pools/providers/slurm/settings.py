@@ -211,8 +211,9 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that conflicts with `rest_url`, requires it, or is missing although
-    `rest_url` requires it.
+    """Yield a problem for each setting that depends on `rest_url` and is invalid.
+
+    Some settings require `rest_url`, some conflict with it, and others are required by it.
     """
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):

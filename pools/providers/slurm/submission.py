@@ -96,8 +96,8 @@ def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
 def job_options(settings: SlurmSettings, order: LaunchRequest) -> list[str]:
     """Return the sbatch options for a launch request's jobs."""
     shape = order.shape
-    # With `singleton`, Slurm runs jobs of the same name one at a time, so a duplicate does not start
-    # before Berth cancels it.
+    # With `singleton`, Slurm runs jobs of the same name one at a time.
+    # A duplicate therefore does not start before Berth cancels it.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton",
             *_resource_requests(settings),
             "--nodes=1", "--ntasks=1", f"--cpus-per-task={math.ceil(shape.cpu_milli / 1000)}",

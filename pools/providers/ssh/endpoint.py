@@ -58,8 +58,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. `connect` covers a connection and its bastions, and `command` is the default
-    for a command.
+    """Time limits in seconds. `connect` applies to the whole connection, including bastions. `command` is the
+    default for commands.
     """
 
     connect: float = 20.0

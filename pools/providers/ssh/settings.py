@@ -27,7 +27,7 @@ HOSTS_MAX = 2000
 DEFAULT_KEY = "ssh-key"
 DEFAULT_HOME = "/var/lib/berth-machine"
 HOME_NAME = "berth-machine"
-# Environment variables that agents may have, in addition to BERTH_ variables that Berth does not set.
+# Environment variables that agents may have, besides BERTH_ variables that are not in ENV_RESERVED.
 ENV_ALLOWED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",

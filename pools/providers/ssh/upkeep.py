@@ -117,7 +117,7 @@ class SshMaintenance:
         self._runner.start(row.pk, task, coroutine)
 
     def _begin_installation(self, row: SshHost) -> bool:
-        """Record that an installation on the host begins, and revoke its earlier join tokens.
+        """Record that an installation on the host is starting, and revoke its earlier join tokens.
 
         Return False if the host has just been removed.
         """

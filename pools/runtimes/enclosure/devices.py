@@ -10,7 +10,7 @@ from pathlib import Path
 
 # Environment variable that contains the number of GPUs that local pools simulate.
 DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"
-# GPU pods need all of these devices that exist. InfiniBand connects GPUs of different nodes.
+# GPU pods get all of these devices that the machine has. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")
 _FIRST_RENDER_NODE = 128

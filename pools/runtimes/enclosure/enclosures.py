@@ -25,8 +25,8 @@ from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.records import Record
 
-# File with the name of the project that a machine without isolation serves. No workspace can have this
-# file's name.
+# File with the name of the project that a machine without isolation serves.
+# No workspace can have the same name as this file.
 _SERVED = ".project"
 
 
@@ -39,7 +39,7 @@ class StartDirectory:
     """Directory `path` where a pod starts.
 
     `created` is the directory, if any, that the pod's shim must create first. `shared` is a directory of the
-    machine to which the pod has access.
+    machine that the pod can access.
     """
 
     path: Path

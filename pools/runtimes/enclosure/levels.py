@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Colon-separated lists of additional directories that all pods can read or write, respectively.
+# Colon-separated lists of additional directories that all pods can read, and that they can also write.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
 LIMITS_VARIABLE = "BERTH_LIMITS"  # the value "off" disables the limits in documents
 SECCOMP_VARIABLE = "BERTH_SECCOMP"  # the value "off" permits all system calls in enclosed pods

@@ -21,13 +21,13 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
-# Small files that seldom change. /etc/hosts and /etc/resolv.conf are mounted, so that changes reach pods.
+# Small files that seldom change are copied. /etc/hosts and others are mounted, so that changes reach pods.
 _COPIED = frozenset((
     "/etc/hostname", "/etc/ld.so.cache", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/profile",
     "/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/timezone",
 ))  # fmt: skip
 _COPY_MAX = 2**20  # bytes
-_JAVA = "java"  # prefix of Java's directories in /etc, followed by the version
+_JAVA = "java"  # prefix of Java's directories in /etc; the version follows
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
@@ -89,7 +89,7 @@ def _is_copyable(path: str) -> bool:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths in the pod where the mounts expose a path of the machine."""
+    """Yield the paths at which the mounts make a path of the machine visible in the pod."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]

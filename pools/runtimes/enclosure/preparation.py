@@ -36,8 +36,8 @@ class Preparation:
         program: str,
         blocks_nesting: bool,
     ) -> Record:
-        """Return the pod spec fields with which a shim can complete a prepared enclosure, or none if it
-        cannot. `view` is the pod's view of the machine. `shared` is the part of it that all pods have in
+        """Return the pod spec fields that let a shim complete a prepared enclosure. Return none if that is
+        impossible. `view` is the pod's view of the machine. `shared` is the part of it that all pods have in
         common. Update the record if the files of this machine have changed. Only root can add mounts to an
         enclosure.
         """

@@ -173,10 +173,10 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
 
 
 def retry_until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
-    """Return the result of the first attempt that is not interrupted, or the text of an OSError that is not
-    transient.
+    """Repeat the attempt until it is not interrupted, and return its result. If it raises an OSError that is
+    not transient, return the error's text.
 
-    Raises ProbeInterrupted.
+    Raises ProbeInterrupted after `attempts` interrupted attempts.
     """
     try:
         return attempt()

@@ -12,7 +12,7 @@ from pools.runtimes.shim.transfers.volumes import DIRECTORY as FETCHED
 
 
 class UnusableVolume(Exception):
-    """Raised with the reason if this machine cannot provide a volume to a pod."""
+    """Raised if this machine cannot provide a volume to a pod. The message contains the reason."""
 
 
 @dataclass(frozen=True)

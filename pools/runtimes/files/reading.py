@@ -52,9 +52,8 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
 
 
 def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
-    """Return the regular files in a directory tree whose status changed after `since` (nanoseconds).
-
-    Also return the paths of all entries except directories. All paths are relative to the directory. Raises
+    """List a directory tree. Return the regular files whose status changed after `since` (nanoseconds), and
+    the paths of all entries except directories. All paths are relative to the directory. Raises
     FilesNotFound.
     """
     walk = _DirectoryWalk(since)

@@ -194,7 +194,7 @@ class Container(Namespaces):
         os.close(alive_read)
 
     def _report_progress(self, progress: str) -> None:
-        """Store the start's progress for the runtime to read, at most once a second."""
+        """Store the progress of the pod's start for the runtime to read, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
             return
@@ -204,5 +204,7 @@ class Container(Namespaces):
 
 
 def _environment_variables(record: Record, key: str) -> dict[str, str]:
-    """Return the environment variables in the record's fields named `key`. Missing values become empty."""
+    """Return the environment variables listed in the record under `key`. A missing value becomes an empty
+    string.
+    """
     return {each.partition("=")[0]: each.partition("=")[2] for name, each in record if name == key}

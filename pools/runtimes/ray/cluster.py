@@ -35,7 +35,7 @@ class RayNode:
 
 
 def node_label(instance_id: str) -> str:
-    """Return the node's label in Ray: its instance ID, with characters that labels do not allow replaced."""
+    """Return the node's label in Ray: its instance ID, with invalid characters replaced."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 
@@ -45,7 +45,9 @@ def device_resource(index: int) -> str:
 
 
 def device_resources(spec: PodSpec, node: RayNode) -> dict[str, float]:
-    """Return the Ray resources that the pod's job requests, so that Ray reserves exactly its devices."""
+    """Return the Ray resources that the pod's job requests, so that Ray reserves exactly the pod's
+    devices.
+    """
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in spec.devices]
     return {device_resource(number): spec.device_milli / 1000 for number in numbers}

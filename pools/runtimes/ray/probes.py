@@ -15,7 +15,7 @@ from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORK
 
 PREFIX = "probe-"
 POLL_SECONDS = 0.1
-WAIT_SECONDS = 2.0  # maximum duration of one check; the next check continues longer probes
+WAIT_SECONDS = 2.0  # maximum duration of a check; longer probes continue in the next check
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
 THREADS = 16

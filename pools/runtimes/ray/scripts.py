@@ -61,8 +61,7 @@ left=$(alive)
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# The start script does not contain the checksum, because running nodes are updated whenever that script
-# changes.
+# The start script contains no checksum, because running nodes are updated whenever that script changes.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The downloaded node code has the wrong checksum." >&2
   exit 1

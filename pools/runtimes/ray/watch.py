@@ -15,7 +15,7 @@ SOON_SECONDS = 0.2
 
 
 class PodWatcher:
-    """Background thread, started by the first call to `fds`, that polls the pods of all Ray nodes."""
+    """Background thread that polls the pods of all Ray nodes. The first call to `fds` starts it."""
 
     def __init__(
         self, get_reports: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]

@@ -266,8 +266,8 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop waiting for the pod: its command has ended. After a stop request, all processes
-        must have ended, or the grace period must have expired.
+        """Whether to stop waiting for the pod. Its command must have ended. After a stop request, all of its
+        processes must have ended, unless the grace period is over.
         """
         if self.deadline is None:
             return self.wait_status is not None
@@ -327,7 +327,7 @@ class Pod:
                 send_signal(pid, number)
 
     def end_lead_time(self) -> None:
-        """Send SIGTERM to all processes once the delay after the signal or the command has ended."""
+        """Send SIGTERM to all processes once the lead time is over or the command has ended."""
         if self.term_at is None or self.deadline is None:
             return
         now = time.monotonic()

@@ -108,8 +108,8 @@ class Server:
         self._end_outdated_spares()
         if not self._enclosure:
             return
-        # Use the key 0 until the process ID is known. The new process closes every pipe in `_spares`,
-        # including its own.
+        # Use the key 0 until the process ID is known.
+        # The new process closes every pipe in `_spares`, including its own.
         assignment, self._spares[0] = os.pipe()
         pid = self._fork(become_spare, assignment, self._root)
         os.close(assignment)

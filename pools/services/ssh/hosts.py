@@ -27,7 +27,7 @@ def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[s
     try:
         settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
     except Invalid:
-        return columns  # the settings are checked together with the other values
+        return columns  # invalid settings are reported later, together with other invalid values
     return {**columns, "provider_settings": settings}
 
 

@@ -71,9 +71,7 @@ class ChangeBody(Body):
 
 
 class WorstTasks(Body):
-    """Live tasks whose latest value of a metric is the worst. Values that are not finite rank as the
-    worst.
-    """
+    """Live tasks with the worst latest values of a metric. Values that are not finite rank as the worst."""
 
     metric: Annotated[Word, Field(description="Name of the metric, for example loss.")]
     goal: Goal = "min"

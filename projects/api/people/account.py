@@ -131,7 +131,7 @@ class Login(PasswordView):
     permission_classes = [AllowAny]
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the per-user limit, because `password_attempt` counts attempts by username."""
+        """Do not apply the per-user limit, because `password_attempt` counts attempts by username."""
 
     @operation("Sign in with a password for a token", body=CredentialsBody, response=LoginResponse)
     @idempotent

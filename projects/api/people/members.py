@@ -45,7 +45,7 @@ class MemberResponse(ResponseModel):
 
 
 class NewMember(Body):
-    """Role in a project or in a department, or on the platform if neither is given."""
+    """Role in a project or a department. Without either, the role applies to the platform."""
 
     user: Text
     role: RoleName

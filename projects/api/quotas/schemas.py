@@ -71,7 +71,7 @@ class Owner(ResponseModel):
 
 
 class DecayedUsageResponse(ResponseModel):
-    """Decayed usage by resource."""
+    """Decayed usage of each resource."""
 
     gpu: float
     cpu: float

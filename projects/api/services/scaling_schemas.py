@@ -48,7 +48,7 @@ class ScaleRequestsQuery(ListQuery):
 
 
 class ScaleAcceptedResponse(ResponseModel):
-    """Response to a scale request, or to a dry run of one."""
+    """Response to a scale request or a dry run."""
 
     request_id: UUID | None = Field(description="Null for a dry run.")
     status: RequestStatusName | Literal["DRY_RUN"]

@@ -20,7 +20,7 @@ from projects.services.dependencies.dependents import SHOWN
 
 
 class DependencyResponse(ResponseModel):
-    """Workload or array that must reach `state` first. Its current status is hidden if you cannot see the
+    """Workload or array that must first reach `state`. Its current status is hidden if you cannot see the
     project.
     """
 

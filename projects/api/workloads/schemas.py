@@ -387,7 +387,7 @@ def _workload_values(row: Any, cost: Decimal | None) -> dict[str, Any]:
             superseded=row.superseded,
             held=row.held,
         ),
-        # A workload for which the last cycle reserved nodes still has its previous position.
+        # If the last cycle reserved nodes for the workload, its explanation still has the old queue position.
         "queue_position": None if row.phase == Phase.RESERVED else explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
         "pods": PodCountResponse(running=row.pods_running, maximum=row.pods_maximum),

@@ -73,7 +73,7 @@ def compute_metrics(window: SampleWindow, config: AutoscalerConfig) -> ServiceMe
 
 
 def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerConfig) -> SampleWindow:
-    """Return the window with the new sample and updated streaks, without expired samples.
+    """Return a new window with the sample added, the streaks updated and expired samples dropped.
 
     The window is reset if the clock was set back or no sample has arrived for too long.
     """

@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and the time and kind of the last scaling action. Times are in Unix time. The kind
+    """Current time, and the time and kind of the last scaling action. Times are Unix times. The kind
     determines the cooldown.
     """
 

@@ -61,8 +61,8 @@ def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure
     """Return the variance of the total over all engines, divided by its squared mean. Return 0 if the total
     is always 0.
 
-    The value is None for a single sample, or if an engine is missing from a sample, because the totals are
-    then not comparable.
+    The value is None for a single sample, or if an engine is missing from a sample, which makes the totals
+    incomparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)

@@ -38,7 +38,7 @@ class Metric(models.Model):
 
 
 class MetricsReader(models.Model):
-    """Position in a pod's log up to which metrics have been stored."""
+    """How far a pod's log has been read for metrics."""
 
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="+")
     offset = models.BigIntegerField(default=0, help_text="In bytes.")

@@ -44,7 +44,7 @@ class _Stop:
     unstarted: Sequence[str]
 
     def is_new_for(self, task: Workload) -> bool:
-        """Return whether the stop would change a live task. Cancellation takes precedence over suspension."""
+        """Return whether this would change a live task. Cancellation takes precedence over suspension."""
         if task.phase == Phase.STOPPING:
             return task.next_phase not in (*lifecycle.ENDED, self.to)
         return task.phase != self.to
@@ -80,8 +80,8 @@ def suspend(
 ) -> int:
     """Suspend the array's live tasks, or only those in `indexes`. Return the number of suspended tasks.
 
-    Tasks that are suspended or being cancelled stay unchanged. Held tasks of the array are released in their
-    place. With `dry_run`, no task is changed. Raises Invalid for an index that the array does not have.
+    Tasks that are suspended or being cancelled stay unchanged. Held tasks of the array take their place. With
+    `dry_run`, no task is changed. Raises Invalid for an index that the array does not have.
     """
     return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 
@@ -178,7 +178,7 @@ def retry(
 
 
 def _reuse_commit(array: WorkloadArray, model: Workload) -> None:
-    """Give retried tasks the same commit as the array's other tasks, if it is still stored."""
+    """Give retried tasks the same commit as the array's other tasks, if that commit is still stored."""
     if model.code_fetch_id is not None:
         stored = Workload.objects.filter(array=array, code__isnull=False, code_fetch__isnull=False)
         first = stored.select_related("code").order_by("pk").first()

@@ -142,7 +142,7 @@ def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> li
 def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Iterator[TaskReports]:
     """Yield the metric reports of each task.
 
-    Points are loaded in batches, and only for tasks whose best value lies after `first_step`.
+    Points are loaded in batches, and only for tasks that reported their best value after `first_step`.
     """
     column = f"{rule.goal}_step"
     for start in range(0, len(rows), TASKS_PER_QUERY):

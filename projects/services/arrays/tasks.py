@@ -39,8 +39,8 @@ def store_tasks(
             raise _name_taken_error(array, next(task for task in chunk if task.pk not in stored))
         last = chunk[-1]
     if last is not None:
-        # One announcement is enough: no page shows the new tasks yet, and lists refresh after any change in
-        # the project.
+        # One announcement is enough, because lists refresh after any change in the project.
+        # No page shows the new tasks yet.
         announce.workload_changed(last)
 
 

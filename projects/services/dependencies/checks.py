@@ -63,8 +63,8 @@ def dependency_problems(
 
 
 def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
-    """Return warnings for each document, one for each awaited name that neither exists nor is being
-    submitted.
+    """Return the warnings for each document. Each warning is about an awaited name that neither exists nor is
+    being submitted.
     """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
@@ -110,8 +110,7 @@ def _document_problems(
 
 
 def _task_problems(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
-    """Yield a problem if the awaited object is not an array, or does not have all of this array's task
-    indexes.
+    """Yield a problem if the awaited object is not an array, or lacks a task index of the dependent array.
 
     An array that does not exist yet is accepted.
     """

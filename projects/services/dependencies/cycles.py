@@ -23,8 +23,10 @@ class DependencyGraph:
     def load(
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
-        """Load all waiting workloads and arrays that are reachable from the names in new documents
-        (`referred`), except `without`. Projects are loaded as a whole.
+        """Load the waiting workloads and arrays that new documents depend on, directly or indirectly.
+        Projects are loaded as a whole.
+
+        `referred` contains the names in the documents. The workload or array `without` is ignored.
         """
         graph = cls()
         loaded: set[str] = set()

@@ -40,7 +40,7 @@ class DependencyStatus:
 
     @property
     def status(self) -> str:
-        """Phase and queue position as a clause, or "" if they are hidden."""
+        """Phase and queue position as a clause, or an empty string if they are hidden."""
         if self.outcome == HIDDEN:
             return ""
         if self.queue_position is not None:

@@ -22,8 +22,9 @@ from projects.services.notifications.notify import TASK, build_delivery, create_
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address"
-ALLOWED_HOOKS_FOR_ADMINS = f"{ALLOWED_HOOKS}, or one in BERTH_NOTIFY_NETWORKS"  # a server setting
-SECRET_PATH_LENGTH = 16  # the last four characters are shown only if the path is longer
+# BERTH_NOTIFY_NETWORKS is a server setting.
+ALLOWED_HOOKS_FOR_ADMINS = f"{ALLOWED_HOOKS}, or one in BERTH_NOTIFY_NETWORKS"
+SECRET_PATH_LENGTH = 16  # the end of a webhook path is shown only if the path is longer
 TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule")
@@ -218,7 +219,7 @@ def _require_permission(actor: Actor, scope: SubscriptionScope) -> None:
 def check_subscription(
     *, actor: Actor, scope: SubscriptionScope, to: str, events: Iterable[str], pending_minutes: int
 ) -> None:
-    """Raise Invalid with the problems for which `subscribe` would reject the values."""
+    """Raise Invalid if `subscribe` would reject the values."""
     _validate_subscription(actor, scope, to, list(events), pending_minutes)
 
 

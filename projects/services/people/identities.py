@@ -72,7 +72,9 @@ def _link_or_create_account(
 
 
 def _linkable_account(mail: str) -> User | None:
-    """Return the account with the address if it has neither a password nor an identity, otherwise None."""
+    """Return the account with the address if it has neither a password nor an identity. Otherwise, return
+    None.
+    """
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")

@@ -176,7 +176,9 @@ def is_usable(token: ApiToken) -> bool:
 
 
 def has_session_hash(user: User, session_hash: str) -> bool:
-    """Return whether the hash matches the user's current password and a secret key in use."""
+    """Return whether the hash is derived from the user's current password and one of the server's secret
+    keys.
+    """
     hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
     return any(constant_time_compare(session_hash, valid_hash) for valid_hash in hashes)
 

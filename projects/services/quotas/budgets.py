@@ -29,8 +29,8 @@ def set_budget(
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Budget:
-    """Create or change a budget. Values of missing keys are unchanged. `expected_version` 0 means that no
-    budget exists.
+    """Create or change a budget. Values of missing keys are unchanged. If `expected_version` is 0, the budget
+    must not exist yet.
 
     Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound or
     Forbidden.

@@ -14,7 +14,7 @@ from projects.selectors import VisibleScope
 from projects.services.quotas.drafts import NO_VERSION, Draft, QuotaChangeDraft, apply_draft
 from projects.services.quotas.values import Columns, parse_columns
 
-Entry = Mapping[str, Any]  # one quota in `QuotaChange.written`
+Entry = Mapping[str, Any]  # entry of one quota in `QuotaChange.written`
 # Kind and ID of the owner, and the IDs of the pool and the quota group.
 QuotaKey = tuple[str, int, int | None, int | None]
 

@@ -13,7 +13,9 @@ Versioned = TypeVar("Versioned", Quota, Budget, QuotaGroup)
 def check_version(
     row: Versioned | None, expected: int | None, row_values: Callable[[Versioned], dict[str, Any]]
 ) -> None:
-    """Raise PreconditionFailed with the current values unless the row, if any, has the expected version."""
+    """Raise PreconditionFailed, with the current values, if the row does not have the expected version.
+    Without a row, the current version is 0.
+    """
     current = row.version if row else 0
     if expected is not None and expected != current:
         raise PreconditionFailed(

@@ -29,8 +29,8 @@ def set_quota(
     """Create or change a quota in a pool or a quota group.
 
     `values` have the keys and units of documents (gpu, limit, weight, ...). The value of a missing key is
-    unchanged or, for a new quota, the default. `expected_version` 0 means that no quota exists. Raises
-    Invalid, PreconditionFailed, NotFound or Forbidden.
+    unchanged or, for a new quota, the default. If `expected_version` is 0, the quota must not exist yet.
+    Raises Invalid, PreconditionFailed, NotFound or Forbidden.
     """
     require_quota_permission(actor, owner)
     columns = parse_columns(values)

@@ -32,7 +32,7 @@ def set_schedule(
     expected_version: int | None = None,
     now: datetime | None = None,
 ) -> Schedule:
-    """Create or change a schedule. `expected_version` 0 means that no schedule exists.
+    """Create or change a schedule. If `expected_version` is 0, the schedule must not exist yet.
 
     Members of the project may create schedules. The owner and project admins may change them. The user who
     changes a schedule becomes its owner. A paused schedule stays paused. A run that is already due is

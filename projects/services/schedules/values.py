@@ -24,7 +24,7 @@ from projects.services.workloads.templates import check_document, template_docum
 CRON_MAX = 120
 CRON_EXAMPLE = "an expression such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
 ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
-UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with a fixed time; every run would have the same time
+UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with a time that would be the same for every run
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _never_due_problem(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone whose name or city is most similar to the text, or "" if none is similar."""
+    """Return the time zone whose name or city is most similar to the text. Return "" if none is similar."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}

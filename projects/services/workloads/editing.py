@@ -220,7 +220,7 @@ def _store_edit(
 
 
 def _fixed_value_advice(key: str, stored: Mapping[str, Any]) -> str:
-    """Return how to keep the stored value of a key that cannot be edited."""
+    """Return advice for a user who changed a key that cannot be edited."""
     value = stored.get(key)
     restore = f"Set it to {value} again" if isinstance(value, str) else f"Restore `{key}`"
     return f"{restore}, or submit a new workload"

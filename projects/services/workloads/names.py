@@ -55,7 +55,7 @@ def _add_number(base: str, number: int) -> str:
 
 
 def _used_names(project: Project, names: Iterable[str]) -> set[str]:
-    """Return the `names` that a live or ended workload or array of the project already has."""
+    """Return which of the `names` are used by a live or ended workload or array of the project."""
     models = (Workload, WorkloadArray)
     return {
         name

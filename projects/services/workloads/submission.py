@@ -117,7 +117,7 @@ def submit_with_warnings(
 
 
 def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
-    """Return whether one SQL statement can store everything that the document describes.
+    """Return whether a single SQL statement can store the whole submission.
 
     The statement is its own transaction, which saves two round trips. It also checks that the project exists,
     so the project needs no lock.
@@ -149,7 +149,8 @@ def require_valid_dependencies(
 def name_taken_error(workload: Workload, *, free: str | None = None) -> NameInUse:
     """Return the error for a name that a live workload of the project already uses.
 
-    `free` is a free name to suggest, or "" to suggest none. If it is None, a few queries look for one.
+    `free` is the name to suggest. If it is "", no name is suggested. If it is None, a few queries look for a
+    free name.
     """
     project, name = workload.project.name, workload.name
     free = free_name_to_suggest(workload.project, name) if free is None else free

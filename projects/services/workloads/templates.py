@@ -36,7 +36,7 @@ def set_template(
     description: str = "",
     expected_version: int | None = None,
 ) -> Template:
-    """Create or change a template. `expected_version` 0 means that no template exists.
+    """Create or change a template. If `expected_version` is 0, the template must not exist yet.
 
     Members of the project may create templates. The author and project admins may change them. Raises
     Invalid, PreconditionFailed, Forbidden or NotFound. Raises Conflict if the project has too many templates.

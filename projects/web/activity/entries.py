@@ -56,7 +56,7 @@ WRITES = {
     "set_schedule": "changed",
     "set_secret": "replaced",
 }
-# Verb of each action on a pool's secrets, hosts or tokens, and the recorded value with the object's name.
+# Verb of each action on a pool's secrets, hosts or tokens, and the recorded value that names the object.
 IN_POOL = {
     "set_secret": ("created secret", "secret"), "delete_secret": ("deleted secret", "secret"),
     "forget_host": ("removed SSH host", "host"), "issue_join_token": ("issued a join token", ""),

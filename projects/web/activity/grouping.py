@@ -39,7 +39,7 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    """Yield the entries in order, but replace similar entries within a minute by a group, in place of the
+    """Yield the entries in order. Similar entries within a minute form a group, which takes the place of the
     first one. Entries of different quota changes are not grouped.
     """
     for _, of_minute in groupby(entries, key=_minute_of_entry):

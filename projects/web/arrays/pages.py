@@ -64,8 +64,8 @@ class TaskSquare:
 
     pk: uuid.UUID
     index: int
-    # "held" if the task waits for earlier tasks, else its phase. All phases of running tasks count as
-    # "running", and "reserved" counts as "pending".
+    # "held" if the task waits for earlier tasks, otherwise the task's phase.
+    # All phases of running tasks count as "running", and "reserved" counts as "pending".
     kind: str
     title: str
     is_filtered_out: bool = False
@@ -73,7 +73,7 @@ class TaskSquare:
 
 @dataclass(frozen=True, slots=True)
 class IdleReason:
-    """Why no task of an active array is running: a sentence, and the first queued task."""
+    """Sentence that says why no task of an active array is running, and the first queued task."""
 
     sentence: str
     task: Workload | None = None

@@ -44,7 +44,7 @@ def parameter_filters(parameters: Mapping[int, Mapping[str, str]], query: QueryD
 
 
 def parameter_columns(parameters: Mapping[int, Mapping[str, str]]) -> list[str]:
-    """Return the names of all parameters if their columns fit into the table, otherwise none."""
+    """Return the names of all parameters, or none if their columns do not fit into the table."""
     names = list(dict.fromkeys(name for values in parameters.values() for name in values))
     is_short = all(len(value) <= COLUMN_WIDTH for values in parameters.values() for value in values.values())
     return names if len(names) <= COLUMNS_MAX and is_short else []

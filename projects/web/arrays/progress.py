@@ -41,7 +41,7 @@ class ArrayProgress:
     counts: TaskCounts
     bar: Bar
     outcome: str  # state of the array
-    # Depending on the state, the time of the submission, the first task start or the latest task change.
+    # Time of the submission, the first task start or the latest task change, depending on the state.
     since: datetime
     unschedulable: int = 0  # number of queued tasks that can never start
     gpu_milli_now: int = 0  # milli-GPU allocated to the tasks
@@ -49,7 +49,9 @@ class ArrayProgress:
 
     @property
     def state(self) -> str:
-        """State shown in lists: an ended array's outcome, or else a state that summarizes its tasks."""
+        """State shown in lists. It is the outcome of an ended array, or summarizes the tasks of an active
+        one.
+        """
         if self.outcome != ArrayState.ACTIVE:
             return self.outcome
         if self.is_unschedulable:
@@ -62,7 +64,9 @@ class ArrayProgress:
 
     @property
     def state_text(self) -> str:
-        """Text of the state's label on the array's page, with the progress of an active array."""
+        """State with the progress, such as "Running, 40% completed". Empty if there is no progress to
+        show.
+        """
         percent = min(99, round(100 * self.counts.completed / max(1, self.counts.total)))
         if self.outcome != ArrayState.ACTIVE or not percent or self.is_unschedulable:
             return ""
@@ -70,7 +74,9 @@ class ArrayProgress:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Return whether no task is running, and all queued tasks (at least one) are unschedulable."""
+        """Return whether no task is running, at least one is queued, and all queued tasks are
+        unschedulable.
+        """
         return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property
@@ -90,7 +96,7 @@ class ArrayProgress:
 
     @property
     def summary_parts(self) -> list[dict[str, Any]]:
-        """Nonzero counts with their words. Failed tasks come last."""
+        """Nonzero counts with their labels. Failed tasks come last."""
         parts = {
             "running": self.running, "pending": self.queued - self.unschedulable,
             "unschedulable": self.unschedulable, "waiting": self.counts.held,
@@ -104,7 +110,7 @@ class ArrayProgress:
         """Legend of the bar: completed tasks and nonzero counts in the bar's order, then the tasks on its
         empty part.
 
-        Each entry has the class of its colour, its words, and the tab that lists its tasks.
+        Each entry has its colour, its label, and the tab that lists its tasks.
         """
         counts = self.counts
         parts = (

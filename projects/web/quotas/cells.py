@@ -103,7 +103,7 @@ def allowed_text(field: CellField) -> str:
 
 
 def removes_quota(text: str) -> bool:
-    """Return whether the text removes the quota, as opposed to setting it to 0."""
+    """Return whether the text removes the quota, which differs from setting it to 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 

@@ -98,7 +98,9 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
 
 
 def _expected_etag(quota: Quota | None, form: QuotaForm) -> str:
-    """Return the tag of the quota version when the form was opened, also if the quota has been deleted."""
+    """Return the tag of the quota version when the form was opened, even if the quota has been deleted
+    since.
+    """
     version = form.cleaned_data["version"]
     return f"{quota.pk if quota is not None else 0}.{version}" if version else NO_VERSION
 

@@ -175,7 +175,7 @@ class ScheduleForm(Form):
         source = cleaned.get("source")
         if source in MISSING and not cleaned.get(source, "").strip():
             self.add_error(source, MISSING[source])
-        if self.errors and has_time:  # the service, which would check the time, is not called
+        if self.errors and has_time:  # the service is not called, so check the time here
             checked = schedules.ScheduleValues(cleaned["cron"], cleaned["time_zone"])
             _, problems = schedules.preview_due_times(checked, 1, timezone.now())
             add_form_errors(self, Invalid(problems))
@@ -195,7 +195,7 @@ class ScheduleForm(Form):
 
 
 def _zone_choices(stored: Iterable[str | None]) -> list[Any]:
-    """Return the time zones grouped by region, UTC first, including valid stored zones."""
+    """Return the time zones grouped by region, with UTC first. Valid zones in `stored` are included."""
     zones = available_timezones()
     listed = {name for name in zones if "/" in name and not name.startswith(OMITTED_ZONE_PREFIXES)}
     listed |= {name for name in stored if name in zones and name != "UTC"}

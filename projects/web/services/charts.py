@@ -40,7 +40,9 @@ class TimeAxis:
 
     @property
     def bucket_seconds(self) -> float:
-        """Return the length of a bucket if a chart has more than MAX_POINTS samples."""
+        """Return the length of the buckets that samples are grouped into if a chart has more than
+        MAX_POINTS.
+        """
         return (self.end - self.begin).total_seconds() / MAX_POINTS
 
 
@@ -133,7 +135,7 @@ def _build_charts(
 
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out. Only engines that report metrics
-    count, or all engines if none do.
+    count. If none do, all engines count.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

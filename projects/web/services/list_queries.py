@@ -23,7 +23,9 @@ NO_LOAD = -1.0  # sort value for services without metrics, below idle services
 
 
 def filter_by_state(rows: QuerySet[Service], state: str) -> QuerySet[Service]:
-    """Return the services whose `serving_status` has this state. Return all services for any other text."""
+    """Return the services whose `serving_status` has this state. If the text is not a state, return all
+    services.
+    """
     ended = Q(workload__phase__in=ENDED_PHASES)
     live = Q(engines__ended_at__isnull=True)
     if state == ENDED:
@@ -42,7 +44,7 @@ def filter_by_state(rows: QuerySet[Service], state: str) -> QuerySet[Service]:
 
 
 def with_load(rows: QuerySet[Service], now: datetime) -> QuerySet[Service]:
-    """Annotate services with their latest load metrics, which can sort the list."""
+    """Annotate services with their latest load metrics, so that the list can be sorted by them."""
     latest = MetricsPoint.objects.filter(service=OuterRef("pk"), at__gt=now - RECENT).order_by("-at", "-pk")
     return rows.annotate(
         **{

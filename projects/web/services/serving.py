@@ -32,7 +32,7 @@ class ServingStatus:
     count: str  # number of serving engines, such as "1 of 2", or empty if the service has none or has ended
     causes: str = ""
     since: datetime | None = (
-        None  # time since which engines have not been serving; None if all serve, or if unknown
+        None  # earliest state change of the engines that are not serving; None if unknown or if all serve
     )
 
     @property

@@ -28,7 +28,7 @@ def engine_count(condition: Q) -> Count:
 
 
 def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows without added engines whose service has a row of its own."""
+    """Return the rows, except those of added engines whose service has its own row."""
     services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
     engines = added_engines().filter(service__workload__in=services.values("pk"))
     return rows.exclude(pk__in=engines.values("workload"))
@@ -44,7 +44,7 @@ def insert_inference_engine_rows(
 ) -> list[Workload]:
     """Return the shown rows, with the matching engines of the open service below its row.
 
-    Each service's row gets its `EngineGroup`. The GPUs of all live engines are added to its own, whether or
+    Each service's row gets its `EngineGroup`. The row's GPUs include those of all live engines, whether or
     not they match.
     """
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE]

@@ -34,7 +34,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {  # substates of each state
     "pending": (UNSCHEDULABLE, EVICTED),
     "ended": ENDED_PHASES,
 }
-LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # substates with a tab; UNSCHEDULABLE only if it has workloads
+LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # substates with a tab (UNSCHEDULABLE only if not empty)
 # Periods for the filters by first start and by end.
 PERIODS: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),
@@ -219,12 +219,12 @@ def state_condition(state: str) -> Q:
 
 
 def failed_since_condition(at: datetime) -> Q:
-    """Return a condition for the workloads and arrays that failed at or after a time."""
+    """Return a condition for the workloads and arrays that have failed since a time."""
     return state_condition(Phase.FAILED) & _ended_since_condition(at)
 
 
 def _ended_since_condition(at: datetime) -> Q:
-    """Return a condition for workloads, and all tasks of arrays, that ended at or after a time."""
+    """Return a condition for workloads, and all tasks of arrays, that have ended since a time."""
     return Q(array__isnull=True, ended_at__gte=at) | Q(array__ended_at__gte=at)
 
 

@@ -68,7 +68,7 @@ from projects.web.workloads.stops import stop_cost
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
 CSV_CHUNK = 500
-FAILED_PERIOD, FAILED_MAX = "24h", 3  # recent failures that are named above the live workloads
+FAILED_PERIOD, FAILED_MAX = "24h", 3  # limits on the recent failures named above the live workloads
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class Replicas:
     current: int
     minimum: int
     maximum: int
-    gpu_milli_max: int = 0  # maximum milli-GPUs of all replicas
+    gpu_milli_max: int = 0  # milli-GPUs at the maximum number of replicas
 
     def __str__(self) -> str:
         return f"{self.current} ({self._range})"

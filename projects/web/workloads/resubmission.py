@@ -67,8 +67,8 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
 
 
 def _checkpoint_note(workload: Workload) -> str:
-    """Return a clause that says that the workload wrote no checkpoint, or an empty string if it does not
-    apply.
+    """Return a clause that says that the workload wrote no checkpoint. If the clause does not apply, return
+    an empty string.
     """
     has_run = workload.started_at is not None and workload.phase != Phase.COMPLETED
     if not has_run or workload.last_checkpoint_at is not None:

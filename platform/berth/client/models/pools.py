@@ -36,8 +36,8 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Entirely free GPUs on ready nodes, excluding reserved GPUs.  Fewer replicas may fit if CPU or memory
-    is short."""
+    """Entirely free GPUs on ready nodes, excluding reserved GPUs.  CPU and memory are not considered, so
+    fewer replicas may fit."""
 
     nodes: int = 0
     free_gpus: int = 0
@@ -256,7 +256,7 @@ class PreviewFinding(Model):
 
 
 class PoolPreview(Model):
-    """Nodes that the provider has for a new pool, and problems to review before creating the pool."""
+    """Nodes that a new pool could use, and problems to review before creating the pool."""
 
     source: str = ""
     """The system that was examined, for example a cluster with its version and address."""

@@ -85,7 +85,7 @@ class InferenceEngine(Model):
 
 
 class ScaleAccepted(Model):
-    """Response to a scale request, or to a dry run of one."""
+    """Response to a scale request or a dry run."""
 
     request_id: str | None = None
     """None for a dry run."""

@@ -54,7 +54,7 @@ class Owner(Model):
 
 
 class DecayedUsage(Model):
-    """Decayed usage by resource."""
+    """Decayed usage of each resource."""
 
     gpu: float = 0
     cpu: float = 0
@@ -283,7 +283,7 @@ class SecretUse(Model):
 
 
 class ShareRound(Model):
-    """Round of the fair-share division that included the queue."""
+    """One round of the fair-share division in which the queue took part."""
 
     phase: str = ""
     rank: int = 0

@@ -169,7 +169,7 @@ class Batch(Model):
 
 
 class Dependency(Model):
-    """Workload or array that must reach `state` first. Its current status is hidden if you cannot see the
+    """Workload or array that must first reach `state`. Its current status is hidden if you cannot see the
     project."""
 
     project: str = ""

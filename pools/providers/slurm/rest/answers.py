@@ -21,7 +21,7 @@ class UnreadableAnswer(ValueError):
 
 
 def object_rows(answer: Row, key: str) -> list[Row]:
-    """Return the objects in a list of the response. Raises UnreadableAnswer if `key` contains no list."""
+    """Return the list of objects under `key` in the response. Raises UnreadableAnswer if there is no list."""
     listed = answer.get(key)
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
         raise UnreadableAnswer(key)

@@ -28,7 +28,7 @@ unset {variable}
 def submission_body(
     api: Api, settings: SlurmSettings, order: LaunchRequest, name: PilotName, variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the request body that submits a job like those that other pools submit with `sbatch`."""
+    """Return the request body that submits a pilot job equivalent to one submitted with `sbatch`."""
     load = _LOAD.format(directory=shell_path(settings.directory), days=LOG_DAYS, variable=VARIABLE)
     job = {
         **_common_keys(settings, order), **dict(settings.rest_options),
@@ -42,8 +42,8 @@ def submission_body(
 
 
 def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    # With `singleton`, Slurm runs jobs of the same name one at a time, so a duplicate does not start
-    # before Berth cancels it.
+    # With `singleton`, Slurm runs jobs of the same name one at a time.
+    # A duplicate therefore does not start before Berth cancels it.
     return {
         "dependency": "singleton", "tasks": 1, "cpus_per_task": math.ceil(order.shape.cpu_milli / 1000),
         "current_working_directory": "/", "standard_output": "/dev/null", "standard_error": "/dev/null",
@@ -53,8 +53,8 @@ def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any
 
 
 def _plain_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    """Return the job keys that are specific to Slurm 22.05, which cannot send a signal to the batch
-    script.
+    """Return the job keys for Slurm 22.05. They request no warning signal, because that version cannot send
+    one to the batch script.
     """
     shape = order.shape
     return {

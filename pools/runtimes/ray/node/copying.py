@@ -14,7 +14,7 @@ def copy_between(one: socket.socket, other: socket.socket) -> None:
     Each direction buffers at most one chunk, so a slow reader slows down its writer.
     """
     peers = {one.fileno(): (one, other), other.fileno(): (other, one)}
-    buffers = {one.fileno(): bytearray(), other.fileno(): bytearray()}  # unsent bytes by receiver
+    buffers = {one.fileno(): bytearray(), other.fileno(): bytearray()}  # unsent bytes, by receiver
     sending = {one.fileno(), other.fileno()}
     for each in (one, other):
         each.setblocking(False)

@@ -64,7 +64,7 @@ class Command:
 
     @property
     def signal_name(self) -> str:
-        """Name of the signal that ended the command, such as TERM, or empty."""
+        """Name of the signal that ended the command, such as TERM, or an empty string."""
         code = os.waitstatus_to_exitcode(self._status or 0)
         return _NAMES_BY_NUMBER.get(-code, "") if code < 0 else ""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 INPUT, OUTPUT, ERRORS, STATUS, RESIZE = 0, 1, 2, 3, 4
 START = 5  # the client's first frame, with the request as JSON
 CREDIT = 6  # number of processed bytes, as a big-endian 32-bit integer
-END = 7  # end of the input, or of the pod output given in the payload
+END = 7  # end of the input, or of the output stream that the payload names
 SIGNAL = 8  # name of a signal for the command, such as TERM
 FROM_CLIENT = frozenset({INPUT, RESIZE, START, CREDIT, END, SIGNAL})
 FROM_POD = frozenset({OUTPUT, ERRORS, STATUS, CREDIT, END})

@@ -32,7 +32,7 @@ class Channels:
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._socket: _socket.socket | None = None
-        self._relays: dict[int, str] = {}  # channel IDs by relay process ID
+        self._relays: dict[int, str] = {}  # channel IDs, by relay process ID
         self._ended: list[str] = []
 
     @property

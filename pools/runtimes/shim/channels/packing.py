@@ -53,7 +53,7 @@ class Packer:
         yield END_OF_ARCHIVE
 
     def _pack_tree(self, source: str, name: str) -> Iterator[bytes]:
-        """Yield a directory tree's archive, in which each directory comes before its entries."""
+        """Yield a directory tree's archive. Each directory precedes its entries."""
         levels = [(name, os.scandir(source))]
         try:
             yield _header(name, os.stat(source), tarfile.DIRTYPE)

@@ -72,7 +72,9 @@ def _execute(command: list[str], info_write: int, input_read: int, ready_write: 
 
 
 def _with_open_files(command: list[str]) -> list[str]:
-    """Open the files that bubblewrap copies. Return the command, in which descriptors replace their paths."""
+    """Open the files that bubblewrap copies. Return the command with the files' paths replaced by
+    descriptors.
+    """
     opened = command.copy()
     for number, option in enumerate(command):
         if option == "--file":

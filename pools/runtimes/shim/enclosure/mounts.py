@@ -32,8 +32,8 @@ class Mounts:
     def __init__(self, libc: CDLL, own: Sequence[str]) -> None:
         self._libc = libc
         self._rows = list(zip(own[::3], own[1::3], own[2::3]))
-        self._trees: dict[str, int] = {}  # file descriptors of opened mounts by target
-        self._contents: dict[str, bytes] = {}  # contents of copied files by target
+        self._trees: dict[str, int] = {}  # file descriptors of opened mounts, by target
+        self._contents: dict[str, bytes] = {}  # contents of copied files, by target
 
     def open(self) -> None:
         """Open the sources. Raises OSError, for example if a source does not exist."""

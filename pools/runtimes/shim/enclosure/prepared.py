@@ -8,8 +8,8 @@ TYPE_CHECKING = False  # importing `typing` would take half as long as starting 
 if TYPE_CHECKING:
     from pools.runtimes.shim.records import Record
 
-# Name of the record that contains the bubblewrap command and the digest of the enclosure to prepare. It is in
-# the runtime's directory.
+# Name of a record in the runtime's directory.
+# The record contains the bubblewrap command and the digest of the enclosure to prepare.
 FILE = "enclosure"
 
 

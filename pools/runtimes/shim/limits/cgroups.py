@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MEMORY, CPU, PROCESSES = "memory", "cpu", "processes"
-USAGE = "usage"  # cgroup v1 group that measures CPU time; a separate group limits it
+USAGE = "usage"  # cgroup v1 group that measures CPU time; CPU limits apply to another group
 _USAGE_CONTROLLER = "cpuacct"
 _ROOT = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"

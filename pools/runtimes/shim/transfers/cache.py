@@ -32,7 +32,7 @@ class Cache:
     def lock(self, wait: Callable[[float], None]) -> None:
         """Lock the cache against other processes.
 
-        While another process holds the lock, call `wait` repeatedly with a number of seconds.
+        If another process holds the lock, call `wait(seconds)` between attempts.
         """
         while True:
             os.makedirs(self._directory, 0o700, exist_ok=True)
