@@ -270,8 +270,8 @@ class MoveRules:
     def _is_within_min_runtime(self, workload: Workload) -> bool:
         """Return whether the workload is within its minimum runtime.
 
-        A move interrupts the workload like any eviction. The longer of its minimum runtimes for preemption
-        and reclaim therefore applies.
+        A move interrupts the workload like any eviction, so the longer of its minimum runtimes (for
+        preemption and for reclaim) applies.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

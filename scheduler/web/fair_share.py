@@ -105,7 +105,7 @@ def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
-    if pools and not name:  # refreshes and downloads stay on this pool when another becomes the busiest
+    if pools and not name:  # refreshes and downloads keep this pool even if another becomes the busiest
         parameters = request.GET.copy()
         parameters["pool"] = _busiest_pool(pools).name
         return redirect(f"{request.path}?{parameters.urlencode()}")

@@ -104,13 +104,13 @@ def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
 
 
 def position_before(actor: Actor, pool: NodePool | None, first: QueueEntry) -> int:
-    """Return the position of the row before the first one in its pool's queue, or NO_POSITION."""
+    """Return the queue position of the last row before `first` in its pool's queue, or NO_POSITION."""
     before = _workloads_beyond(actor, pool, first, "lt")
     return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
 
 
 def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> bool:
-    """Return whether no row follows the last one in its pool's queue."""
+    """Return whether no row follows `last` in its pool's queue."""
     return not _workloads_beyond(actor, pool, last, "gt").exists()
 
 

@@ -177,16 +177,16 @@ class _PoolHeading:
     """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
 
     Without a name, the rows are workloads that have not been evaluated in any pool, and `free` is None.
-    `matches` is (workloads, milli-GPU) of the workloads that match the filters, or None without filters.
+    `matches` contains the number and the milli-GPU of the workloads that match the filters, or is None
+    without filters.
     """
 
     name: str
     workloads: int
     gpu_milli: int
     free: int | None
-    hidden: Sequence[
-        HiddenWorkloadsRow
-    ] = ()  # placeholders for a queue in which the user can see no workload
+    # Placeholders for a queue in which the user can see no workload.
+    hidden: Sequence[HiddenWorkloadsRow] = ()
     matches: tuple[int, int] | None = None
 
 
@@ -194,13 +194,16 @@ _PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]
 
 
 def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[Any]:
-    """Return the rows to list, with their sort key. Only files have a line for each task of an array."""
+    """Return the rows to list, with their sort key.
+
+    Only exported files have a line for each task of an array.
+    """
     listed = with_expected_order(rows if is_file else one_row_per_array(rows), sort)
     return with_requested_order(listed, sort, None if is_file else rows)
 
 
 def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return the sums of the workloads and of their milli-GPU."""
+    """Return the total number of workloads, and their total milli-GPU."""
     counts = list(lengths)
     return sum(count for count, _ in counts), sum(gpu_milli for _, gpu_milli in counts)
 

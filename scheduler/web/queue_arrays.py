@@ -46,11 +46,12 @@ class QueuedTasks:
     positions: str  # queue positions, such as "2-3, 7", or empty if no task has one
     first_start: datetime | None
     last_start: datetime | None
-    other_reasons: Sequence[tuple[int, str]]  # number of tasks for each reason that the row does not state
+    # (number of tasks, reason) for each reason that the row does not state
+    other_reasons: Sequence[tuple[int, str]]
 
 
 def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows with only the first task of each array in each pool's queue."""
+    """Return the rows, keeping only the first task of each array in each pool's queue."""
     place = Window(
         RowNumber(), partition_by=[F("array_id"), F("queue_pool")], order_by=["queue_position", "pk"]
     )
@@ -59,9 +60,10 @@ def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
-    """Annotate the rows with a sort key if `sort` refers to it: the requested GPUs, then the queue position.
+    """Annotate the rows with the sort key for requested GPUs, if `sort` refers to it.
 
-    An array requests the GPUs of all its `tasks` in the same queue. Without `tasks`, each task is a row.
+    Rows with equal requests are sorted by queue position. An array requests the GPUs of all its `tasks` in
+    the same queue. Without `tasks`, each task is a row.
     """
     if sort.removeprefix("-") != "gpus":
         return rows
@@ -75,8 +77,10 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
 
 
 def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> None:
-    """Set `queued_tasks` and `title` on each row: for a row with several tasks of an array, the tasks and the
-    array's name, otherwise None and the name of the workload.
+    """Set `queued_tasks` and `title` on each row.
+
+    For a row with several tasks of an array, these are the tasks and the array's name. For any other row,
+    they are None and the workload's name.
     """
     arrays = {row.array_id for row, *_ in entries} - {None}
     groups = _task_groups(tasks.filter(array__in=arrays)) if arrays else {}
@@ -123,12 +127,15 @@ def _reason_words(group: Mapping[str, Any]) -> str:
 
 
 def _format_indexes(indexes: Sequence[int]) -> str:
-    """Return the smallest and the largest index, which says where in the array the tasks are."""
+    """Return the smallest and the largest index, such as "0 to 3"."""
     return f"{min(indexes)} to {max(indexes)}"
 
 
 def _format_positions(positions: set[int]) -> str:
-    """Return the ranges of the positions, such as "2-3, 7". Of many ranges, return the first and the last."""
+    """Return the ranges of the positions, such as "2-3, 7".
+
+    If there are many ranges, return only the first and the last.
+    """
     ranges = list[list[int]]()
     for number in sorted(positions):
         if ranges and number == ranges[-1][-1] + 1:

@@ -357,9 +357,7 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Convert the rounded-off part of an offer to an offer of the remainder round, which granted
-    `granted`.
-    """
+    """Return the offer of the rounded-off part in a remainder round, which granted `granted`."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

@@ -41,9 +41,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of offers to the queues of one rank that still need more.
+    """One round of offers to queues of the same rank that still need more.
 
-    A remainder round grants the units that remain after rounding down, in the order of its offers.
+    A remainder round instead grants the units that remain after rounding down, in the order of its offers.
     """
 
     phase: str  # phase of the division: "quota", "over_quota" or "remainder"

@@ -213,7 +213,7 @@ class Layout:
     def _count_request(self, gang: Gang) -> None:
         """Add the gang's missing replicas to its queues' pending requests.
 
-        Gangs that limits and quotas can never admit are not counted.
+        Gangs that can never start because of limits or quotas are not counted.
         """
         more = [0, 0, 0]
         for part in gang.parts:

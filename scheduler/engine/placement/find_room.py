@@ -51,7 +51,7 @@ def available_nodes(
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
     """Return whether the gang may use all nodes.
 
-    This is so if no nodes are held, if the held nodes are its own, or if it ends before they are needed.
+    It may if no nodes are held, if the held nodes are its own, or if it ends before they are needed.
     """
     hold = board.cycle.held_nodes()
     if hold is None or hold.name == gang.name:

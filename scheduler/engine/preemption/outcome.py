@@ -84,9 +84,7 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """Evict a moved replica instead of an evicted one of the same role if the evicted one can then stay in
-    place.
-    """
+    """Keep an evicted replica in place if a moved replica of the same role can be evicted instead."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods

@@ -48,8 +48,8 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return a function that computes by how much limits and quotas are still exceeded after a gang ends.
 
-    The function returns None if the gang's end does not help. This includes any remaining excess over the
-    non-preemptible quota, because evictions cannot remove it.
+    It returns None if the gang's end does not help, or if the non-preemptible quota would still be exceeded.
+    Evictions can remove an excess over a limit, but not over this quota.
     """
 
     def shortfall(gang: Gang) -> int | None:

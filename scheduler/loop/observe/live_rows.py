@@ -79,7 +79,7 @@ WORKLOADS = MirrorQuery(
     build_row=WorkloadRow._make,
 )
 
-# Pods of any run that have succeeded are live as long as their workload runs.
+# Succeeded pods of any run count as live as long as their workload runs.
 HAS_SUCCEEDED = f"""
     pod.state = '{PodState.SUCCEEDED}' AND EXISTS (
         SELECT FROM projects_workload AS work

@@ -13,7 +13,7 @@ from projects.models import Phase, Workload
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
-# If a workload is expected to start at least this long after its restart delay, it waits for more than that.
+# A workload expected to start this long or longer after its restart delay also waits for something else.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
 RESTART_DELAY = "Restart delay "  # beginning of a restart delay's message

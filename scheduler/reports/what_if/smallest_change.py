@@ -106,7 +106,7 @@ def find_change_of_unsaved_workload(
 
 
 def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
-    """Return whether none of the workload's pools accepts workloads yet, because nodes are missing."""
+    """Return whether all of the workload's pools lack nodes, so that none of them accepts workloads yet."""
     return all(pool in view.below_threshold for pool in workload.pools)
 
 
@@ -115,7 +115,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
 
     If the engine fails, the result is undecided.
 
-    If none of the workload's pools accepts workloads yet, the change only makes the workload schedulable.
+    If none of the workload's pools accepts workloads yet, the outcome of a change is only SCHEDULABLE.
     """
     has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)

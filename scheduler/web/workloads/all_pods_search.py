@@ -46,9 +46,9 @@ def search_all_pods(
 ) -> AllPodsMatches:
     """Search the logs one after another until the time limit for a search is reached.
 
-    `logs` are those of the first of `pod_count` pods. Each log gets an equal part of `max_matches`, and at
-    least one match. To continue an earlier search, `starts` contains the IDs of the pods to search and the
-    positions from which to continue.
+    `logs` contains the logs of the first pods. `pod_count` is the number of all pods. Each log gets an equal
+    part of `max_matches`, and at least one match. To continue an earlier search, `starts` contains the IDs of
+    the pods to search and the positions from which to continue.
     """
     until = time.monotonic() + TIME_LIMIT
     by_pod: list[tuple[PodLog, LogMatches]] = []

@@ -158,8 +158,8 @@ class PreemptionPolicy:
     def cost(self, victims: Sequence[Victim]) -> Key:
         """Return the cost of evicting a set of victims, regardless of their queues.
 
-        The cost comprises stopped workloads, the worst victim, the number of victims and the GPUs
-        freed.
+        The cost comprises the number of stopped workloads, the costliest victim, the number of victims and
+        the freed GPUs.
         """
         freed = sum([victim.amounts[0] for victim in victims])
         worst = max([self.victim_key(victim) for victim in victims])

@@ -354,7 +354,7 @@ class Consolidate(PreemptionPolicy):
     def _min_runtime(self, account: QueueAccount) -> int:
         """Return the longer of the minimum runtimes for preemption and reclaim, in seconds.
 
-        A move interrupts the workload in either case.
+        A move must respect both.
         """
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)

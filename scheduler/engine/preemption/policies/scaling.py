@@ -81,7 +81,7 @@ class ShrinkForScaleUp(Reclaim):
 class ReclaimForScaleUp(Reclaim):
     """Reclaim borrowed resources so that a workload can scale up within its quota.
 
-    No victim queue may fall below its quota, so only borrowed resources are reclaimed.
+    No victim queue falls below its quota.
     """
 
     kind = Kind.GROW

@@ -62,7 +62,7 @@ class Victim:
     def cost_gpu_seconds(self) -> int:
         """Cost of the eviction in GPU-seconds: lost work, and freed GPUs that may idle afterwards.
 
-        The preemptor needs a given number of GPUs, so every additional freed GPU idles.
+        Every GPU freed beyond the preemptor's request may idle.
         """
         return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
 

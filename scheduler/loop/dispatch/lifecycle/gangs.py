@@ -242,7 +242,7 @@ def _build_pod_fact(pod: Pod, gang: Gang) -> PodFact:
 
 
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
-    """Return why the cluster or Berth is stopping or has stopped the pod, or an empty string.
+    """Return why the pod is being or was stopped by its cluster or Berth, or an empty string.
 
     The result is empty for a replica that never ran because the cluster refused to start it.
     """
