@@ -60,7 +60,7 @@ class TasksForm(Form):
                 (USUAL, usual),
                 (OTHER, "Other tasks"),
             ]
-            self.fields["choice"].initial = USUAL
+            self.initial.setdefault("choice", USUAL)
             self.fields["indexes"].shown_for = f"choice={OTHER}"  # type: ignore[attr-defined]
         else:
             del self.fields["choice"]
@@ -141,7 +141,7 @@ def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpRespo
     require(request.actor, Action.OPERATE, array)
     action, url = CHANGES[action_name], reverse("array", args=[array.pk])
     usual, count = _default_tasks(array, action_name)
-    form = TasksForm(request.POST or None, auto_id="tasks_%s", usual=usual)
+    form = TasksForm(request.POST or None, initial=request.GET.dict(), auto_id="tasks_%s", usual=usual)
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             count = action.run(actor=request.actor, array=array, indexes=form.cleaned_data["indexes"])
@@ -185,9 +185,10 @@ def _describe_change(array: WorkloadArray, action_name: str) -> str:
 def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple[int, ...] | None:
     """Return the indexes of the tasks that the form selects, or None for the action's default tasks.
 
-    While the form is edited, its fields are in the query. An invalid form selects no tasks.
+    The fields are in the query while the form is edited, and in links to a filled form. An invalid form
+    selects no tasks.
     """
-    edited = TasksForm(request.GET, usual=usual) if request.htmx.target == STOP_COST else form
+    edited = TasksForm(request.GET, usual=usual) if "indexes" in request.GET else form
     if not edited.is_bound and usual:
         return None
     return edited.cleaned_data["indexes"] if edited.is_valid() else ()

@@ -140,8 +140,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
     if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
         if isinstance(like, Workload):
             return document_text(like, name=next_free_name(like.project, like.name))
-        # A numeric suffix would turn the name into that of one of the array's tasks.
-        return document_text(like, name=free_name(like.project, f"{like.name[:ARRAY_NAME_MAX]}-copy"))
+        return document_text(like, name=name_of_copy(like))
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else _usual_project(actor, mine)
@@ -152,6 +151,11 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
     if (stored := Project.objects.filter(name=project).first()) is not None:
         name = free_name(stored, name)
     return HEADER.format(name=name, project=project) + rest
+
+
+def name_of_copy(array: WorkloadArray) -> str:
+    """Return a free name for a copy of the array. A numeric suffix would turn it into that of a task."""
+    return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 
 
 def _usual_project(actor: Actor, mine: list[str]) -> str:

@@ -25,7 +25,15 @@ from projects.services import arrays
 from projects.services.workloads import free_name_to_suggest, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.accepted_prediction import ask_before_evicting, store_prediction
+from scheduler.web.submit.array_copy import (
+    COPIED_TASKS,
+    ArrayCopy,
+    find_array_copy,
+    link_to_cancel,
+    submitted_copy,
+)
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
+from scheduler.web.submit.edit_changes import describe_change
 from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import (
@@ -68,9 +76,11 @@ def index(request: Request) -> HttpResponse:
             )
         if (missing := find_missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})
-        draft, answer = open_draft(initial_text(request.actor, request.GET)), CheckResult()
+        copy = find_array_copy(request.actor, request.GET)
+        text = copy.text if copy else initial_text(request.actor, request.GET)
+        draft, answer = open_draft(text), CheckResult()
         _run_form_action(request, draft, CHECK, answer)
-        return _render_page(request, draft, answer)
+        return _render_page(request, draft, answer, copy=copy)
     form_action = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
     if form_action not in (CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING):
@@ -80,9 +90,9 @@ def index(request: Request) -> HttpResponse:
     submitted = _run_form_action(request, draft, form_action, answer)
     if submitted is not None:
         return submitted
-    return _render_page(
-        request, draft, answer, status=200 if form_action == CHECK or answer.is_clean else 422
-    )
+    status = 200 if form_action == CHECK or answer.is_clean else 422
+    copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
+    return _render_page(request, draft, answer, status=status, copy=copy)
 
 
 def _run_form_action(
@@ -168,10 +178,12 @@ def _is_array(document: Mapping[str, Any]) -> bool:
 
 def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool) -> HttpResponse:
     """Store a workload or an array, and redirect to its page."""
+    copy = None
     if _is_array(document):
         submission = arrays.submit(actor=request.actor, document=document)
         to, kind, name = reverse("array", args=[submission.array.pk]), "Array", submission.array.name
         warnings = submission.warnings
+        copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
     else:
         stored = submit_with_warnings(actor=request.actor, document=document)
         kind, name = "Service" if "service" in stored.workload.spec else "Workload", stored.workload.name
@@ -180,6 +192,8 @@ def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool
     if never_starts:
         warnings = [NEVER_STARTS, *warnings]
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
+    if copy is not None:
+        message = format_html("{} {}", message, link_to_cancel(copy))
     return success_response(request, message, to=to, leave=True, warns=bool(warnings))
 
 
@@ -230,7 +244,14 @@ def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) ->
     return [Problem("project", "does not exist", format_value(name), "a project that you may submit to")]
 
 
-def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
+def _render_page(
+    request: Request,
+    draft: Draft,
+    answer: CheckResult,
+    *,
+    status: int = 200,
+    copy: ArrayCopy | None = None,
+) -> HttpResponse:
     offer = choices_for(request.actor, draft.form_data)
     problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
     problems += _unknown_project(request.actor, draft, problems)
@@ -245,6 +266,8 @@ def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status:
         "shown": shown,
         **code_context(request.actor, draft.form_data, shown.git, request.POST.get("code-source", "")),
         "answer": answer,
+        "copy": copy,
+        "copy_changes": [describe_change(change, shown) for change in copy.changes] if copy else [],
         "offer": offer,
         "starts": example_links(),
         "templates": usable_templates(request.actor),

@@ -34,6 +34,7 @@ ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
 URL_MAX = 4000  # well below the 8 KiB to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
+COPY_NOTE = "Arrays cannot be edited. Copy the pending tasks with this change, then cancel the originals."
 EFFECTS = " This would "  # start of the sentence about the effects of a change
 
 Change = Mapping[str, Any]
@@ -45,6 +46,7 @@ Document = dict[str, Any]
 class ChangeLink:
     label: str
     url: str
+    note: str = ""  # what the user has to do in addition
 
 
 def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
@@ -55,11 +57,12 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)
-    document = document_with_change(workload, change)
+    document = document_with_change(workload.spec, workload.pools, change)
     if workload.array_id is not None:  # a task cannot be edited, but the array can be copied
         if document is None or not may(actor, Action.SUBMIT, workload.project):
             return None
-        return ChangeLink("Edit a copy of the array", f"{reverse('submit')}?like={workload.array_id}")
+        query = {"like": workload.array_id, "change": json.dumps(dict(change), separators=(",", ":"))}
+        return ChangeLink("Copy pending tasks", f"{reverse('submit')}?{urlencode(query)}", COPY_NOTE)
     if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
         return None
     if document is None or not (patch := find_patch(workload.spec, document)):
@@ -186,9 +189,12 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
     return f"{names or 'A platform admin'} can make this change."
 
 
-def document_with_change(workload: Workload, change: Change) -> Document | None:
-    """Return the workload's document with the change, or None if the document cannot express it."""
-    document = deepcopy(dict(workload.spec))
+def document_with_change(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
+    """Return the document with the change, or None if the document cannot express it.
+
+    `pools` are the pools that the workload may use, also if the document does not list them.
+    """
+    document = deepcopy(spec)
     after = change["after"]
     match ChangeKind(change["kind"]):
         case ChangeKind.PREEMPTIBLE:
@@ -198,7 +204,7 @@ def document_with_change(workload: Workload, change: Change) -> Document | None:
         case ChangeKind.MAX_RUNTIME_LOWERED:
             document["max_runtime"] = after
         case ChangeKind.POOL_ALLOWED:
-            document["pools"] = [*workload.pools, change["subject"]]
+            document["pools"] = [*pools, change["subject"]]
         case ChangeKind.TOPOLOGY_DROPPED:
             _drop_topology(document, change["resource"])
         case _:

@@ -134,6 +134,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return render(request, "scheduler/workloads/next_cycle.html", {"in_array": in_array})
     link = link_to_change(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
+    note = note or (link.note if link else "")
     now = timezone.now()
     start, _ = expected_start(workload, now)
     context = {

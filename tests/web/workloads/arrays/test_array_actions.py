@@ -67,21 +67,6 @@ def test_pending_array_shows_the_smallest_change_of_its_first_queued_task(
     assert re.sub(r"<[^>]+>", " ", legend).split()[1:4:2] == ["completed", "failed"]
 
 
-def test_smallest_change_of_an_array_links_to_a_copy_of_the_array(
-    sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change = {
-        "kind": "pool_allowed", "subject": "local", "resource": "", "pool": "", "before": None, "after": None,
-    }  # fmt: skip
-    answer = RenderedChange("found", "The task would start now if it could use pool local.", change)
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
-    task = Workload.objects.filter(array=sweep, phase="pending", held=False).order_by("array_index")[0]
-    url = f"/workloads/{task.pk}/smallest-change?page=array"
-    card = sign_in("dave").get(url).content.decode()
-    assert f'href="/submit?like={sweep.pk}">Edit a copy of the array</a>' in card
-    assert "Edit a copy" not in sign_in("erin").get(url).content.decode(), "erin cannot submit"
-
-
 def test_array_whose_next_task_starts_soon_says_so_in_place_of_the_smallest_change(
     sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,122 @@
+"""Copies of an array's pending tasks with the change that would start them."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from berth.core.merge_patch import differences
+from berth.core.problems import join_path
+from berth.core.spec import ArraySpec
+from berth.core.spec.sections.arrays import compress, expand, index_range
+from berth.core.wording.words import format_count
+from projects.actor import Actor
+from projects.models import Workload, WorkloadArray
+from projects.selectors import arrays
+from projects.services.workloads import DocumentChange
+from scheduler.engine.smallest_change.change import ChangeKind
+from scheduler.reports.explanations.workload import PENDING_PHASES
+from scheduler.web.submit.document_presets import name_of_copy
+from scheduler.web.workloads.change_link import document_with_change
+from scheduler.web.workloads.details import document_text
+
+COPIED_TASKS = "copied-tasks"  # hidden input of the form, with the value of an ArrayCopy
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayCopy:
+    """Pending tasks of an array that the open document replaces. `indexes` are ranges such as `47-119`."""
+
+    array: WorkloadArray
+    indexes: str
+    document: Mapping[str, Any]
+
+    @property
+    def count(self) -> int:
+        return len(expand(self.indexes.split(",")))
+
+    @property
+    def value(self) -> str:
+        """Value of the form's hidden input (see `submitted_copy`)."""
+        return f"{self.array.pk} {self.indexes}"
+
+    @property
+    def changes(self) -> list[DocumentChange]:
+        """Changes to the document of the array, except for its selected tasks."""
+        document = {**self.document, "array": self.array.spec["array"]}
+        return [
+            DocumentChange(join_path(path), before, after)
+            for path, before, after in differences(self.array.spec, document)
+        ]
+
+    @property
+    def text(self) -> str:
+        name = name_of_copy(self.array)
+        return document_text(self.array, **{**self.document, "name": name})
+
+
+def find_array_copy(actor: Actor, query: QueryDict) -> ArrayCopy | None:
+    """Return the copy for a link of the smallest change, or None for another query."""
+    array = _find_array(actor, query.get("like", ""))
+    change = _parse_change(query.get("change", ""))
+    if array is None or change is None:
+        return None
+    pending = Workload.objects.filter(array=array, superseded=False, phase__in=PENDING_PHASES)
+    task = pending.order_by("array_index").first()
+    document = None if task is None else document_with_change(array.spec, task.pools, change)
+    if document is None:
+        return None
+    indexes = compress(index or 0 for index in pending.values_list("array_index", flat=True))
+    document["array"] = _select_tasks(document["array"], indexes)
+    return ArrayCopy(array, indexes, document)
+
+
+def submitted_copy(actor: Actor, value: str) -> ArrayCopy | None:
+    """Return the copy that a submitted form names, or None if it names none."""
+    array_id, _, indexes = value.partition(" ")
+    array = _find_array(actor, array_id)
+    if array is None or not all(map(index_range, indexes.split(","))):
+        return None
+    return ArrayCopy(array, indexes, array.spec)
+
+
+def link_to_cancel(copy: ArrayCopy) -> SafeString:
+    """Return a sentence with a link to the form that cancels the copied tasks."""
+    return format_html(
+        '<a href="{}?choice=other&amp;indexes={}">Cancel the {} of {}</a> that it replaces.',
+        reverse("array-action", args=[copy.array.pk, "cancel"]),
+        copy.indexes,
+        format_count(copy.count, "task"),
+        copy.array.name,
+    )
+
+
+def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
+    try:
+        return arrays(actor).filter(pk=uuid.UUID(array_id)).first()
+    except ValueError:
+        return None
+
+
+def _parse_change(text: str) -> Mapping[str, Any] | None:
+    """Return the change that `link_to_change` encoded, or None for other text."""
+    try:
+        change = json.loads(text)
+        ChangeKind(change["kind"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return {"subject": "", "resource": "", "before": None, "after": None, **change}
+
+
+def _select_tasks(section: Mapping[str, Any], indexes: str) -> Mapping[str, Any]:
+    """Return the array section for the indexes only. The tasks keep their indexes and parameters."""
+    if compress(ArraySpec.model_validate(section).indexes) == indexes:
+        return section
+    parts = [int(part) if part.isdigit() else part for part in indexes.split(",")]
+    return {**section, "tasks": parts}
