@@ -106,5 +106,5 @@ def test_drain_and_terminate_dialogs_state_the_timeout_and_the_lost_work(sign_in
     assert lost_work not in drain
     assert f'hx-get="{lost_work}"' in alice.get(f"/nodes/{node.name}/terminate").content.decode()
     text = alice.get(lost_work).content.decode()
-    assert "<strong>Up to 9.0 GPU-min of work will be lost</strong>" in text
+    assert "<strong>Up to 9.0 GPU-min of work will be lost.</strong>" in text
     assert sign_in("dave").get(lost_work).status_code == 403

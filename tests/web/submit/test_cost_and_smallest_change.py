@@ -146,7 +146,7 @@ def test_prediction_states_when_the_project_is_expected_to_be_below_its_limit(
     first, second = (
         f'<a href="/workloads/{rows[name].pk}">vision/{name}</a>' for name in ("first", "second")
     )
-    assert f"when {first} ends and vision has room within its limit" in predicted(1)
+    assert f"when {first} ends<span> and vision has room within its limit" in predicted(1)
     assert second not in predicted(1)
     assert first in predicted(2) and second in predicted(2)
     assert predicted(4) == "", "the fourth workload has no maximum runtime"
@@ -194,7 +194,7 @@ def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> Non
     text += "roles:\n- gpu: 1\n  min: 2\n  max: 8\n"
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
     assert "Cost 40.00 to 160.00 USD for 16 to 64 GPU-hours" in words_of(shown)
-    assert "The cost assumes a run for the entire max runtime." in shown
+    assert "The cost assumes that the workload runs for its entire max runtime." in shown
     text = text.replace("8h", "7d").replace("max: 8", "max: 128").replace("min: 2", "min: 64")
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
     assert "USD for 10,752 to 21,504 GPU-hours" in words_of(shown)

@@ -134,9 +134,9 @@ def test_prediction_shows_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast,
         "roles: [{name: worker, min: 8, max: 16, gpu: 1}]\n"
     )
     page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
-    assert "For 8 to 16 GPUs at priority 50." in page
+    assert "Predicted for 8 to 16 GPUs at priority 50." in page
     fixed = dave.post("/submit/prediction", {"document": document.replace("16", "8")}, headers=HTMX)
-    assert "For 8 GPUs at priority 50." in fixed.content.decode()
+    assert "Predicted for 8 GPUs at priority 50." in fixed.content.decode()
 
 
 @pytest.mark.heavy

@@ -177,7 +177,7 @@ def test_page_names_other_visible_workloads_that_failed_on_the_same_node(cast: C
     page = sign_in("dave").get(f"/workloads/{rows['train'].pk}").content.decode()
     note = page.partition('id="other-failures">')[2].partition("</p>")[0]
     assert note == (
-        "1 other workload failed on one within a day: "
+        "<span>1 other workload failed on one within a day:</span> "
         f'<a href="/workloads/{rows["same"].pk}">vision/same</a>.'
     )
     alone = sign_in("dave").get(f"/workloads/{rows['elsewhere'].pk}").content.decode()

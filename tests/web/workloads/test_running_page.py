@@ -74,9 +74,9 @@ def test_dialog_states_how_much_work_stopping_the_workload_loses(
         text = re.sub(r"<[^>]+>", " ", dialog.partition("<form class")[2].partition("</form>")[0])
         dialogs.append(" ".join(text.split()))
     saved_text, unsaved_text, fresh = dialogs
-    assert "30 GPU-min of work will be lost , counted from the checkpoint of" in saved_text
+    assert "30 GPU-min of work will be lost. The last checkpoint is from" in saved_text
     assert "The pods have 1 min 30 s to stop." in saved_text
-    assert "3.0 GPU-h of work will be lost . This run has no checkpoint." in unsaved_text
+    assert "3.0 GPU-h of work will be lost. This run has no checkpoint." in unsaved_text
     seconds = "2 min 30 s" if step == "suspend" else "30 s"
     assert f"The pods have {seconds} to stop." in unsaved_text, "a suspension sends the notice first"
     assert "will be lost" not in fresh and "The pods are killed at once." in fresh
@@ -142,6 +142,6 @@ def test_page_of_a_large_gang_shows_bars_of_the_least_used_pods(cast: Cast, sign
     for index in range(20):
         make.used(make.place(row, node, [index], index=index), 50 + index)
     page = sign_in("dave").get(f"/workloads/{row.pk}").content.decode()
-    assert "of the 16 least utilized pods out of 20" in page
+    assert "of the 16 least utilized of 20 pods" in page
     bars = page.partition('class="card-body pod-bars"')[2].partition("</div>")[0]
     assert [int(percent) for percent in re.findall(r"(\d+)%</span>", bars)] == list(range(50, 66))

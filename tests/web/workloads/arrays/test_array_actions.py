@@ -147,10 +147,10 @@ def test_cancel_and_suspend_forms_state_lost_work_and_grace_period_of_the_select
     part = HTMX | {"HX-Target": "stop-cost"}
     for step in ("cancel", "suspend"):
         form = dave.get(f"{url}/{step}", headers=HTMX).content.decode()
-        assert "3.0 GPU-h of work will be lost</strong>" in form and "start of each task." in form
+        assert "3.0 GPU-h of work will be lost.</strong>" in form and "start of each task." in form
         assert "The pods have 30 s to stop." in form
         some = dave.get(f"{url}/{step}", {"choice": "other", "indexes": "3, 50"}, headers=part)
-        assert "1.0 GPU-h of work will be lost</strong>" in some.content.decode()
+        assert "1.0 GPU-h of work will be lost.</strong>" in some.content.decode()
         none = dave.get(f"{url}/{step}", {"choice": "other", "indexes": "50"}, headers=part).content.decode()
         assert "will be lost" not in none and "to stop" not in none
         typing = dave.get(f"{url}/{step}", {"choice": "other", "indexes": "3-"}, headers=part)

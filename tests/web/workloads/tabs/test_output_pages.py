@@ -26,7 +26,7 @@ def test_outputs_tab_lists_files_and_previews_text(cast: Cast, sign_in: SignIn) 
     PodOutputs.objects.create(pod=pods[1], paths=["results"], state="failed", message="The node is gone.")
     client, path = sign_in("dave"), f"/workloads/{workload.pk}/outputs"
     text = client.get(path).content.decode()
-    assert "The node is gone." in text and "x is odd and was left out." in text
+    assert "The node is gone." in text and "x is odd and was not stored." in text
     assert text.count(">Download file</a>") == 2
     assert "pod=worker-0&amp;run=1&amp;path=results%2Fmodel.bin" in text
     assert text.count(">Preview</a>") == 1

@@ -62,7 +62,8 @@ def test_bulk_dialog_states_the_lost_work_of_each_workload_and_array(cast: Cast,
     chosen = {"w": [str(row.pk) for row in (quick, slow, waiting)], "a": [str(sweep.pk)]}
     for step in ("cancel", "suspend"):
         dialog = sign_in("dave").get(f"/workloads/{step}", chosen, headers=HTMX).content.decode()
-        assert "<strong>4.5 GPU-h of work will be lost</strong>, counted from the last checkpoint" in dialog
+        assert "<strong>4.5 GPU-h of work will be lost.</strong>" in dialog
+        assert "Lost work is counted from the last checkpoint or start of each" in dialog
         assert "The pods have up to 2 min to stop." in dialog
         lines = [" ".join(re.sub("<[^>]*>", " ", line).split()) for line in dialog.split("<li>")[1:5]]
         assert lines[0].endswith("30 GPU-min of work lost") and "vision/quick" in lines[0]

@@ -126,7 +126,7 @@ LABELS_OF_MODEL = {
     ("cycle", "stale"): "outdated",
     ("cycle", "epoch"): "leadership term",
     ("cycle", "engine"): "engine version",
-    ("cycle", "trials"): "sets of evictions tried",
+    ("cycle", "trials"): "eviction alternatives compared",
     ("event", "message"): "message",
     ("event", "subject"): "object",
     ("membership", "created_at"): "since",
