@@ -127,10 +127,10 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     change = answer.change
     if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()
+    in_array = request.GET.get("page") == "array"
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         if find_shown_prediction(request, workload):
             return HttpResponse()
-        in_array = request.GET.get("page") == "array"
         return render(request, "scheduler/workloads/next_cycle.html", {"in_array": in_array})
     link = link_to_change(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
@@ -147,7 +147,8 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         "link": link,
         "note": note,
     }
-    return render(request, "scheduler/workloads/smallest_change.html", context)
+    name = "array_change" if in_array else "smallest_change"
+    return render(request, f"scheduler/workloads/{name}.html", context)
 
 
 @signed_in

@@ -91,8 +91,8 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     pod = make.place(first, node, [0], state="failed", ended_at=make.ago(), exit_code=1)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "38 tasks: exit code 1 Tasks 0 to 6, 8, 10 to 39" in words
-    assert "2 tasks: SIGKILL Tasks 7 , 9" in words
+    assert "38 tasks failed: exit code 1 Tasks 0 to 6, 8, 10 to 39" in words
+    assert "2 tasks failed: SIGKILL Tasks 7 , 9" in words
     killed = tasks.get(array_index=9)
     assert f'<a href="/workloads/{killed.pk}">9</a>' in page
     assert f'<a href="/arrays/{sweep.pk}?state=failed#tasks">Tasks 0 to 6, 8, 10 to 39</a>' in page
