@@ -113,7 +113,7 @@ def test_evictions_on_the_admin_site_fit_without_horizontal_scrolling(
         assert faults == []
 
 
-def test_prediction_stays_beside_the_submission_form_in_a_medium_width_window(opened: Open) -> None:
+def test_prediction_stays_next_to_the_submission_form_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/submit")
         form, prediction = page.locator("#fields").bounding_box(), page.locator("#document").bounding_box()
@@ -124,7 +124,7 @@ def test_prediction_stays_beside_the_submission_form_in_a_medium_width_window(op
 
 
 @pytest.mark.parametrize("viewport", [MEDIUM, WIDE], ids=["medium", "wide"])
-def test_predicted_evictions_fit_beside_the_submission_form(opened: Open, viewport: ViewportSize) -> None:
+def test_predicted_evictions_fit_next_to_the_submission_form(opened: Open, viewport: ViewportSize) -> None:
     document = (
         "name: urgent\nproject: vision\npools: [train]\ncommand: sleep 1\npriority: 90\n"
         "roles:\n  - {name: worker, replicas: 2, gpu: 1}\n"

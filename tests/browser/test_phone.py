@@ -188,7 +188,7 @@ def test_save_is_the_first_button_of_an_admin_form_on_a_phone(opened: Open) -> N
 
 
 @pytest.mark.heavy
-def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Scene) -> None:
+def test_admin_site_shows_the_title_instead_of_breadcrumbs(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/admin/scheduler/eviction/{present(scene.eviction).pk}/change/")
         path = page.locator("#header-inner h1 > :is(.crumb:not(.last), .page-name)")
@@ -203,7 +203,7 @@ def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Sce
         assert faults == []
 
 
-def test_pool_header_stays_beside_the_first_column_of_the_quota_grid(opened: Open) -> None:
+def test_pool_header_stays_next_to_the_first_column_of_the_quota_grid(opened: Open) -> None:
     scroll = "head => { head.closest('.grid-wrap').scrollLeft = head.offsetLeft - 128; }"
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/quotas")

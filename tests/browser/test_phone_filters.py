@@ -26,7 +26,7 @@ def test_filters_button_counts_only_filters_that_differ_from_the_default(
         assert faults == []
 
 
-def test_dates_are_beside_each_other_on_a_phone(opened: Open, scene: Scene) -> None:
+def test_date_filters_are_side_by_side_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         open_settled(page, "/activity")
         page.locator(".filters-button").click()

@@ -64,7 +64,7 @@ class SshScreen(Screen):
 
 
 @pytest.mark.heavy
-def test_sessions_share_a_connection_and_background_processes_end_with_it(
+def test_sessions_share_a_connection_and_background_processes_end_when_it_closes(
     user: SshUser, tmp_path: Path
 ) -> None:
     control = ("-o", f"ControlPath={tmp_path}/c")

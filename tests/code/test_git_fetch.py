@@ -244,7 +244,7 @@ def test_certificate_of_an_unknown_authority_is_rejected(tmp_path: Path, https: 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "169.254.169.254", "10.0.0.1"]
 )
-def test_private_hosts_are_reached_only_if_an_admin_lists_them(
+def test_private_hosts_are_reached_only_if_an_admin_allows_them(
     host: str, tmp_path: Path, https: HttpsServer
 ) -> None:
     fetch = Fetcher(tmp_path / "scratch", ca_file=https.ca_file, hosts=frozenset())

@@ -111,7 +111,7 @@ def test_sigterm_handler_determines_the_exit_code(stage: ImageStage, busybox: st
     assert stage.log("p-1").endswith("bye")
 
 
-def test_processes_left_by_the_command_end_with_the_pod(stage: ImageStage, busybox: str) -> None:
+def test_processes_left_by_the_command_end_when_the_pod_ends(stage: ImageStage, busybox: str) -> None:
     report = stage.run("p-1", busybox, "(trap '' TERM; setsid sleep 1000) & exit 3")
     assert report.exit_code == 3
     assert_nothing_is_left(stage)

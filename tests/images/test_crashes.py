@@ -217,7 +217,7 @@ def waiting_podman(stage: ImageStage, image: str, script: str) -> Iterator[int]:
         yield stage.find_pid("podman", "p-1")
 
 
-def test_pod_with_an_image_ends_with_its_anchor_process(
+def test_pod_with_an_image_ends_when_its_anchor_process_ends(
     first_runtime: LocalRuntime, registry: Registry, busybox: str, tmp_path: Path
 ) -> None:
     host = subprocess.Popen(["sleep", "1000"])

@@ -72,7 +72,7 @@ def test_nested_user_namespaces_are_forbidden_if_bubblewrap_supports_it() -> Non
     )
 
 
-def test_berth_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> None:
+def test_berths_own_files_inside_a_visible_directory_are_hidden(tmp_path: Path) -> None:
     link = tmp_path / "link"
     state = tmp_path / "data" / "berth"
     state.mkdir(parents=True)

@@ -164,7 +164,7 @@ def test_killed_shim_leaves_no_process_in_its_prepared_enclosure(stage: LocalSta
 
 
 @pytest.mark.parametrize("victim", ["shim", "bubblewrap", "first process inside"])
-def test_pod_starts_even_if_part_of_each_spare_shim_was_killed(stage: LocalStage, victim: str) -> None:
+def test_pod_starts_even_if_a_process_of_each_spare_shim_was_killed(stage: LocalStage, victim: str) -> None:
     output(stage, "p-1", "true")
     for shim in spare_shims(stage):
         builder = children(shim)[0]
@@ -213,7 +213,7 @@ def test_spare_shims_and_their_enclosures_stop_with_the_server(stage: LocalStage
     assert output(stage, "p-2", "echo started") == "started\n"
 
 
-def test_pod_whose_mounts_another_pod_could_redirect_gets_a_new_enclosure() -> None:
+def test_pod_gets_a_new_enclosure_if_another_pod_could_redirect_its_mounts() -> None:
     """A pod that would hide a shared mount, or that has a private /dev/shm, also gets a new enclosure."""
     shared = FileSystemView(readable=(Mount.at("/usr"), Mount.at("/code/lib")), hidden=("/usr/state",))
     view = replace(

@@ -75,7 +75,7 @@ assert collect_deferred_garbage(), "objects of earlier collections are visited b
 """
 
 
-def test_recent_collections_visit_each_object_once() -> None:
+def test_collections_of_recent_objects_visit_each_object_once() -> None:
     subprocess.run([sys.executable, "-c", REPEATED], check=True)
 
 

@@ -128,7 +128,7 @@ def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: P
     assert not Path(f"/proc/{pod}").exists()
 
 
-def test_process_tied_to_its_parent_ends_with_the_parent(tmp_path: Path) -> None:
+def test_process_tied_to_its_parent_ends_when_the_parent_ends(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys, time; from berth.tied import tied_command; import signal\n"
         "child = subprocess.Popen(tied_command(['sleep', '1000'], death_signal=signal.SIGKILL))\n"

@@ -21,7 +21,7 @@ def test_platform_admin_lists_the_tokens_of_one_user_or_all_users(cast: Cast) ->
     assert "digest" not in admin.get("tokens", everyone="true").content.decode()
 
 
-def test_token_without_the_admin_scope_can_revoke_only_its_users_tokens(cast: Cast) -> None:
+def test_token_without_the_admin_scope_can_revoke_only_tokens_of_its_user(cast: Cast) -> None:
     of_dave, _ = tokens.issue(actor=cast.dave, name="ci", scopes=["read"], expires_at=None)
     own, _ = tokens.issue(actor=cast.alice, name="old", scopes=["read"], expires_at=None)
     _, secret = tokens.issue(actor=cast.alice, name="script", scopes=["read", "write"], expires_at=None)

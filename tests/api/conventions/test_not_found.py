@@ -48,7 +48,7 @@ def test_error_never_suggests_a_hidden_project(cast: Cast, dave: Caller) -> None
     assert "secret-merger" not in dave.get("projects/secret-mergr").json()["detail"]
 
 
-def test_errors_of_a_hidden_and_an_unknown_workload_differ_only_in_the_id(cast: Cast, dave: Caller) -> None:
+def test_errors_for_hidden_and_unknown_workloads_differ_only_in_the_id(cast: Cast, dave: Caller) -> None:
     hidden = str(make.workload(cast.ads, "hidden").pk)
     errors = [
         dave.get(f"workloads/{each}").json()["detail"].replace(each, "") for each in (hidden, UNKNOWN_ID)
@@ -57,6 +57,6 @@ def test_errors_of_a_hidden_and_an_unknown_workload_differ_only_in_the_id(cast: 
 
 
 @pytest.mark.parametrize("kind", ObjectKind)
-def test_every_kind_has_a_command_that_lists_its_objects(kind: ObjectKind) -> None:
+def test_every_object_kind_has_a_command_that_lists_its_objects(kind: ObjectKind) -> None:
     error = missing_object(kind, name="x", owner="parent")
     assert "with `berth " in error.detail

@@ -159,7 +159,7 @@ def test_every_unknown_name_in_a_request_is_reported(objects: Cast, dave: Caller
 
 
 @pytest.mark.heavy
-def test_history_of_a_deleted_project_and_pool_can_be_filtered(
+def test_history_can_be_filtered_by_a_deleted_project_or_pool(
     objects: Cast, alice: Caller, bob: Caller, carol: Caller
 ) -> None:
     cast = objects

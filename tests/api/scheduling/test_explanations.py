@@ -110,7 +110,7 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
     }  # fmt: skip
 
 
-def test_smallest_change_is_found_for_a_document_without_storing_it(gpu_node: None, dave: Caller) -> None:
+def test_smallest_change_for_a_document_is_found_without_storing_it(gpu_node: None, dave: Caller) -> None:
     document = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     answer = dave("POST", "workloads:smallest-change", document).json()
     assert answer["sentence"] == "The workload would start now if it had 2 worker replicas instead of 3."

@@ -238,7 +238,7 @@ def test_pool_change_is_previewed_and_then_applied_with_the_previews_etag(
 
 
 @pytest.mark.heavy
-def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
+def test_group_quota_preview_warns_if_totals_exceed_the_department_or_the_pools(
     h100: dict[str, Any], cast: Cast, metal: NodePool, cloud: NodePool, alice: Caller
 ) -> None:
     factories.node(metal, gpus=8)

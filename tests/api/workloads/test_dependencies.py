@@ -42,7 +42,7 @@ def problem(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-def test_error_for_the_old_depends_on_key_suggests_after(dave: Caller) -> None:
+def test_error_for_the_old_depends_on_key_suggests_the_after_key(dave: Caller) -> None:
     body = training("second", project="vision", depends_on=["first", "other"])
     assert problem(dave.post("workloads", body)) == {
         "path": "depends_on",

@@ -17,7 +17,7 @@ def select(page: Page, name: str) -> None:
     page.get_by_role("checkbox", name=f"Select {name}", exact=True).click()
 
 
-def test_diagnosis_action_uncordons_all_nodes_that_it_names(opened: Open, scene: Scene) -> None:
+def test_diagnosis_action_uncordons_all_listed_nodes(opened: Open, scene: Scene) -> None:
     create_fleet(scene.projects["vision"], 200)
     with opened("ada") as (page, faults):
         page.goto("/node-pools/fleet")

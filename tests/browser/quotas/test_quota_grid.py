@@ -182,7 +182,7 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
 
 
 @pytest.mark.heavy
-def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: Scene) -> None:
+def test_oversubscribed_department_is_marked_while_the_user_types(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, faults):
         open_settled(page, "/quotas")
         sums = cell(page, "research").locator(".sub")

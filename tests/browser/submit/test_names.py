@@ -38,7 +38,7 @@ def test_form_offers_a_free_name_after_a_submission(opened: Open) -> None:
         assert faults == []
 
 
-def test_starting_point_keeps_a_typed_name(opened: Open) -> None:
+def test_choosing_a_starting_point_keeps_the_typed_name(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         name, menu = page.get_by_label("Name", exact=True), page.locator("#starts")

@@ -30,7 +30,7 @@ def test_buttons_add_secrets_to_the_field_and_to_the_document(opened: Open) -> N
         assert faults == []
 
 
-def test_folded_section_with_an_error_opens(opened: Open) -> None:
+def test_collapsed_section_with_an_error_is_expanded(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         document, field = page.locator("#document"), page.get_by_label("Secrets", exact=True)

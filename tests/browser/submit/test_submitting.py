@@ -228,7 +228,7 @@ def test_pools_are_ordered_with_the_keyboard(opened: Open) -> None:
         assert faults == []
 
 
-def test_edit_can_be_saved_only_while_it_changes_something(opened: Open, scene: Scene) -> None:
+def test_edit_can_be_saved_only_if_it_changes_something(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         save = page.get_by_role("button", name="Save changes")
@@ -246,7 +246,7 @@ def test_edit_can_be_saved_only_while_it_changes_something(opened: Open, scene: 
         assert faults == []
 
 
-def test_cards_beside_the_edit_form_do_not_move_while_a_prediction_loads(opened: Open, scene: Scene) -> None:
+def test_cards_next_to_the_edit_form_do_not_move_while_a_prediction_loads(opened: Open, scene: Scene) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -276,7 +276,7 @@ def test_cards_beside_the_edit_form_do_not_move_while_a_prediction_loads(opened:
 
 
 @pytest.mark.heavy
-def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None:
+def test_long_document_stays_in_the_window_next_to_the_form(opened: Open) -> None:
     with opened("dave", viewport={"width": 1440, "height": 900}) as (page, faults):
         page.goto("/submit")
         lines = "\n".join(f"# line {number}" for number in range(80))
@@ -366,7 +366,7 @@ def test_on_phones_the_form_begins_on_the_first_screen_and_a_bar_states_the_verd
         assert faults == []
 
 
-def test_long_lines_of_the_document_fade_until_they_are_scrolled_to_their_end(opened: Open) -> None:
+def test_long_document_lines_fade_out_until_they_are_scrolled_to_the_end(opened: Open) -> None:
     with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/submit?kind=single")
         colors = page.locator(".editor-colors")

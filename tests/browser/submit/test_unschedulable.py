@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 
 
-def test_field_that_is_too_large_is_marked_without_losing_the_focus(opened: Open) -> None:
+def test_field_with_an_excessive_value_is_marked_without_losing_the_focus(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         gpus = page.get_by_label("GPUs per pod")

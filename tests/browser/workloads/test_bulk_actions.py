@@ -63,7 +63,7 @@ def test_bulk_actions_stay_in_view_until_the_selection_is_cleared(
 
 
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "phone"])
-def test_checkboxes_are_level_with_the_names_and_have_no_other_mark(
+def test_checkboxes_are_aligned_with_the_names_and_have_no_extra_icon(
     viewport: ViewportSize, opened: Open
 ) -> None:
     with opened("dave", viewport=viewport) as (page, faults):
@@ -91,7 +91,7 @@ def test_all_actions_on_selected_rows_are_in_view_on_a_phone(opened: Open) -> No
         assert faults == []
 
 
-def test_click_beside_the_words_of_a_table_head_sorts(opened: Open) -> None:
+def test_click_next_to_the_text_of_a_column_header_sorts_the_table(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         head = page.get_by_role("columnheader", name="GPUs", exact=True)
@@ -100,7 +100,7 @@ def test_click_beside_the_words_of_a_table_head_sorts(opened: Open) -> None:
         assert faults == []
 
 
-def test_default_columns_are_shown_again_from_the_menu(opened: Open) -> None:
+def test_menu_restores_the_default_columns(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?columns=state,cost")
         page.locator("#columns > summary").click()

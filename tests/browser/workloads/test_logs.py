@@ -272,7 +272,7 @@ def test_log_toolbar_does_not_move_during_a_search(opened: Open, pods: list[Pod]
         assert faults == []
 
 
-def test_all_tools_and_the_answer_of_a_search_fit_in_one_row_on_a_laptop(
+def test_log_tools_and_the_search_result_fit_in_one_row_on_a_laptop(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write(home, pods[0], "loss 1\nloss 2\n")

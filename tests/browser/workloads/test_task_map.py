@@ -71,7 +71,7 @@ def test_tasks_are_touch_targets_on_a_phone(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("link", ["#unfold-held", "#state-completed"])
-def test_list_of_tasks_begins_where_the_link_at_the_end_of_the_page_was(
+def test_expanding_the_task_list_at_the_end_of_the_page_keeps_the_scroll_position(
     link: str, opened: Open, scene: Scene
 ) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):

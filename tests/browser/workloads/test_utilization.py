@@ -73,7 +73,7 @@ def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_readout_of_usage_has_a_total_and_is_beside_its_column(opened: Open) -> None:
+def test_usage_readout_has_a_total_and_is_next_to_its_column(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/usage?span=7d")
         chart = page.locator(".step-chart svg[data-total]")

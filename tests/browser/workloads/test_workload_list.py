@@ -35,7 +35,7 @@ def test_first_workload_is_in_the_upper_half_of_a_phone_screen(opened: Open) -> 
         assert faults == []
 
 
-def test_check_boxes_of_the_list_have_no_plus_sign(opened: Open) -> None:
+def test_list_checkboxes_have_no_plus_sign(opened: Open) -> None:
     with opened("ada", viewport=WIDE) as (page, faults):
         page.goto("/workloads")
         contents = page.locator(".pick").evaluate_all(

@@ -151,7 +151,7 @@ def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open
         assert faults == []
 
 
-def test_on_phones_the_verdict_leads_to_the_prediction_below_the_form(opened: Open, scene: Scene) -> None:
+def test_on_phones_the_verdict_links_to_the_prediction_below_the_form(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     with opened("ada", viewport={"width": 390, "height": 844}) as (page, faults):
         page.goto(f"/workloads/{workload.pk}/edit")
@@ -219,7 +219,7 @@ def test_pod_bars_are_aligned_and_the_id_fits_on_one_line(opened: Open, scene: S
         assert faults == []
 
 
-def test_wrapped_lines_of_a_disclosure_start_below_its_text(opened: Open, scene: Scene) -> None:
+def test_wrapped_lines_of_a_disclosure_are_aligned_with_its_first_line(opened: Open, scene: Scene) -> None:
     lefts = """summary => {
         const range = document.createRange();
         range.selectNodeContents(summary);

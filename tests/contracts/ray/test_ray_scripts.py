@@ -54,7 +54,7 @@ def test_node_without_a_head_has_no_start_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_reused", [False, True])
-def test_supervisor_of_a_node_exits_with_its_job_even_if_the_process_id_is_reused(
+def test_node_supervisor_exits_when_its_job_ends_even_if_the_process_id_is_reused(
     tmp_path: Path, is_reused: bool
 ) -> None:
     script = start_script(WORKER, HEAD)

@@ -59,14 +59,14 @@ def divided_departments(snapshot: Snapshot) -> set[str]:
 
 @on_random_clusters(10)
 @given(document=departments_of_mixed_sizes())
-def test_applying_a_plan_does_not_change_which_departments_are_divided(document: Document) -> None:
+def test_applying_a_plan_does_not_change_which_departments_take_turns_by_project(document: Document) -> None:
     world = SimulatedCluster(load(document).snapshot)
     before = divided_departments(world.snapshot())
     world.apply_plan(decide(world.snapshot()))
     assert divided_departments(world.snapshot()) == before
 
 
-def test_department_is_divided_into_its_projects_only_if_one_workload_exceeds_its_share() -> None:
+def test_projects_take_turns_directly_only_if_one_workload_exceeds_the_department_share() -> None:
     def divided(one: tuple[int, ...], other: tuple[int, ...], **mode: Any) -> set[str]:
         sizes = {"a": one, "b": other, "c": (1,) * GPUS}
         document: Document = {

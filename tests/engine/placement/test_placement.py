@@ -21,7 +21,7 @@ def test_spread_selects_the_emptiest_node() -> None:
     assert placed(world.queued("w", "a").decide()) == {"w": ["n2"]}
 
 
-def test_fraction_shares_a_device_while_it_has_room() -> None:
+def test_fractions_share_a_device_while_it_has_room() -> None:
     plan = one_project(n1=2, n2=2).queued("x", "a", gpus=0.5).queued("y", "a", gpus=0.5).decide()
     assert [step.devices for step in steps(plan)] == [(0,), (0,)] and placed(plan)["x"] == placed(plan)["y"]
 

@@ -70,7 +70,9 @@ def test_agent_is_uninstalled_even_if_its_supervisor_was_never_recorded(host: Ho
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["prepare", "start"])
-def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(host: Host, name: str) -> None:
+def test_scripts_that_still_write_files_are_stopped_before_the_files_are_deleted(
+    host: Host, name: str
+) -> None:
     run_as_agent(host, f"Job({name!r}).start({BUSY.format(state=host.state)!r}, {host.env!r})")
     poll_until((host.state / "environments").exists)
     uninstall(host)

@@ -218,7 +218,7 @@ def test_pod_is_lost_when_its_shim_is_killed(stage: LocalStage) -> None:
     assert stage.restart().get_reports(["p-1"])["p-1"] == report
 
 
-def test_pod_ends_with_its_anchor_process(tmp_path: Path, stage: LocalStage) -> None:
+def test_pod_ends_when_its_anchor_process_ends(tmp_path: Path, stage: LocalStage) -> None:
     anchor = subprocess.Popen(["sleep", "1000"])
     tied = LocalRuntime(stage.root, anchor=f"{anchor.pid}:{start_time(anchor.pid)}")
     saves = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
@@ -253,7 +253,7 @@ def test_pod_from_before_a_reboot_is_lost_despite_a_reused_process_id(
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
-def test_pod_whose_spec_was_emptied_by_a_power_failure_is_lost(stage: LocalStage) -> None:
+def test_pod_is_lost_if_a_power_failure_emptied_its_spec(stage: LocalStage) -> None:
     pod = stage.runtime._pod_dir("p-1")
     pod.create()
     (pod.path / "order").touch()

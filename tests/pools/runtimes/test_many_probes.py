@@ -73,7 +73,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path, monkeypatch)
 
 
-def test_more_nodes_than_runtime_threads_can_boot_at_once(stage: Stage) -> None:
+def test_nodes_boot_concurrently_even_if_they_outnumber_the_runtime_threads(stage: Stage) -> None:
     instances, results = stage.boot("a", 20), list[dict[str, str]]()
     thread = threading.Thread(target=lambda: results.append(stage.runtime.obstacles(instances)), daemon=True)
     thread.start()

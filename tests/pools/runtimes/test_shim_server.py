@@ -219,7 +219,7 @@ def test_shim_server_exits_when_the_runtime_is_killed_and_its_pods_continue(stag
     assert ended(stage.runtime, "p-1").exit_code == 9
 
 
-def test_shim_server_exits_with_the_runtime_and_reaps_its_shims(stage: LocalStage) -> None:
+def test_shim_server_exits_when_the_runtime_exits_and_reaps_its_shims(stage: LocalStage) -> None:
     for number in range(5):
         stage.runtime.start(order(f"p-{number}", "true"))
     for number in range(5):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBsRzAcUqV0cm+F3xcCPTpdPbYFiQJ6cZyHnkIyYVFTJ"
 
 
-def test_number_of_statements_to_list_instances_does_not_depend_on_the_number_of_hosts(
+def test_statement_count_for_listing_instances_does_not_grow_with_hosts(
     tmp_path: Path,
 ) -> None:
     few, _ = listing(SshPool(tmp_path, create_pool("few", 2)))

@@ -64,7 +64,9 @@ def reserve_scale_up(stage: Stage, **changes: Any) -> Workload:
 
 
 @pytest.mark.parametrize("end", sample([cancelled, suspended, overdue, drained, failed, node_lost], 2))
-def test_scale_up_reservation_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
+def test_scale_up_reservation_ends_when_the_run_ends(
+    stage: Stage, end: Callable[[Stage, Workload], None]
+) -> None:
     workload = reserve_scale_up(stage, max_runtime=900)
     end(stage, workload)
     stage.loop.tick(reconcile=False)

@@ -291,7 +291,7 @@ def test_failed_image_pull_has_its_own_reason(stage: Stage) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("pulls_image", [True, False])
-def test_start_timeout_counts_as_image_pull_only_while_an_image_is_pulled(
+def test_start_timeout_counts_as_a_failed_image_pull_only_while_an_image_is_pulled(
     stage: Stage, pulls_image: bool
 ) -> None:
     stage.runtime.runs_immediately = False

@@ -336,7 +336,7 @@ def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stag
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_running_pod_whose_row_has_ended_is_stopped(stage: Stage) -> None:
+def test_running_pod_with_an_ended_row_is_stopped(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     stage.runtime.next("stop", RuntimeFailure("the disk is full"))

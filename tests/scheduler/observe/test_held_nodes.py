@@ -127,7 +127,7 @@ def test_workload_with_a_short_expected_runtime_uses_held_nodes(small_stage: Sta
     assert small_stage.phase(late) in ("starting", "running")
 
 
-def test_quota_is_held_for_a_workload_of_higher_priority(stage: Stage) -> None:
+def test_quota_is_held_for_a_workload_with_a_higher_priority(stage: Stage) -> None:
     stage.cast.research.quotas.update(gpu_milli=4000)
     stage.cast.vision.quotas.update(gpu_milli=4000)
     stage.submit("first", roles=ONE, preemptible=False)

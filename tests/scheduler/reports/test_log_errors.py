@@ -54,7 +54,9 @@ def test_error_lines_are_found_with_their_line_numbers(size: int, monkeypatch: p
 
 
 @pytest.mark.parametrize("size", [16, 1 << 22])
-def test_traceback_and_the_error_at_its_end_are_one_error(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_and_the_error_at_its_end_count_as_one_error(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_errors, "CHUNK_SIZE", size)
     lines = [
         "Traceback (most recent call last):", "  File a.py", "ValueError: no data",

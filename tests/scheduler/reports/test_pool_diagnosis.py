@@ -236,7 +236,7 @@ def test_slurm_token_without_an_expiry_is_not_reported(cast: Cast) -> None:
     assert findings(healthy_pool(cast, provider="slurm", slurm_token_sealed=seal(TOKEN))) == {}
 
 
-def test_node_whose_gpu_model_differs_from_its_quota_group_is_reported(cast: Cast) -> None:
+def test_node_with_a_different_gpu_model_than_its_quota_group_is_reported(cast: Cast) -> None:
     pool = healthy_pool(cast)
     group = QuotaGroup.objects.create(name="shared")
     NodePool.objects.filter(pk=pool.pk).update(quota_group=group, gpu_model="A100")

@@ -74,7 +74,7 @@ def test_longest_wait_includes_requeued_workloads(cast: Cast, sign_in: SignIn) -
     assert words.endswith("> 2 starts, longest 10 min") and "p95" not in words
 
 
-def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
+def test_overview_shows_reserved_gpus_next_to_allocated_gpus_of_the_same_pools(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     Quota.objects.all().delete()

@@ -78,7 +78,7 @@ def test_new_ssh_pool_needs_a_host(alice: Client) -> None:
         ("[] []", "at column 4 ([]): there is more text after the end of the list."),
     ],
 )
-def test_invalid_json_says_where_and_what_is_wrong(
+def test_error_for_invalid_json_states_what_is_wrong_and_where(
     cast: Cast, alice: Client, volumes: str, expected: str
 ) -> None:
     shown = errors(alice.post("/node-pools/new", EC2_POOL | {"volumes": volumes}))

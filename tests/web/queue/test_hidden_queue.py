@@ -89,7 +89,7 @@ def test_hidden_workloads_between_grouped_tasks_have_a_placeholder(cast: Cast, s
     assert rows(sign_in("dave")) == ["1, 3 sweep", f"2 {ONE}"]
 
 
-def test_placeholders_need_no_more_queries_for_more_hidden_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_placeholder_query_count_does_not_grow_with_hidden_workloads(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "own", 5)
     queue(cast.ads, "theirs", 1)
     client = sign_in("dave")
@@ -118,7 +118,7 @@ def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in
     assert rows(client) == list(text)
 
 
-def test_pool_whose_workloads_are_all_hidden_keeps_its_heading(cast: Cast, sign_in: SignIn) -> None:
+def test_pool_with_only_hidden_workloads_keeps_its_heading(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     queue(cast.ads, "theirs", 1, "spare")
     queue(cast.vision, "own", 1)

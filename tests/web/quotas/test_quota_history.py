@@ -117,7 +117,7 @@ def test_revert_dialog_shows_the_values_after_the_revert(cast_with_quotas: Cast,
     assert "<span>restored</span>" in result and '<strong class="strong">1</strong>' in result
 
 
-def test_viewer_is_not_told_that_they_can_revert(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+def test_viewer_sees_no_hint_about_reverting_changes(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     set_vision(cast_with_quotas, 1)
     assert "You can revert a change" in sign_in("bob").get("/quotas/changes").content.decode()
     assert "You can revert a change" not in sign_in("dave").get("/quotas/changes").content.decode()
@@ -135,7 +135,7 @@ def test_revert_dialog_names_a_change_applied_after_it_was_opened(
     assert f"Show change {later.pk}</a>" in text and "Revert change</button>" not in text
 
 
-def test_revert_dialog_names_the_evicted_workload_beside_a_danger_button(
+def test_revert_dialog_names_the_evicted_workload_and_has_a_danger_button(
     cast_with_quotas: Cast, sign_in: SignIn
 ) -> None:
     cast = cast_with_quotas

@@ -156,7 +156,7 @@ def low(cast: Cast, dave: Client) -> Workload:
 
 @pytest.mark.parametrize("state", ["missing", "expired", "for another document"])
 @pytest.mark.usefixtures("low")
-def test_submission_asks_first_if_the_prediction_is(
+def test_submission_asks_first_if_its_prediction_is_missing_or_outdated(
     state: str, dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predicted = signed_prediction(dave, "/submit", URGENT if state == "expired" else TEXT)
@@ -175,7 +175,7 @@ def test_page_without_scripts_submits_without_asking(dave: Client) -> None:
 
 
 @pytest.mark.usefixtures("low")
-def test_submission_does_not_wait_for_a_free_dry_run(dave: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_does_not_wait_for_a_dry_run_slot(dave: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def reject(**_: object) -> None:
         raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
 

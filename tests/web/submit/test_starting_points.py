@@ -28,7 +28,7 @@ def test_menu_lists_built_in_starting_points_and_the_templates_of_each_project(d
 
 
 @pytest.mark.parametrize("start", ["kind=gang", "template=vision/nightly"])
-def test_starting_point_keeps_the_name_from_the_link(cast: Cast, dave: Client, start: str) -> None:
+def test_choosing_a_starting_point_keeps_the_name_from_the_link(cast: Cast, dave: Client, start: str) -> None:
     make.workload(cast.vision, "my-own")
     page = dave.get(f"/submit?{start}&name=my-own").content.decode()
     assert 'name="f:name" value="my-own"' in page

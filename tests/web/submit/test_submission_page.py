@@ -140,7 +140,7 @@ def test_prediction_shows_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast,
 
 
 @pytest.mark.heavy
-def test_prediction_says_that_the_workload_starts_after_a_node_has_booted(cast: Cast, dave: Client) -> None:
+def test_prediction_states_that_the_workload_starts_after_a_node_has_booted(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()

@@ -133,7 +133,7 @@ def host(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_pods_survive_a_killed_agent_and_uninstalling_the_agent_removes_all_files(
+def test_pods_survive_if_the_agent_is_killed_and_uninstalling_it_removes_all_files(
     host: Host, metal_pool: NodePool
 ) -> None:
     installed = host.install()
@@ -223,7 +223,7 @@ def test_changed_agent_service_settings_are_applied_without_stopping_pods(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_agent_that_the_server_rejected_is_not_restarted(host: Host) -> None:
+def test_agent_rejected_by_the_server_is_not_restarted(host: Host) -> None:
     host.install()
     Machine.objects.update(departed_at=timezone.now())
     poll_until(lambda: not host.is_running("manager"))

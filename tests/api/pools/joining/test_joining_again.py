@@ -52,7 +52,7 @@ def test_token_admits_at_most_its_maximum_number_of_machines(alice: Caller, toke
 
 
 @pytest.mark.heavy
-def test_error_for_a_revoked_or_expired_token_states_the_time_of_revocation_or_expiry(
+def test_error_for_a_revoked_or_expired_token_states_when_it_became_invalid(
     alice: Caller, token: str
 ) -> None:
     JoinToken.objects.update(expires_at="2026-01-02T03:04:00Z")

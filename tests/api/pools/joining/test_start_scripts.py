@@ -70,7 +70,7 @@ def test_machine_with_a_failed_start_script_is_selected_last(alice: Caller, meta
     assert report_in(secret).json()["node"] == "metal-1"
 
 
-def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal_pool: NodePool) -> None:
+def test_start_script_progress_is_stored_with_the_node(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
     send_report(secret, seconds=2, output="installing ray")

@@ -61,7 +61,7 @@ def test_fair_share_trace_splits_the_request_like_the_fair_share_table(stage: St
         ((4000, 5000, 0, 0), {}),
     ],
 )
-def test_split_request_adds_up_to_the_request(
+def test_parts_of_a_split_request_add_up_to_the_request(
     amounts: tuple[int, int, int, int | None], parts: dict[str, int]
 ) -> None:
     assert split_request(*amounts) == parts

@@ -100,7 +100,7 @@ def pending_for_nodes(stage: Stage) -> Workload:
     return make.workload(stage.cast.vision, "train", phase="pending", explanation=explanation)
 
 
-def test_workload_that_waits_for_booting_nodes_starts_at_the_expected_end_of_their_boots(
+def test_workload_that_waits_for_booting_nodes_is_expected_to_start_when_they_are_ready(
     stage: Stage, empty_pool: NodePool
 ) -> None:
     ended_node(stage, 1, boot=90)

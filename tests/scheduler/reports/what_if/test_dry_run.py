@@ -81,7 +81,7 @@ def test_predicted_victims_match_the_actual_victims(stage: Stage) -> None:
     )
 
 
-def test_edit_prediction_keeps_the_time_in_the_queue_unless_the_request_grows(stage: Stage) -> None:
+def test_edit_prediction_keeps_the_queue_time_unless_the_request_grows(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600, priority=90)
     stage.tick(2, seconds=10)
     first, second = stage.submit("first", roles=FOUR), stage.submit("second", roles=FOUR)

@@ -82,7 +82,7 @@ def test_preview_writes_nothing(stage: Stage, h100: QuotaGroup, cloud: NodePool)
 
 
 @pytest.mark.heavy
-def test_pool_that_joins_a_group_gets_its_quota(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_pool_joining_a_group_gets_the_group_quota(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     groups.edit_group(actor=stage.cast.alice, group=h100, pools=[cloud])
     cloud.refresh_from_db()
     impact = preview(stage, h100, cloud, stage.cast.pool)

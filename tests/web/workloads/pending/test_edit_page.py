@@ -81,7 +81,7 @@ def test_memory_amounts_in_groups_and_limits_are_compared_in_mib(cast: Cast, dav
     ]
 
 
-def test_changes_are_counted_beside_the_save_button(dave: Client, train: Workload) -> None:
+def test_changes_are_counted_next_to_the_save_button(dave: Client, train: Workload) -> None:
     Workload.objects.filter(pk=train.pk).update(spec={**train.spec, "labels": {"team": "a"}})
     opened = dave.get(address(train))
     place = 'id="change-summary">'

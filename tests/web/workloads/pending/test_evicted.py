@@ -6,7 +6,7 @@ from tests.cast import Cast
 from tests.web.conftest import SignIn
 
 
-def test_header_says_when_a_pending_workload_was_evicted(cast: Cast, sign_in: SignIn) -> None:
+def test_header_states_when_a_pending_workload_was_evicted(cast: Cast, sign_in: SignIn) -> None:
     ours = make.workload(
         cast.vision, "ours", run=1, preemptions=1, reason="Backoff", started_at=make.ago(minutes=60)
     )
@@ -20,7 +20,7 @@ def test_header_says_when_a_pending_workload_was_evicted(cast: Cast, sign_in: Si
     assert 'id="evicted"' not in client.get(f"/workloads/{ours.pk}").content.decode()
 
 
-def test_header_says_when_an_edit_reset_the_queue_time(cast: Cast, sign_in: SignIn) -> None:
+def test_header_states_when_an_edit_reset_the_queue_time(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train", pending_since=make.ago(minutes=30))
     path, words = f"/workloads/{workload.pk}", "queue time reset <time"
     client = sign_in("dave")

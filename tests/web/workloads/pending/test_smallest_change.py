@@ -139,7 +139,7 @@ def test_raised_priority_names_the_workload_that_it_exceeds(
     assert "one above ahead, which has priority 50" in card and "hidden" not in card
 
 
-def test_raised_priority_loads_three_names_and_names_arrays_once(
+def test_raised_priority_loads_three_names_and_lists_each_array_once(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
@@ -256,7 +256,7 @@ def test_viewer_sees_the_smallest_change_without_a_button(
     assert link_in(card) == ""
 
 
-def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
+def test_start_after_a_restart_delay_is_stated_only_once(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until, start = (timezone.now() + timedelta(minutes=minutes) for minutes in (5, 30))

@@ -45,7 +45,7 @@ def test_every_tab_shows_state_actions_and_links_to_all_tabs(
 
 
 @pytest.mark.heavy
-def test_run_tabs_appear_once_the_first_run_has_started(cast: Cast, sign_in: SignIn) -> None:
+def test_run_tabs_appear_when_the_first_run_has_started(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "waits", by=cast.dave.user)
     client, path = sign_in("dave"), f"/workloads/{workload.pk}"
     assert tab_titles(client.get(path)) == ["Overview", "Timeline", "Spec"]

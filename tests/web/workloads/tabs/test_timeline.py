@@ -303,9 +303,7 @@ def test_edit_that_resets_the_queue_time_is_marked_on_the_bar(cast: Cast, sign_i
     assert round(bar.edit) == 30
 
 
-def test_line_of_the_last_checkpoint_does_not_cross_the_label_of_the_present(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_last_checkpoint_line_does_not_cross_the_now_label(cast: Cast, sign_in: SignIn) -> None:
     ours = make.workload(
         cast.vision, "ours", phase="running", run=1, max_runtime=100 * 60, started_at=make.ago(minutes=60),
         last_checkpoint_at=make.ago(minutes=8),

@@ -104,9 +104,7 @@ def test_statement_count_does_not_depend_on_the_number_of_engines(cast: Cast, si
     assert len(set(counts[1:])) == 1
 
 
-def test_bulk_dialog_shows_services_as_the_list_does_and_without_lost_work(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_bulk_dialog_shows_services_like_the_list_but_without_lost_work(cast: Cast, sign_in: SignIn) -> None:
     service, engines = _added_engines(cast, 1, "pending")
     make.place(service, make.node(cast.pool, gpus=4), [0])
     Workload.objects.update(submitted_by=cast.dave.user, started_at=make.ago(hours=2))

@@ -191,7 +191,7 @@ def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> Non
     assert "1 weight syncing (external)" in html, "the numbers of engines add up to the total"
 
 
-def test_partly_serving_service_shows_since_when_an_engine_does_not_serve(
+def test_partly_serving_service_shows_how_long_an_engine_has_not_been_serving(
     cast: Cast, sign_in: SignIn
 ) -> None:
     hours = make.ago(hours=5)
