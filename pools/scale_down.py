@@ -36,8 +36,8 @@ class NodeToDrain:
 
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
-    """Return the nodes that scaling to `desired` nodes would drain, in order, starting with nodes that are
-    already draining.
+    """Return the nodes to drain when scaling to `desired` nodes, in order. Nodes that are already draining
+    come first.
     """
     nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}

@@ -73,7 +73,7 @@ def pool_settings(machine: Machine) -> Mapping[str, Any]:
 
 
 def scale_quota(quota: Mapping[str, Any], gpus: int) -> Mapping[str, Any]:
-    """Scale a quota that was defined for `GPUS` GPUs to `gpus` GPUs.
+    """Convert a quota for `GPUS` GPUs to one for `gpus` GPUs.
 
     Limits are rounded up, so that a one-GPU workload is possible even on a single GPU.
     """

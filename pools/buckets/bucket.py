@@ -119,7 +119,7 @@ def s3_client(endpoint: str, region: str, login: BucketLogin) -> Any:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Convert errors from the object store to Unavailable if they may be temporary, or else to Conflict."""
+    """Convert errors from the object store to Unavailable if they may be temporary, otherwise to Conflict."""
     try:
         yield
     except ClientError as error:

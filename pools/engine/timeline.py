@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Phase in which a node is counted. Lost and ended nodes are `GONE` and are not counted."""
+    """Phase of a node in the node counts. Lost and ended nodes are `GONE` and are not counted."""
 
     PENDING = "pending"
     CURRENT = "current"

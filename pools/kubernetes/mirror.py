@@ -72,7 +72,7 @@ class Mirror:
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return all pods of this installation, and the scheduled pods of others. Raises Unreachable.
 
-        Readers wait for the first list, but at most until `patience` seconds after the first read.
+        Readers wait for the first list, but no longer than `patience` seconds after the first read.
         """
         return self._read("pods", patience)
 

@@ -197,8 +197,8 @@ class PodCalls:
         return self._ledger.record_end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the planned report of a pod that Berth has deleted, or None if there is none. A report that
-        the pod cannot start does not apply if the pod has started since.
+        """Return the planned report of a pod that Berth has deleted, or None if there is none. A report of a
+        failed start does not apply if the pod has started since.
         """
         entry = self._ledger.find(pod_id)
         planned = entry.planned if entry is not None else None

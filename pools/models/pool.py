@@ -300,7 +300,7 @@ class NodePool(CombinedChecks, FastRows):
 
 
 class PoolPrice(models.Model):
-    """Former price of a pool, valid until the time `until`. The price is null if the pool had none."""
+    """Price that a pool had until the time `until`, or null if it had none."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="prices")
     until = models.DateTimeField()

@@ -24,7 +24,9 @@ def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> 
 
 
 def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operation, ...]:
-    """Return all plugins' operations. The default title is the plugin's name. Raises HookFailed."""
+    """Return all plugins' operations. An operation's default title is the name of its plugin. Raises
+    HookFailed.
+    """
     operations: list[Operation] = []
     for plugin in plugins:
         if plugin.bootstrap is None:

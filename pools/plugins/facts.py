@@ -26,9 +26,9 @@ class Cluster:
 class InstanceInfo:
     """Position of a worker among all workers of a session.
 
-    The worker runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, with
-    indexes from 0, and sees `gpus` GPUs. The rendezvous address is `head_address:head_port`, on the first
-    node.
+    `node_index` is the index of the worker's node among `node_count` nodes. `worker_index` is the worker's
+    index among the node's `workers_per_node` workers. Indexes start at 0. The worker sees `gpus` GPUs. The
+    rendezvous address is `head_address:head_port`, on the first node.
     """
 
     node_index: int = 0
@@ -57,5 +57,5 @@ class ClientPool(Protocol):
     """A client's open session on a pool, as passed to the hook `around_client`."""
 
     def parallel(self) -> AbstractContextManager[object]:
-        """Return a context manager that runs `Parallel(n_jobs=-1)` of joblib on the session's workers."""
+        """Return a context manager that runs joblib's `Parallel(n_jobs=-1)` on the session's workers."""
         ...

@@ -246,7 +246,9 @@ class PodDir:
 
 
 def secrets_prefix(pods: Path) -> str:
-    """Return the name prefix of the secrets directories for the pods in the directory `pods`."""
+    """Return the name prefix of the pods' secrets directories. `pods` is the parent of the pods' own
+    directories.
+    """
     return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
 
 

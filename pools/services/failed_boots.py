@@ -16,7 +16,7 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 
 
 def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
-    """Count a failed boot, because a node was lost before it was ready. Count at most one per launch request.
+    """Count a failed boot after a node was lost before it became ready. Count at most one per launch request.
 
     The caller must hold the lock on `node.pool`.
     """

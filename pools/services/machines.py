@@ -23,7 +23,7 @@ from pools.signals import changed
 LIFETIME = timedelta(hours=1)
 MAX_LIFETIME = timedelta(days=365)
 MAX_MACHINES = 10_000
-PREFIX_LENGTH = 10  # number of leading characters of a join token that are stored, including its prefix
+PREFIX_LENGTH = 10  # number of stored leading characters of a join token, including its prefix
 
 
 def issue_join_token(

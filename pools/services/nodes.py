@@ -63,7 +63,7 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """Record that a draining node has no pods left and can be terminated.
 
-    Return False, without a change, if the node is not draining or this was already recorded.
+    Return False and change nothing if the node is not draining or this was already recorded.
     """
     draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return draining.update(emptied_at=at or timezone.now()) == 1

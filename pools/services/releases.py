@@ -65,7 +65,7 @@ def release_pool_nodes(
 ) -> bool:
     """Reduce the desired node count and drain the nodes. The caller evicts their pods.
 
-    Return False, without making a change, if any of the nodes can no longer be released.
+    Return False and change nothing if any of the nodes can no longer be released.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)

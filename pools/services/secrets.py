@@ -33,7 +33,9 @@ SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTE
 
 
 class SecretExists(Conflict):
-    """Raised if the secret exists although the caller expected none, or has a different version."""
+    """Raised if the secret exists although the caller expected none, or if it does not have the expected
+    version.
+    """
 
     def __init__(self, secret: Secret) -> None:
         super().__init__(f"The secret {secret.name} exists in version {secret.version}.")

@@ -295,7 +295,7 @@ class PoolForm(Form):
         return PATHS | provider_fields.field_names_by_path(self.chosen_provider())
 
     def set_machine_defaults(self, gpus: int) -> None:
-        """Set the default number of GPUs per node for nodes on this machine, which has `gpus` GPUs."""
+        """Set the default number of GPUs per node for pools on this machine. The machine has `gpus` GPUs."""
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."

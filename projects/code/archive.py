@@ -16,7 +16,7 @@ CONTENT_TYPE = "application/x-tar"
 def tar_parts(
     store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str], mtime: int
 ) -> Iterator[bytes]:
-    """Return an iterator over the parts of the files' tar archive.
+    """Return an iterator over the parts of a tar archive that contains the files.
 
     `keys` maps chunk digests to keys in the store. The iterator raises StoreFailure if a chunk is damaged or
     cannot be read.

@@ -113,7 +113,7 @@ def find_rejection(
 
 
 def embedded_ipv4(address: Address) -> Address:
-    """Return the IPv4 address embedded in an IPv6 address, or the address itself if it embeds none."""
+    """Return the IPv4 address that an IPv6 address embeds. If it embeds none, return the address itself."""
     if isinstance(address, ipaddress.IPv6Address) and int(address) > 1:
         if any(address in network for network in IPV4_EMBEDDING_NETWORKS):
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

@@ -70,7 +70,7 @@ def _apply_probes(
 ) -> tuple[ServiceView, bool]:
     """Load the current rows and apply the probes to them.
 
-    Return the rows and whether a state changed. If a state changed, the caller must load the rows again.
+    Return the rows and whether a state changed. If so, the caller must load the rows again.
     """
     with ports.fence():
         view = load_view(lock_service(service))

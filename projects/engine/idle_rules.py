@@ -15,7 +15,7 @@ class IdleStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IssuedWarning:
-    """Warning issued during one run of a workload, with the idle rule at that time."""
+    """Warning issued during one run of a workload, with the idle rule that applied then."""
 
     run: int
     since: datetime

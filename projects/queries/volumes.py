@@ -17,7 +17,7 @@ from projects.models import Project
 class UsableVolume:
     """Volume in one pool.
 
-    `nodes` is the number of nodes that have the volume, out of the pool's `pool_nodes` nodes.
+    `nodes` is the number of nodes that have the volume. `pool_nodes` is the number of all nodes in the pool.
     """
 
     name: str

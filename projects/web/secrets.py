@@ -130,7 +130,7 @@ class SecretRow:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Registry and username. Both are empty for other kinds of secrets."""
+        """Registry and username. Each is empty if the kind of secret has none."""
         return ("", "") if isinstance(self.row, PluginSecret) else (self.row.registry, self.row.username)
 
     @property

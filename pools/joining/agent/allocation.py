@@ -1,4 +1,4 @@
-"""Detect the resources that a cluster has allocated to the agent's job, and when the job ends."""
+"""Detect which resources a cluster has allocated to the agent's job, and when the job ends."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class ChannelClient:
         return data
 
     def acknowledge(self, count: int) -> None:
-        """Send credit to the client for input that the pod has accepted. The pod reports the amount, so it is
-        capped at the unacknowledged input.
+        """Send credit to the client for input that the pod has accepted. The pod's report is not trusted, so
+        the amount is capped at the unacknowledged input.
         """
         count = min(count, self.unacknowledged)
         self.unacknowledged -= count

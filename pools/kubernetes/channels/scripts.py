@@ -84,12 +84,13 @@ def terminal_command(mark: str, command: Sequence[str], type_: str, rows: int, c
 
 
 def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
-    """Return the command that runs `command` with stdin from the channel's named pipe."""
+    """Return the command that runs `command` with the channel's named pipe as stdin."""
     return _marked_command(mark, _PIPES, *command)
 
 
 def input_command(mark: str) -> list[str]:
-    """Return the command that copies stdin to the channel's named pipe, and to stdout as acknowledgement.
+    """Return the command that copies stdin to the channel's named pipe. It also copies stdin to stdout as an
+    acknowledgement.
 
     Before Kubernetes 1.30, input ends only when its connection ends, so the input needs a separate
     connection. When that connection ends, unread input is lost.

@@ -129,7 +129,8 @@ def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str
 
 
 def _client_token(order: FleetLaunch, request: Mapping[str, Any]) -> str:
-    """Derive a fleet request's client token from the launch request and the fleet request.
+    """Return a fleet request's client token, derived from the launch request's token and the fleet request's
+    content.
 
     EC2 rejects a token that is reused with other parameters, so a launch request whose settings have changed
     needs a new token.

@@ -93,7 +93,7 @@ class SlurmProvider:
     def _ended_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
         """Return the launch request's jobs from the accounting database, or none if there is no database.
 
-        Raises ProviderError if the database does not respond, because it may list jobs of the request.
+        Raises ProviderError if the database does not respond, because it may contain jobs of the request.
         """
         return self._instances(self.client.ended_jobs(self._names(order)))
 

@@ -59,7 +59,7 @@ ENDS = {
 
 
 def describe_reason(reason: str) -> str:
-    """Explain why Slurm does not start a job, with Slurm's own term for the reason."""
+    """Explain why Slurm does not start a job, including Slurm's own term for the reason."""
     word = reason.partition(",")[0].strip("()") or "None"
     words = WORDS.get(word) or next((text for prefix, text in PREFIXES if word.startswith(prefix)), "")
     return f"{words} ({reason.strip('()')})" if words else reason

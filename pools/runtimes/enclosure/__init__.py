@@ -1,4 +1,4 @@
-"""Isolation of pods on nodes with bubblewrap, separate Unix users and system call filters.
+"""Isolate pods from each other with bubblewrap, separate Unix users and system call filters.
 
 This package runs on nodes, so it uses only the standard library.
 """

@@ -73,7 +73,9 @@ def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
 
 
 def _real_path(path: str, parents: dict[str, str]) -> str:
-    """Return the path without symbolic links. `parents` caches the real paths of parent directories."""
+    """Return the path with all symbolic links resolved. `parents` caches the real paths of parent
+    directories.
+    """
     parent, name = os.path.split(path)
     if name in ("", ".", "..") or os.path.islink(path):  # noqa: PTH114 - faster, and called for each pod
         return os.path.realpath(path)

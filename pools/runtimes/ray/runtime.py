@@ -82,7 +82,9 @@ class RayRuntime(RayFiles, RayLogs):
         self._watch.request_poll()
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Send the pod to its node in the background. A later call to `start` raises any error."""
+        """Send the pod to its node in the background. If that fails, a later call to `start` raises the
+        error.
+        """
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self._starts.has_call(spec.pod_id) and not self.ledger.has_ended(spec.pod_id):
                 self._starts.begin(spec.pod_id, self._send, spec, self._record_placement(spec))

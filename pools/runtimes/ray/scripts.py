@@ -236,7 +236,7 @@ def node_files() -> list[Path]:
 
 
 def node_sources() -> dict[str, str]:
-    """Return each node file's source code, keyed by the file's path in the archive."""
+    """Return the source code of each file for nodes, keyed by the file's path in the archive."""
     return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
 
 

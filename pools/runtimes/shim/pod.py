@@ -139,7 +139,7 @@ class Pod:
     def _start_namespaces(self) -> str:
         """Start building the pod's namespaces. Return an error message or "".
 
-        If the pod runs in a container, the container exists on return, with its image's settings.
+        If the pod runs in a container, this method also creates the container, with its image's settings.
         """
         if self.namespaces is None:
             return ""
@@ -161,9 +161,8 @@ class Pod:
         return failure
 
     def _create_cgroups(self) -> str:
-        """Create the pod's control groups. Return an error message or "".
-
-        Record their paths first, so that another process can clean up if this process is killed.
+        """Create the pod's control groups. Record their paths first, so that another process can clean up if
+        this process is killed. Return an error message or "".
         """
         try:
             self.cgroups.locate()
@@ -305,8 +304,8 @@ class Pod:
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
         """Send SIGTERM to all processes after the lead time, and SIGKILL after the grace period.
 
-        Send the signal `number` at once to the processes that handle it. If this method is called again, the
-        earlier times apply.
+        Send the signal `number` immediately to the processes that handle it. If this method is called again,
+        the earlier times apply.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)

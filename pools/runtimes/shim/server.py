@@ -55,9 +55,9 @@ def serve(fd: int, root: str) -> None:
 class Server:
     """Loop of the server process.
 
-    `_requests` contains the number of each running shim's request, by process ID. `_spares` contains a pipe
-    for each spare shim, by process ID, oldest first. A spare shim learns its pod from its pipe and ends with
-    the server.
+    `_requests` maps the process ID of each running shim to the number of its request. `_spares` maps the
+    process ID of each spare shim to its pipe, oldest first. A spare shim learns its pod from its pipe and
+    ends with the server.
     """
 
     def __init__(self, fd: int, root: str) -> None:

@@ -28,7 +28,7 @@ from pools.services.ssh.hosts import CONFLICT
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
     """Register the machine under the host's name. Return the secret that the machine uses to report.
 
-    The machine replaces its previous registration at once, because its token is valid only for an
+    The machine replaces its previous registration immediately, because its token is valid only for an
     installation that Berth started. Raises Unauthenticated for an expired token, and Conflict for a machine
     that is already registered elsewhere.
     """

@@ -58,7 +58,9 @@ def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, 
 
 
 def store_keys(pool: NodePool, keys: Mapping[str, str], *, actor: Any, at: datetime) -> None:
-    """Store private keys as secrets of the pool. Raises Invalid for other providers or unusable keys."""
+    """Store private keys as secrets of the pool. Raises Invalid if the provider uses no SSH keys or a key is
+    unusable.
+    """
     if keys and pool.provider not in (NodePool.Provider.SSH, NodePool.Provider.SLURM):
         message = f"is not used by the provider {pool.provider}"
         raise Invalid([Problem("ssh_keys", message, "", "the providers ssh and slurm")])

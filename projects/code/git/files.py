@@ -22,7 +22,7 @@ SHOWN = 200  # maximum length of a path in messages
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """Entry of a Git tree whose content has not been read yet."""
+    """Git tree entry whose content has not been read yet."""
 
     object_id: str
     mode: str

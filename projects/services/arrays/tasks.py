@@ -74,7 +74,7 @@ def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iter
 
 
 def _task_dependency(entry: Mapping[str, str], index: int) -> Mapping[str, str]:
-    """Convert an array dependency to a dependency of one of the array's tasks."""
+    """Convert a dependency of an array to a dependency of one of its tasks."""
     if "tasks" not in entry:
         return entry
     values = {key: value for key, value in entry.items() if key != "tasks"}

@@ -1,4 +1,4 @@
-"""Request service scale-outs and scale-ins, and cancel scale requests."""
+"""Create and cancel scale requests of services."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -61,8 +61,8 @@ class Subscriptions:
     visible: Mapping[int, Collection[int]]
 
     def recipients(self, workload: Workload | WorkloadArray, event: str) -> Iterable[Recipient]:
-        """Yield the addresses that are subscribed to the event. Their scope is the workload's submitter,
-        project or department, or the platform.
+        """Yield the addresses that are subscribed to the event for the workload's submitter, project or
+        department, or for the platform.
         """
         for row in self.rows:
             if event in row.events and self._covers(row, workload):

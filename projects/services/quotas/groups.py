@@ -25,7 +25,7 @@ MAX_NAMED = 5
 
 
 def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> QuotaGroup:
-    """Create a quota group of the given pools, without quotas. Raises Invalid, Conflict or Forbidden."""
+    """Create a quota group with the given pools and no quotas. Raises Invalid, Conflict or Forbidden."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
         lock_pools_and_quotas()

@@ -37,7 +37,7 @@ Columns = dict[str, Any]
 
 
 def quota_values(quota: Quota) -> dict[str, Any]:
-    """Return the quota with the keys and units of documents."""
+    """Return the quota's values with the keys and units of documents."""
     return {
         **{name: _to_document(name, getattr(quota, column)) for name, column in COLUMNS.items()},
         "limit": {

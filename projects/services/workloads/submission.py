@@ -291,8 +291,8 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings for the workload's first pool, or an empty list if any of its pools causes no
-    warning.
+    """Return the quota warnings for the workload's first pool. If one of its pools causes no warning, return
+    an empty list.
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):

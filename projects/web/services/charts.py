@@ -40,8 +40,8 @@ class TimeAxis:
 
     @property
     def bucket_seconds(self) -> float:
-        """Return the length of the buckets that samples are grouped into if a chart has more than
-        MAX_POINTS.
+        """Return the length of a bucket in seconds. A chart with more than MAX_POINTS samples groups them
+        into buckets.
         """
         return (self.end - self.begin).total_seconds() / MAX_POINTS
 

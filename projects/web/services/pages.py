@@ -74,7 +74,7 @@ class ServiceRow:
 def _load_column(
     key: str, title: str, value: Callable[[ServiceRow], Any], unit: str = "", **options: Any
 ) -> Column[ServiceRow]:
-    """Return a column that sorts by a latest metric, with the largest first."""
+    """Return a column that sorts by the latest value of a metric, largest first."""
     return Column(key, title, value, unit, key.replace("-", "_"), True, is_largest_first=True, **options)
 
 

@@ -118,7 +118,7 @@ def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
 def load_runtimes(rows: Sequence[Workload]) -> None:
     """Add each workload's or array's runtime to its row, or None if it is unknown.
 
-    An array's runtime lasts from the start of its first task to its end, or until now.
+    An array's runtime lasts from the start of its first task to the end of the array, or until now.
     """
     listed = [row.array_id for row in rows if row.array is not None]
     tasks = Workload.objects.filter(array__in=listed).order_by().values_list("array") if listed else None

@@ -95,7 +95,7 @@ def filter_workloads(
 ) -> QuerySet[Workload]:
     """Return the workloads that match the filters.
 
-    Tasks are matched by the state of their array or, if `each_task` is set, by their own.
+    Tasks are matched by the state of their array or, if `each_task` is set, by their own state.
     """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
@@ -130,7 +130,9 @@ def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Proble
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first attempt of each array's first task, which represents the array."""
+    """Return the rows with a single task of each array. It is the first attempt of the first task, and
+    represents the array.
+    """
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 

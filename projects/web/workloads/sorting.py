@@ -34,7 +34,7 @@ from projects.web.workloads.engine_rows import added_engines
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 DEFAULT_SORT = "-submitted"
-SORTS: SortColumns = {  # rows with equal values are sorted by their submission
+SORTS: SortColumns = {  # rows with equal values are sorted by submission time
     "submitted": "submitted_at",
     "name": "shown_name",
     "since": "since",
@@ -72,7 +72,7 @@ def requested_sort(sort: str) -> str:
 def annotate_values(
     rows: QuerySet[Workload], sort: str, columns: Iterable[str] = (), *, each_task: bool = False
 ) -> QuerySet[Workload]:
-    """Return the rows with the values of a sort order and of the columns TOTALS.
+    """Annotate the rows with the values for a sort order, and for those columns that are in TOTALS.
 
     Unless `each_task` is set, the row of an array's first task has the values of the whole array.
     """
@@ -102,8 +102,8 @@ def _name(each_task: bool) -> Columns:
 
 
 def _gpus(each_task: bool) -> Columns:
-    """Return the GPUs of the column *GPUs*: allocated ones, or requested ones of ended rows, then requested
-    ones.
+    """Return the GPUs in the column *GPUs*, and the requested GPUs. The column shows the allocated GPUs, or
+    the requested GPUs if the row has ended.
     """
     ended = When(phase__in=ENDED_PHASES, array__isnull=True, then=F("gpu_milli_min"))
     if each_task:
@@ -167,7 +167,9 @@ def _states_of_array() -> list[When]:
 
 
 def _attention(each_task: bool) -> Columns:
-    """Return ranks: failures first, then unschedulable and degraded rows, then pending ones, then others."""
+    """Rank rows by urgency. Failures come first, followed by unschedulable or degraded rows, pending rows and
+    all others.
+    """
     failed_tasks = _tasks_of_row().filter(phase=Phase.FAILED)
     degraded = Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING)
     if not each_task:
@@ -203,14 +205,14 @@ def _engines_of_row() -> QuerySet[Workload]:
 
 
 def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
-    """Return the current engines of the row's service that are serving, or those that are not."""
+    """Return the current engines of the row's service that are serving, or that are not serving."""
     engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
     serving = Q(state=EngineState.ACTIVE, is_healthy=True)
     return engines.filter(serving if is_serving else ~serving).order_by()
 
 
 def _sum(rows: QuerySet[Workload], column: str) -> Combinable:
-    """Return a subquery for the sum of a column, or 0 without rows."""
+    """Return a subquery for the sum of a column. The sum is 0 if there are no rows."""
     # Grouping by a constant yields a single row.
     total = rows.annotate(group=Value(1)).values("group").annotate(total=Sum(column)).values("total")
     return Coalesce(Subquery(total, output_field=BigIntegerField()), Value(0))

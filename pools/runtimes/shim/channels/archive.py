@@ -30,8 +30,8 @@ def describe(path: str, error: OSError) -> str:
 
 def stays_inside(link: str, depth: int) -> bool:
     """Return whether a symbolic link stays inside the copied directory. `depth` is the depth of the directory
-    that contains the link. ".." is allowed only at the beginning, because after the name of a different link
-    it could lead anywhere.
+    that contains the link. ".." is allowed only at the beginning. After the name of another link, it could
+    lead anywhere.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = 0

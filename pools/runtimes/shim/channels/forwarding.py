@@ -22,7 +22,7 @@ class NotListening(Exception):
 
 
 def resolve_port(port: object, env: Mapping[str, str]) -> int:
-    """Return a port's number, given the number itself or the port's name in the workload's document.
+    """Return a port's number. The port is given by its number, or by its name in the workload's document.
 
     Raises ValueError.
     """

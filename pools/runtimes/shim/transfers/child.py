@@ -116,7 +116,9 @@ class Transfer:
             self._interrupts.wait(remaining)
 
     def _report(self, progress: str, is_important: bool = False) -> None:
-        """Record the progress for the runtime to read, at most once a second unless it is important."""
+        """Record the progress for the runtime to read. Unless `is_important` is set, do so at most once a
+        second.
+        """
         now = time.monotonic()
         if not is_important and now - self._reported_at < REPORT_SECONDS:
             return

@@ -54,7 +54,7 @@ def _check_personal_secrets(view: SubmissionView, uses: Sequence[tuple[str, str]
 
 
 def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[SecretUse, str]]:
-    """Yield each use of a secret with the path of its name in the document."""
+    """Yield each secret that the document uses, with the path of the secret's name."""
     prefix = f"{path}." if path else ""
     if isinstance(node, WorkloadSpec):
         yield from ((use, f"secrets[{number}].name") for number, use in enumerate(node.secrets))
