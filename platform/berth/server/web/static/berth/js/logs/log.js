@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, announceErrors, cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
+  const { LogReader, announceErrors, cutCharacter, decode, elapsedSince, errorCounter, errorsIn, fill, followEnd, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showCounter, showFailure, stamp, updateList, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -11,7 +11,7 @@
   const pods = () => document.getElementById("log-pod");
   const matches = document.getElementById("log-matches"), scope = document.getElementById("log-scope");
   const CONTEXT = 4096; // bytes to show before a match
-  let pod = "", next = 0, complete = false, isAtEnd = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000, reader = new LogReader();
+  let pod = "", next = 0, complete = false, isAtEnd = false, reachesEnd = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000, reader = new LogReader();
   const errorLine = new RegExp(box.dataset.errors), showCount = errorCounter(document.getElementById("log-errors"));
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
   const lines = new WeakMap(); // maps elements to lines, and lines to elements
@@ -85,7 +85,8 @@
     follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
     showError();
     countErrors();
-    if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsed()}.`;
+    following.offer();
+    if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsedSince(box.dataset.started)}.`;
   }
 
   const showError = () => { if (complete) showFailure(pod, body, line, offsetOf); };
@@ -114,12 +115,6 @@
     if (follow.checked) box.scrollTop = box.scrollHeight;
   }
 
-  function elapsed() {
-    const minutes = Math.floor((Date.now() - Date.parse(box.dataset.started)) / 60000);
-    if (!(minutes > 0)) return "";
-    return minutes < 60 ? `, ${minutes} min after the start` : `, ${Math.floor(minutes / 60)} h ${minutes % 60} min after the start`;
-  }
-
   async function fetched(query) {
     const answer = await fetch(`${box.dataset.url}?pod=${encodeURIComponent(pod)}&${query}`, { headers: { Accept: "text/plain" } });
     const data = new Uint8Array(await answer.arrayBuffer());
@@ -142,6 +137,7 @@
 
   function take(got) {
     next = got.next; isAtEnd = next >= (got.size ?? 0);
+    reachesEnd ||= isAtEnd;
     complete = got.complete;
     const text = got.text ?? decode(got.data);
     if (text) append(text, got.begin, got.times);
@@ -186,7 +182,7 @@
       file.searchParams.set("pod", pod);
       download.href = file;
     }
-    complete = false; reader = new LogReader(); length = 0; retry = 1000;
+    complete = reachesEnd = false; reader = new LogReader(); length = 0; retry = 1000;
     body.textContent = "Reading…";
     try {
       const got = await fetched(query);
@@ -232,7 +228,7 @@
     number();
     fetchTimes();
     settle();
-    box.scrollTop += box.scrollHeight - height;
+    following.scrollTo(box.scrollTop + box.scrollHeight - height);
   });
   later.addEventListener("click", async () => {
     const mine = turn, got = await fetched(`offset=${next}&limit=${PIECE}`);
@@ -240,19 +236,20 @@
   });
   const checkEnd = async (mine) => { const { size } = await fetched(`offset=${next}&limit=0`).catch(() => ({})); if (mine === turn && size > next) { isAtEnd = false; settle(); } };
   setInterval(() => isAtEnd && pod && !complete && !follow.checked && checkEnd(turn), 2 * POLL); // offers newer output once there is some
-  follow.addEventListener("change", () => {
-    if (!follow.checked) { hangUp(); return settle(); }
-    newest();
+  const following = followEnd(box, follow, {
+    isLive: () => Boolean(pod) && !complete,
+    reachesEnd: () => reachesEnd,
+    stop: () => { hangUp(); settle(); },
+    resume: () => { settle(); listen(turn); },
+    restart: newest,
   });
-  box.addEventListener("wheel", (event) => {
-    if (event.deltaY < 0 && follow.checked) { follow.checked = false; hangUp(); settle(); }
-  }, { passive: true });
   document.addEventListener("change", (event) => {
     if (event.target.form === search && event.target.type === "checkbox" && search?.elements.text.value) search.requestSubmit();
     if (event.target.id !== "log-pod") return;
     matches?.replaceChildren();
     pattern = null;
     history.replaceState(null, "", location.pathname + location.search);
+    following.reset();
     newest();
   });
   document.addEventListener("click", (event) => {
@@ -284,7 +281,7 @@
     if (!element) return;
     body.querySelector(".hit")?.classList.remove("hit");
     element.classList.add("hit");
-    box.scrollTop = element.offsetTop - box.clientHeight / 3;
+    following.scrollTo(element.offsetTop - box.clientHeight / 3);
   }
 
   /** Remove the marks of an earlier search. */
@@ -309,7 +306,8 @@
   /** Show which match the log shows, and how many there are. Further requests may raise the total. */
   function showPlace() {
     const { logName } = hits()[chosen].dataset, total = document.getElementById("log-total").textContent;
-    document.getElementById("log-place").textContent = `${chosen + 1} of ${total}${logName ? ` · ${logName}` : ""}`;
+    const [one, several] = matches.querySelector("[data-text]").dataset.counted.split(";");
+    showCounter(document.getElementById("log-place"), `${chosen + 1} of ${total} ${total === "1" ? one : several}`, logName);
   }
 
   // Links to lines: the pod, the line and its offset are in the fragment of the URL.

@@ -47,6 +47,13 @@
     return 0;
   }
 
+  /** Return how long ago a time was, as the end of a sentence, or an empty string for less than a minute. */
+  function elapsedSince(started) {
+    const minutes = Math.floor((Date.now() - Date.parse(started)) / 60000);
+    if (!(minutes > 0)) return "";
+    return minutes < 60 ? `, ${minutes} min after the start` : `, ${Math.floor(minutes / 60)} h ${minutes % 60} min after the start`;
+  }
+
   // The style sheet justifies the time and the line number. A figure space keeps its width.
   const timeText = (time, isToday) => time ? (isToday ? exact : exactDay).format(time).replaceAll(" ", "\u2007") : "-";
 
@@ -69,6 +76,14 @@
     const item = shown.closest("li"), pane = item.closest(".log-list");
     const above = pane.getBoundingClientRect().top - item.getBoundingClientRect().top, below = item.getBoundingClientRect().bottom - pane.getBoundingClientRect().bottom;
     if (above > 0) pane.scrollTop -= above; else if (below > 0) pane.scrollTop += below;
+  }
+
+  /** Show a counter with the name of the pod, which phones leave out. */
+  function showCounter(element, text, podName) {
+    const pod = document.createElement("span");
+    pod.className = "wide-only";
+    if (podName) pod.append(` · ${podName}`);
+    element.replaceChildren(text, pod);
   }
 
   const TRACEBACK = "Traceback (most recent", TRACEBACK_LINES = 200;
@@ -270,5 +285,5 @@
     search.focus();
   }
 
-  Object.assign(window.berthLog, { announceErrors, cutCharacter, decode, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showFailure, stamp, updateList, weigh, wrapLines });
+  Object.assign(window.berthLog, { announceErrors, cutCharacter, decode, elapsedSince, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showCounter, showFailure, stamp, updateList, weigh, wrapLines });
 })();
