@@ -18,13 +18,29 @@ POSITION = Cast(KT("explanation__queue_position"), IntegerField())
 
 @dataclass(frozen=True, slots=True)
 class QueuedTasks:
-    """Queue positions of an array's tasks as text, such as "Positions 2-3", and the first expected start.
+    """Queue positions of an array's tasks, and their first expected start.
 
-    The positions are empty if they are unknown, or if the tasks are queued in several pools.
+    The positions are None if they are unknown, or if the tasks are queued in several pools.
     """
 
-    positions: str
+    first_position: int | None
+    last_position: int | None
     next_start: datetime | None
+
+    @property
+    def position_range(self) -> str:
+        """Text such as "2" or "2-3"."""
+        if self.first_position is None or self.first_position == self.last_position:
+            return "" if self.first_position is None else str(self.first_position)
+        return f"{self.first_position}\N{EN DASH}{self.last_position}"
+
+    @property
+    def positions(self) -> str:
+        """Text such as "Position 2" or "Positions 2-3"."""
+        if self.first_position is None:
+            return ""
+        plural = "" if self.first_position == self.last_position else "s"
+        return f"Position{plural} {self.position_range}"
 
 
 def load_queued_tasks(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, QueuedTasks]:
@@ -35,18 +51,14 @@ def load_queued_tasks(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, Queue
     rows = tasks.exclude(reason=UNSCHEDULABLE).values_list("array")
     return {
         array: QueuedTasks(
-            _format_positions(first, last) if pools == 1 else "", parse_datetime(start) if start else None
+            first if queues <= 1 else None,
+            last if queues <= 1 else None,
+            parse_datetime(start) if start else None,
         )
-        for array, first, last, start, pools in rows.annotate(
+        for array, first, last, start, queues in rows.annotate(
             first=Min(POSITION),
             last=Max(POSITION),
             start=Min(KT("explanation__expected_start")),
             queues=Count(KT("explanation__pool"), distinct=True),
         )
     }
-
-
-def _format_positions(first: int | None, last: int | None) -> str:
-    if first is None:
-        return ""
-    return f"Position {first}" if first == last else f"Positions {first}\N{EN DASH}{last}"

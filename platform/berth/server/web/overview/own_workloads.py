@@ -15,6 +15,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.arrays.queued_tasks import QueuedTasks, load_queued_tasks
 from projects.web.services.serving import ServingStatus, load_serving_statuses
 from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
 from projects.web.workloads.request_words import set_request_words
@@ -29,10 +30,10 @@ NO_FORECAST = (None, None, "")
 
 @dataclass(frozen=True, slots=True)
 class OwnWorkload:
-    """Workload or array on the overview. An array has the forecast of its first queued task.
+    """Workload or array on the overview. An array has the first position and start of its queued tasks.
 
-    `start_reason` explains why the expected start of a pending workload is unknown. A running service has
-    the status of its engines.
+    `positions` is the text of the queue position, such as "2", or "2-3" for an array. `start_reason` explains
+    why the expected start of a pending workload is unknown. A running service has the status of its engines.
     """
 
     workload: Workload | None
@@ -42,6 +43,7 @@ class OwnWorkload:
     array: WorkloadArray | None = None
     progress: ArrayProgress | None = None
     serving: ServingStatus | None = None
+    positions: str = ""
 
     @property
     def row(self) -> Workload | WorkloadArray:
@@ -84,7 +86,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     insert_inference_engine_rows(shown, matching, "")
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
     serving = load_serving_statuses(services)
-    own = [OwnWorkload(row, *_stored_forecast(row), serving=serving.get(row.pk)) for row in shown]
+    own = [_own_workload(row, serving.get(row.pk)) for row in shown]
     return sorted([*own, *_own_arrays(actor, now, pool)], key=lambda each: each.sort_key)[:OWN_MAX]
 
 
@@ -118,7 +120,26 @@ def _own_arrays(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     queued = tasks.filter(phase=Phase.PENDING, held=False)
     by_position = queued.order_by("array_id", QUEUE_POSITION.asc(nulls_last=True), "array_index")
     forecasts = {task.array_id: _stored_forecast(task) for task in by_position.distinct("array_id")}
-    return [OwnWorkload(None, *forecasts.get(row.pk, NO_FORECAST), row, progress[row.pk]) for row in rows]
+    queued_tasks = load_queued_tasks([row.pk for row in rows])
+    return [
+        _own_array(row, progress[row.pk], queued_tasks.get(row.pk), forecasts.get(row.pk, NO_FORECAST)[2])
+        for row in rows
+    ]
+
+
+def _own_array(
+    row: WorkloadArray, progress: ArrayProgress, queued: QueuedTasks | None, start_reason: str
+) -> OwnWorkload:
+    if queued is None:
+        return OwnWorkload(None, *NO_FORECAST, row, progress)
+    forecast = (queued.first_position, queued.next_start, start_reason)
+    return OwnWorkload(None, *forecast, row, progress, positions=queued.position_range)
+
+
+def _own_workload(row: Workload, serving: ServingStatus | None) -> OwnWorkload:
+    position, start, start_reason = _stored_forecast(row)
+    positions = "" if position is None else str(position)
+    return OwnWorkload(row, position, start, start_reason, serving=serving, positions=positions)
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
