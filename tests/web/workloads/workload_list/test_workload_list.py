@@ -228,7 +228,7 @@ def test_pending_tab_states_how_many_workloads_have_reserved_resources(cast: Cas
 def test_rows_can_be_compact(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
-    table = '<table class="stacked workload-rows{}">'
+    table = '<table class="stacked workload-rows{}" data-open-rows>'
     assert table.format("") in client.get("/workloads").content.decode()
     page = client.get("/workloads?compact=1").content.decode()
     assert table.format(" compact") in page and 'name="compact" value="1" form="filters" checked' in page
