@@ -1,8 +1,13 @@
 """Browser tests for the layout of the workload list."""
 
-from playwright.sync_api import expect
+import re
 
+from playwright.sync_api import APIResponse, Route, expect
+
+from projects.services import workloads
 from tests.browser.conftest import Open
+from tests.browser.data.requests import acting
+from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, WIDE
 from tests.support.present import present
 
@@ -42,4 +47,23 @@ def test_list_checkboxes_have_no_plus_sign(opened: Open) -> None:
             "each => each.map(cell => getComputedStyle(cell, '::before').content)"
         )
         assert set(contents) == {"none"}, "the plus sign belongs to the buttons that add secrets"
+        assert faults == []
+
+
+def test_late_live_update_does_not_undo_a_new_sort_order(opened: Open, scene: Scene) -> None:
+    late: list[tuple[Route, APIResponse]] = []
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        expect(page.locator(".live")).to_have_text("Connected")
+        page.route(re.compile("/workloads$"), lambda route: late.append((route, route.fetch())))
+        workloads.suspend(actor=acting(scene.people["carol"]), workload=scene.workloads["ablation-8"])
+        while not late:
+            page.wait_for_timeout(20)
+        head = page.get_by_role("columnheader", name="GPUs", exact=True)
+        head.click()
+        expect(head).to_have_attribute("aria-sort", "descending")
+        route, response = late.pop()
+        with page.expect_response(re.compile("sort=-gpus")):
+            route.fulfill(response=response)
+        expect(head).to_have_attribute("aria-sort", "descending")
         assert faults == []

@@ -15,6 +15,8 @@
     }
   };
 
+  const addressOf = (part) => part.dataset.liveUrl || location.pathname + location.search;
+
   function concerned(part) {
     if (due.has("everything")) return true;
     return part.dataset.live.split(" ").some((kind) => {
@@ -27,8 +29,7 @@
   function fetchAnew(part) {
     if (leaving || part.querySelector("[data-editing]")) return;
     if (part.classList.contains("htmx-request")) return late.add(part);
-    const url = part.dataset.liveUrl || location.pathname + location.search;
-    htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" });
+    htmx.ajax("GET", addressOf(part), { source: part, target: part, swap: "innerHTML" });
   }
 
   function flush() {
@@ -84,6 +85,10 @@
   document.addEventListener("htmx:beforeSwap", (event) => { // the user may have started editing during the request
     const part = event.detail.requestConfig.elt;
     if (!part.matches("[data-live]")) return;
+    if (event.detail.pathInfo.requestPath !== addressOf(part)) { // the user has filtered or sorted during the request
+      event.detail.shouldSwap = false;
+      return late.add(part);
+    }
     const active = document.activeElement;
     focused = part !== active && part.contains(active) ? nameOf(active) : "";
     unfolded = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
