@@ -1,10 +1,14 @@
 """Tests for the notes below the numbers on the overview."""
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
+from pools.models import NodePool
 from projects.models import Workload
+from scheduler.models import Allocation, UtilizationPoint
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -28,3 +32,30 @@ def test_moved_workloads_do_not_count_as_evictions(cast: Cast, sign_in: SignIn, 
         for _ in range(count):
             make.eviction(running, running, cast.pool, kind=kind)
     assert figure(sign_in("dave"), "Evictions (24 h)")[1].split() == ["2", "and", "1", "moved"]
+
+
+def test_average_utilization_excludes_time_without_measurements(
+    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now().replace(minute=30)
+    monkeypatch.setattr("berth.server.web.overview.page.timezone.now", lambda: now)
+    (pod, _) = running.pods.order_by("rank")
+    NodePool.objects.update(created_at=now - timedelta(days=3))
+    begin = now - timedelta(hours=5)
+    pod.node.created_at = begin
+    pod.node.save()
+    make.scaling(cast.pool, "ready", "ready", at=begin, node=pod.node)
+    Allocation.objects.update(bound_at=begin)
+    client = sign_in("dave")
+    assert "% used" not in client.get("/").content.decode()
+    past = make.past_utilization(pod, now, step=3600, gpus=1, busy=60)
+    measured = {"gpu_milli_seconds": 900_000, "gpu_busy_milli_seconds": 540_000}  # 15 minutes of one GPU
+    UtilizationPoint.objects.filter(pk=past.pk).update(**measured)
+    make.past_utilization(pod, now - timedelta(hours=1), step=3600, gpus=1, busy=100)
+    tile = " ".join(figure(client, "GPUs allocated")[1].split())
+    assert tile.endswith("60% used this hour, 25% measured"), tile
+    page = client.get("/").content.decode()
+    card = " ".join(re.sub(r"<[^>]+>", " ", page.partition('id="course-title"')[2]).split())
+    assert re.search(r"92% used on average, \d+% of the time measured", card)
+    row = re.search(r"<tbody><tr>(.*?)</tr>", page.partition('id="course-table"')[2])
+    assert row and "".join(re.findall(r'<td class="num">(.*?)</td>', row[1])[:1]) == "60%"

@@ -1,6 +1,5 @@
 """Overview page: GPUs, queues, pending workloads with their reasons, and recent evictions."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +14,6 @@ from django.views.decorators.http import require_GET
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count, format_gpus
 from berth.server.web.charts.bars import Bar, gpu_ticks, stacked_bar
-from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.numbers import thousandths
 from berth.server.web.overview.attention import attention_items
@@ -26,6 +24,7 @@ from berth.server.web.overview.own_workloads import (
     count_own_workloads,
     own_workloads,
 )
+from berth.server.web.overview.utilization import mean_utilization, utilization_chart
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import user_time_zone
 from pools.models import NodePool
@@ -44,7 +43,7 @@ from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.selectors import evictions
-from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
+from scheduler.reports.utilization.over_time import hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.pools.capacity import Capacity, capacity_by_pool
 from scheduler.web.pools.devices import NodeMap, build_legend, mark_unused_devices, pool_node_maps
@@ -98,7 +97,8 @@ def index(request: Request) -> HttpResponse:
     maps = [node_map for node_map in pool_node_maps(actor, shown) if node_map.devices] if is_drawable else []
     small = sum(len(node_map.devices) for node_map in maps) <= DEVICES_MAX
     now = timezone.now()
-    hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
+    hours = hourly_utilization(shown, now, HOURS)
+    hourly_means = [mean_gpus(hour, now) for hour in hours]
     hours_with_nodes = sum(hour.total > 0 for hour in hourly_means)
     zone = user_time_zone(request)
     reasons = reason_counts(actor, shown)
@@ -124,7 +124,7 @@ def index(request: Request) -> HttpResponse:
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
         "ticks": gpu_ticks(next((line.scale for line in shown_lines), 0)),
-        "used_this_hour": round(hourly_means[-1].used, 1) * MILLI if hourly_means[-1].measured else None,
+        "utilization_this_hour": mean_utilization(hours[-1:]),
         "counts": count_by_state(actor, shown, now),
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,
@@ -148,7 +148,10 @@ def index(request: Request) -> HttpResponse:
         # Users with read-only access are mainly interested in decisions.
         "evictions_first": not is_admin and not request.may_submit,
         "has_few_devices": all(len(node_map.devices) <= FEW_DEVICES for node_map in shown_maps),
-        "course": list(reversed(hourly_means)),
+        "course": [(hour, mean_utilization([sums])) for hour, sums in zip(hourly_means, hours, strict=True)][
+            ::-1
+        ],
+        "mean_utilization": mean_utilization(hours),
         "measured": any(hour.measured for hour in hourly_means),
         "chart": utilization_chart(hourly_means),
         "chart_begin": hourly_means[0].at,
@@ -243,33 +246,6 @@ def balance_columns(
 def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
     """Return the approximate height of a card in pixels."""
     return HEAD_HEIGHT + ROW_HEIGHT * len(rows) if rows else when_empty
-
-
-@dataclass(frozen=True, slots=True)
-class UtilizationChart:
-    """Hourly columns of GPUs: used, allocated but idle, allocated but not measured, and free.
-
-    `readouts` is JSON for the script that shows the numbers at the pointer.
-    """
-
-    columns: ColumnChart
-    readouts: str
-
-
-def utilization_chart(hourly_means: list[MeanGpus]) -> UtilizationChart:
-    amounts = {
-        "used": [hour.used for hour in hourly_means],
-        "quiet": [hour.measured - hour.used for hour in hourly_means],
-        "unknown": [hour.allocated - hour.measured for hour in hourly_means],
-        "free": [hour.total - hour.allocated for hour in hourly_means],
-    }
-    layers = [(kind, [(amount, "") for amount in values]) for kind, values in amounts.items()]
-    times = (round(hour.at.timestamp()) for hour in hourly_means)
-    readouts = [
-        [at, *(round(value, 1) for value in values)]
-        for at, *values in zip(times, *amounts.values(), strict=True)
-    ]
-    return UtilizationChart(stacked_columns(layers, whole=True), json.dumps(readouts, separators=(",", ":")))
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:

@@ -1,0 +1,56 @@
+"""GPU utilization on the overview: the chart of the last day, and averages over the measured time."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from berth.server.web.charts.columns import ColumnChart, stacked_columns
+from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour
+
+
+@dataclass(frozen=True, slots=True)
+class MeanUtilization:
+    """Mean utilization of allocated GPUs over the time with measurements, in percent.
+
+    `measured` is the share of the allocated GPU time that was measured, in percent.
+    """
+
+    used: int
+    measured: int
+
+
+def mean_utilization(hours: Iterable[UtilizationHour]) -> MeanUtilization | None:
+    """Return the mean utilization over these hours, or None without measurements."""
+    rows = list(hours)
+    measured = sum(hour.measured for hour in rows)
+    if not measured:
+        return None
+    used, allocated = sum(hour.used for hour in rows), sum(hour.allocated for hour in rows)
+    return MeanUtilization(round(100 * used / measured), max(1, round(100 * measured / allocated)))
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationChart:
+    """Hourly columns of GPUs: used, allocated but idle, allocated but not measured, and free.
+
+    `readouts` is JSON for the script that shows the numbers at the pointer.
+    """
+
+    columns: ColumnChart
+    readouts: str
+
+
+def utilization_chart(hourly_means: list[MeanGpus]) -> UtilizationChart:
+    amounts = {
+        "used": [hour.used for hour in hourly_means],
+        "quiet": [hour.measured - hour.used for hour in hourly_means],
+        "unknown": [hour.allocated - hour.measured for hour in hourly_means],
+        "free": [hour.total - hour.allocated for hour in hourly_means],
+    }
+    layers = [(kind, [(amount, "") for amount in values]) for kind, values in amounts.items()]
+    times = (round(hour.at.timestamp()) for hour in hourly_means)
+    readouts = [
+        [at, *(round(value, 1) for value in values)]
+        for at, *values in zip(times, *amounts.values(), strict=True)
+    ]
+    return UtilizationChart(stacked_columns(layers, whole=True), json.dumps(readouts, separators=(",", ":")))
