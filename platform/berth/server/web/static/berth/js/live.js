@@ -2,9 +2,10 @@
 // again. Without the socket, they are fetched every few seconds.
 (() => {
   "use strict";
-  const GATHER = 150, POLL = 5000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
+  const GATHER = 150, POLL = 5000, LATER = 15000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
   let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, leaving = false, focused = "", unfolded = [], popover;
   const due = new Map(); // maps kinds to a Set of IDs, or to null for all IDs
+  const later = new WeakSet(); // parts with a fetch due after LATER milliseconds
   const late = new Set(); // parts that changed again while they were being fetched
 
   const parts = () => [...document.querySelectorAll("[data-live]")];
@@ -32,11 +33,21 @@
     htmx.ajax("GET", addressOf(part), { source: part, target: part, swap: "innerHTML" });
   }
 
+  /** Fetch a part whose contents are costly, at most once every LATER milliseconds. */
+  function fetchLater(part) {
+    if (later.has(part)) return;
+    later.add(part);
+    setTimeout(() => { later.delete(part); if (part.isConnected && !document.hidden) fetchAnew(part); }, LATER);
+  }
+
   function flush() {
     timer = 0;
     if (document.hidden) return; // due parts are fetched once the page is visible
     document.dispatchEvent(new CustomEvent("berth:changed", { detail: [...due.keys()] }));
-    for (const part of parts()) if (concerned(part)) fetchAnew(part);
+    for (const part of parts()) {
+      if (concerned(part)) fetchAnew(part);
+      else if (part.dataset.liveLater?.split(" ").some((kind) => due.has(kind))) fetchLater(part);
+    }
     due.clear();
   }
 
