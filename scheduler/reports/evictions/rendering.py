@@ -1,5 +1,6 @@
 """Render evictions with the same wording for REST, web pages, the admin site and the CLI."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,14 @@ class RenderedEviction:
     def rule_sentence(self) -> str:
         """The rule as a sentence, which starts with a capital letter unless it starts with a name."""
         return rule_sentence(self.row, self.rule)
+
+    @property
+    def rule_numbers(self) -> list[str]:
+        """Lines with the allocation, quota and fair share of each visible queue that the rule names."""
+        named = set(re.findall(r"[\w.-]+", self.rule))
+        queues = (*(self.preemptor.queues if self.preemptor else ()), *self.victim.queues)
+        lines = (describe_queue(queue, True) for queue in queues if queue.get("queue") in named)
+        return list(dict.fromkeys(lines))
 
     @property
     def numbers(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Tests for the sums, links and evictions on the page of a pending workload."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -104,7 +105,9 @@ def test_reason_links_to_the_workload_that_resources_are_held_for(cast: Cast, si
     assert f'held for <a href="/workloads/{first.pk}">vision/first</a>, which has waited longer' in page
 
 
-def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Eviction]:
+def evicted(
+    cast: Cast, kind: str = "reclaim", record: Mapping[str, Any] | None = None, **columns: Any
+) -> tuple[str, Eviction]:
     """Return the address of a workload evicted by one in project ads, and the eviction."""
     make.create_scheduler_lease()
     victim = make.workload(
@@ -112,7 +115,7 @@ def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Evi
     )
     preemptor = make.workload(cast.ads, "nightly", phase="running", run=1)
     return f"/workloads/{victim.pk}", make.eviction(
-        victim, preemptor, cast.pool, kind=kind, at=make.ago(minutes=12)
+        victim, preemptor, cast.pool, kind=kind, at=make.ago(minutes=12), **(record or {})
     )
 
 
@@ -134,6 +137,22 @@ def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, s
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
     hidden = eviction_facts(sign_in("dave").get(address).content.decode())
     assert " by a workload in project ads, which reclaimed 4 GPUs." in hidden and "nightly" not in hidden
+
+
+def test_card_states_the_numbers_of_the_queues_that_the_rule_names(cast: Cast, sign_in: SignIn) -> None:
+    numbers = {
+        "victim": [
+            make.eviction_side("vision", 8, 11, 12, 8),
+            make.eviction_side("research", 20, 26, 20, 16),
+        ],
+        "preemptor": [make.eviction_side("ads", 8, 6, 2, 6)],
+    }
+    rule = "ads stays within its quota of 8 GPUs, and vision was over its own"
+    address, _ = evicted(cast, record={"rule": rule, "numbers": numbers})
+    text = eviction_facts(sign_in("alice").get(address).content.decode()).replace("\N{NO-BREAK SPACE}", " ")
+    assert "vision: 12 GPUs allocated before, 8 GPUs after, quota 8 GPUs, fair share 11 GPUs" in text
+    assert "ads: 2 GPUs allocated before, 6 GPUs after, quota 8 GPUs" in text
+    assert "research:" not in text, "the rule does not name the department"
 
 
 def test_card_mentions_no_checkpoint_if_none_was_recorded(cast: Cast, sign_in: SignIn) -> None:
