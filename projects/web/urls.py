@@ -13,7 +13,7 @@ from projects.web.schedules import forms as schedule_forms
 from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
 from projects.web.services import pages as services
-from projects.web.workloads import bulk, ports, resubmission, saved_views
+from projects.web.workloads import bulk, ports, saved_views
 from projects.web.workloads import pages as workloads
 
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
@@ -41,7 +41,6 @@ urlpatterns = [
         workloads.apply_action,
         name="workload-action",
     ),
-    path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit_page, name="workload-resubmit"),
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
     path("quota-groups/new", quota_groups.add, name="quota-group-new"),
     path("quota-groups/<slug:name>/edit", quota_groups.edit, name="quota-group-edit"),

@@ -65,7 +65,13 @@ def read_prediction(request: Request, document: Mapping[str, Any]) -> AcceptedPr
 
 def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping[str, Any]) -> None:
     """Replace the workload's stored prediction with the one that was sent with the document."""
-    prediction = read_prediction(request, document)
+    remember_prediction(request, workload_id, read_prediction(request, document))
+
+
+def remember_prediction(
+    request: Request, workload_id: uuid.UUID, prediction: AcceptedPrediction | None
+) -> None:
+    """Replace the workload's stored prediction, or remove it if there is no new one."""
     stored = {key: value for key, value in _stored(request).items() if key != str(workload_id)}
     if prediction is not None:
         recent = list(stored.items())[1 - STORED_MAX :]
@@ -81,8 +87,11 @@ def ask_before_evicting(
     *,
     form_action: str,
     label: str,
+    target: str = "#answer",
 ) -> HttpResponse | None:
     """Return a dialog if evictions are predicted, or None. The user confirms them with `form_action`.
+
+    The answer to the confirmation replaces the contents of the element `target`.
 
     `predict` is called only if the prediction that was sent is missing, expired or for another document.
     """
@@ -93,7 +102,7 @@ def ask_before_evicting(
         return None
     urls = workload_urls(request.actor, prediction.victims)
     context = {
-        "label": label, "form_action": form_action, "post_to": request.path,
+        "label": label, "form_action": form_action, "post_to": request.path, "target": target,
         "effects": link_names(prediction.reason, urls), "victims": prediction.victims,
     }  # fmt: skip
     response = page(request, "scheduler/submit/evict_question.html", context)

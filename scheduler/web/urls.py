@@ -7,7 +7,7 @@ from scheduler.web import decisions, evictions, fair_share, queue
 from scheduler.web.pools import nodes as pool_nodes
 from scheduler.web.pools import pages as pools
 from scheduler.web.quotas import grid_changes, group_preview, history, preview, tree
-from scheduler.web.submit import edit, templates
+from scheduler.web.submit import edit, resubmission, templates
 from scheduler.web.submit import pages as submit
 from scheduler.web.submit import smallest_change as submit_change
 from scheduler.web.usage import pages as usage
@@ -23,6 +23,7 @@ urlpatterns = [
         submit_change.smallest_change_of_edit,
         name="workload-edit-change",
     ),
+    path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit, name="workload-resubmit"),
     path("submit/smallest-change", submit_change.smallest_change, name="submit-smallest-change"),
     path("templates", templates.index, name="templates"),
     path("templates/save", templates.save, name="template-save"),

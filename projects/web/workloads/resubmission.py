@@ -1,19 +1,17 @@
 """Submit an ended workload again and open the new workload."""
 
-import uuid
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
-from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid
-from berth.server.web.pages import Request, confirm_page, open_url, signed_in, success_response
-from projects.access import Action, require
+from berth.server.web.pages import Request, confirm_page, open_url, success_response
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
-from projects.selectors import find_workload, workloads
+from projects.selectors import workloads
 from projects.services.workloads import next_free_name, resubmit
 
 
@@ -26,14 +24,7 @@ def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
     return rows.filter(submitted_at__lt=workload.submitted_at).order_by("-submitted_at").first()
 
 
-@signed_in
-@require_http_methods(["GET", "POST"])
-def resubmit_page(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Ask for confirmation (GET), or resubmit the workload (POST)."""
-    workload = find_workload(request.actor, workload_id)
-    require(request.actor, Action.SUBMIT, workload.project)
-    if request.method == "POST":
-        return resubmit_and_open(request, workload)
+def confirm_resubmission(request: Request, workload: Workload) -> HttpResponse:
     return confirm_page(
         request,
         title=f"Resubmit {workload.name}?",
@@ -43,16 +34,21 @@ def resubmit_page(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     )
 
 
-def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
+def resubmit_and_open(
+    request: Request, workload: Workload, *, on_stored: Callable[[Workload], None] | None = None
+) -> HttpResponse:
     """Resubmit the workload, and open the page of the new workload.
 
-    If the document is no longer accepted, open it in the submission form with its errors.
+    `on_stored` is called with the new workload. If the document is no longer accepted, open it in the
+    submission form with its errors.
     """
     try:
         stored = resubmit(actor=request.actor, workload=workload)
     except Invalid:
         query = urlencode({"like": str(workload.pk)})
         return open_url(request, f"{reverse('submit')}?{query}")
+    if on_stored is not None:
+        on_stored(stored.workload)
     kind = "service" if "service" in stored.workload.spec else "workload"
     name, warnings = stored.workload.name, " ".join(stored.warnings)
     message = format_html(
