@@ -24,7 +24,7 @@ IS_NEXT_TO_BUTTON = """width => {
   if (!popover) return false;
   const box = popover.getBoundingClientRect();
   const button = document.querySelector(`[popovertarget="${popover.id}"]`);
-  const row = width > 768 && button.closest("td:first-child")?.parentElement;
+  const row = width > 768 && button.closest("td:first-child, td.start")?.parentElement;
   const at = (row || button).getBoundingClientRect(), left = button.getBoundingClientRect().left;
   const distance = Math.min(Math.abs(box.top - at.bottom), Math.abs(at.top - box.bottom));
   return distance < 12 && box.left >= 0 && box.right <= width && box.left <= left && left <= box.right;
