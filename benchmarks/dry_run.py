@@ -26,7 +26,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
     arguments = options.parse_args()
-    live = 400 if arguments.tiny else arguments.live
+    live = 80 if arguments.tiny else arguments.live
     with own_database("dry-run"):
         rows = _measure(live)
     from benchmarks.decide import RESULTS, commit, machine

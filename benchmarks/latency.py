@@ -21,6 +21,7 @@ import psycopg
 
 from benchmarks.decide import RESULTS, commit, machine
 from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import copy_template
 from benchmarks.setup.processes.timed_preload import STEPS
 from benchmarks.setup.stages import (
     PERCENTS,
@@ -86,6 +87,7 @@ def main() -> None:
         berth = Installation(
             Path(place) / "home", module="benchmarks.setup.processes.timed_up", settings=settings
         )
+        copy_template(berth.home)
         try:
             berth.start("--demo")
             times = submit_all(berth, count, random.Random(arguments.seed))

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 TEMPLATE = "BERTH_BENCH_TEMPLATE"
 
 
+def copy_template(home: Path) -> None:
+    """Copy the template, if there is one, to the home directory of a benchmark's Berth."""
+    if template := os.environ.get(TEMPLATE):
+        home.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-a", f"{template}/.", str(home)], check=True)
+
+
 @contextmanager
 def own_cluster(place: Path) -> Iterator["EmbeddedCluster"]:
     """Run a new database server in `place` for the block.
@@ -24,8 +31,7 @@ def own_cluster(place: Path) -> Iterator["EmbeddedCluster"]:
     """
     from berth.db.embedded.cluster import EmbeddedCluster, run_server
 
-    if template := os.environ.get(TEMPLATE):
-        subprocess.run(["cp", "-a", f"{template}/.", str(place)], check=True)
+    copy_template(place)
     with run_server(EmbeddedCluster(place / "postgres"), log=place / "postgres.log") as cluster:
         yield cluster
 

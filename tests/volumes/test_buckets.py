@@ -18,7 +18,7 @@ def open_bucket(endpoint: str, source: str = "s3://secret-bucket/secret-prefix")
 
 
 def test_listing_of_many_objects_reads_every_page(store: ObjectStore) -> None:
-    store.fill("many", {f"set/{number:04}": b"x" for number in range(1001)})
+    store.fill_directly("many", (f"set/{number:04}" for number in range(1001)))
     volume = open_bucket(store.url, "s3://many/set/")
     first = volume.list_page()
     second = volume.list_page(first.next)

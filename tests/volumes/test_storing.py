@@ -231,7 +231,7 @@ def test_file_truncated_after_the_listing_is_rejected(pod: Pod) -> None:
 
 
 def test_long_listings_are_read_completely(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    pod.store.fill(pod.volume.bucket, {f"set/{number}/x": b"" for number in range(1005)})
+    pod.store.fill_directly(pod.volume.bucket, (f"set/{number}/x" for number in range(1005)))
     pod.contents = {"999": b"is a folder"}
     assert list(pod.transfer().skipped) == ["999"]
 
