@@ -128,11 +128,6 @@ class ArrayProgress:
             if count or kind == "completed"
         ]
 
-    @property
-    def summary(self) -> str:
-        """Nonzero counts as text, such as `2 running, 95 waiting, 1 failed`. Failed tasks come last."""
-        return ", ".join(f"{part['count']:,} {part['word']}" for part in self.summary_parts)
-
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
     """Return the progress of each array, keyed by array ID. Runs at most five queries."""

@@ -32,7 +32,7 @@ def test_list_of_own_workloads_shows_each_array_as_one_row(cast: Cast, sign_in: 
     text = re.sub(r"<[^>]+>", " ", answer.content.decode())
     page = answer.content.decode()
     assert '<span class="phone-only unit">positions </span>7\N{EN DASH}10</td>' in page, "as in the list"
-    assert re.search(r"running\s+vision · 4 tasks\s+Running\s+1 running, 3 pending\s+1\s", text)
+    assert re.search(r"running\s+vision · 4 tasks\s+Running\s+1 running,\s+3 pending\s+1\s", text)
     assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*,\s+4 failed", text)
     assert sign_in("carol").get("/").context["mine"] == []
 

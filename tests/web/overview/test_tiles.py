@@ -37,7 +37,7 @@ def test_moved_workloads_do_not_count_as_evictions(cast: Cast, sign_in: SignIn, 
 def test_average_utilization_excludes_time_without_measurements(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = timezone.now().replace(minute=30)
+    now = timezone.now().replace(minute=30, second=0, microsecond=0)
     monkeypatch.setattr("berth.server.web.overview.page.timezone.now", lambda: now)
     (pod, _) = running.pods.order_by("rank")
     NodePool.objects.update(created_at=now - timedelta(days=3))
@@ -51,9 +51,18 @@ def test_average_utilization_excludes_time_without_measurements(
     past = make.past_utilization(pod, now, step=3600, gpus=1, busy=60)
     measured = {"gpu_milli_seconds": 900_000, "gpu_busy_milli_seconds": 540_000}  # 15 minutes of one GPU
     UtilizationPoint.objects.filter(pk=past.pk).update(**measured)
-    make.past_utilization(pod, now - timedelta(hours=1), step=3600, gpus=1, busy=100)
-    tile = " ".join(figure(client, "GPUs allocated")[1].split())
-    assert tile.endswith("60% used this hour, 25% measured"), tile
+    earlier = make.past_utilization(pod, now - timedelta(hours=1), step=3600, gpus=1, busy=100)
+
+    def tile() -> str:
+        return " ".join(figure(client, "GPUs allocated")[1].split())
+
+    # Half of the hour before counts: 30 minutes of one GPU at 100%, and 15 minutes at 60%.
+    assert tile().endswith("87% used in the last hour, 38% measured"), tile()
+    UtilizationPoint.objects.filter(pk=earlier.pk).update(gpu_milli_seconds=0, gpu_busy_milli_seconds=0)
+    assert tile().endswith("60% used in the last hour, 12% measured"), tile()
+    UtilizationPoint.objects.filter(pk=earlier.pk).update(
+        gpu_milli_seconds=3_600_000, gpu_busy_milli_seconds=3_600_000
+    )
     page = client.get("/").content.decode()
     card = " ".join(re.sub(r"<[^>]+>", " ", page.partition('id="course-title"')[2]).split())
     assert re.search(r"92% used on average, \d+% of the time measured", card)

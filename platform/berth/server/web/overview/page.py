@@ -24,7 +24,7 @@ from berth.server.web.overview.own_workloads import (
     count_own_workloads,
     own_workloads,
 )
-from berth.server.web.overview.utilization import mean_utilization, utilization_chart
+from berth.server.web.overview.utilization import last_hour_utilization, mean_utilization, utilization_chart
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import user_time_zone
 from pools.models import NodePool
@@ -124,7 +124,7 @@ def index(request: Request) -> HttpResponse:
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
         "ticks": gpu_ticks(next((line.scale for line in shown_lines), 0)),
-        "utilization_this_hour": mean_utilization(hours[-1:]),
+        "last_hour_utilization": last_hour_utilization(hours, now),
         "counts": count_by_state(actor, shown, now),
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,

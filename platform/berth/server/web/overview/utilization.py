@@ -1,11 +1,13 @@
 """GPU utilization on the overview: the chart of the last day, and averages over the measured time."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour
+from scheduler.reports.utilization.storage import HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,19 @@ class UtilizationChart:
 
     columns: ColumnChart
     readouts: str
+
+
+def last_hour_utilization(hours: Sequence[UtilizationHour], now: datetime) -> MeanUtilization | None:
+    """Return the mean utilization over the last 60 minutes, or None without measurements.
+
+    The rest of the 60 minutes before the current hour counts with the mean of its own hour.
+    """
+    *_, before, current = hours
+    part = 1 - min(1.0, (now - current.at).total_seconds() / HOUR)
+    rest = replace(
+        before, allocated=before.allocated * part, measured=before.measured * part, used=before.used * part
+    )
+    return mean_utilization([rest, current])
 
 
 def utilization_chart(hourly_means: list[MeanGpus]) -> UtilizationChart:
