@@ -22,17 +22,18 @@ class Column:
     sort: str = ""
     number: bool = False
     is_default: bool = True
+    is_text: bool = False  # the first click on the header sorts in ascending order
 
 
 COLUMNS: Mapping[str, Column] = {
-    "state": Column("State", "state"),
+    "state": Column("State", "state", is_text=True),
     "gpus": Column("GPUs", "gpus", number=True),
     "utilization": Column("GPU utilization"),
     "runtime": Column("Runtime", number=True, is_default=False),
     "status": Column("Status"),
     "priority": Column("Priority", "priority", number=True, is_default=False),
     "submitted": Column("Submitted", "submitted"),
-    "department": Column("Department", "department", is_default=False),
+    "department": Column("Department", "department", is_default=False, is_text=True),
     "pool": Column("Node pool", is_default=False),
     "since": Column("State since", "since", is_default=False),
     "started": Column("Started", is_default=False),

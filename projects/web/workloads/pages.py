@@ -167,7 +167,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         set_request_words(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
     shows_status = "status" in columns
-    activity = load_activity(row_slice.rows) if shows_status else {}
+    activity = load_activity(row_slice.rows) if shows_status or "state" in columns else {}
     reservations = load_reservations(row_slice.rows) if shows_status else {}
     logs = load_log_addresses(row_slice.rows) if shows_status else {}
     actor = with_roles(request.actor)

@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from django.db import connection
@@ -160,3 +161,36 @@ def test_array_row_has_the_evictions_runs_and_wait_of_its_tasks(cast: Cast, sign
     page = sign_in("dave").get("/workloads?columns=wait,runs,evictions&sort=-wait").content.decode()
     for label, value in (("Evictions", "4"), ("Runs", "6"), ("Wait until start", "10 min")):
         assert f'data-label="{label}">{value}</td>' in page, label
+
+
+def test_state_of_a_service_does_not_depend_on_the_columns(cast: Cast, sign_in: SignIn) -> None:
+    create_service(cast, "degraded", True, False)
+    page = sign_in("dave").get("/workloads?columns=state,gpus").content.decode()
+    assert '<span class="chip warn">Partly serving</span>' in page
+
+
+def test_order_without_a_column_is_named_and_can_be_removed(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "runs", phase="running", message=ALL_RUN)
+    client = sign_in("dave")
+    page = client.get("/workloads?sort=attention&state=all").content.decode()
+    (address,) = re.findall(r'id="sort-note" href="([^"]+)"', page)
+    assert address == "?state=all" and 'id="sort-note"' not in client.get("/workloads").content.decode()
+
+
+def test_first_click_on_a_header_sorts_names_from_a_to_z_and_numbers_from_the_largest(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    make.workload(cast.vision, "runs", phase="running", message=ALL_RUN)
+    client = sign_in("dave")
+
+    def next_sorts(query: str = "") -> dict[str, str]:
+        head = (
+            client.get(f"/workloads{query}").content.decode().partition("<thead>")[2].partition("</thead>")[0]
+        )
+        links = re.findall(r'href="\?([^"]*)"[^>]*>(\w+)', head)
+        return {title: parse_qs(query)["sort"][0] for query, title in links}
+
+    expected = {"Workload": "name", "State": "state", "GPUs": "-gpus", "Submitted": "submitted"}
+    assert next_sorts() == expected
+    assert next_sorts("?sort=name")["Workload"] == "-name"
+    assert next_sorts("?sort=-name")["Workload"] == "name"

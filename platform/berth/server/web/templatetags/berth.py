@@ -231,15 +231,18 @@ def is_current(place: Any, path: str) -> bool:
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def sortable_header(
-    context: Context, key: str, title: str, classes: str = "", rowspan: int = 1
+    context: Context, key: str, title: str, classes: str = "", rowspan: int = 1, *, ascending: bool = False
 ) -> dict[str, Any]:
-    """Render a column header that sorts the list by its column. Sorting again reverses the order."""
+    """Render a column header that sorts the list by its column. Sorting again reverses the order.
+
+    The first click puts the largest values at the top, unless `ascending` is set.
+    """
     current_sort = context["sort"]
     down = current_sort == f"-{key}"
     query = context["request"].GET.copy()
     for name in ("cursor", "rows"):
         query.pop(name, None)
-    query["sort"] = key if down else f"-{key}"
+    query["sort"] = key if down or (ascending and current_sort != key) else f"-{key}"
     return {
         "title": title,
         "query": query.urlencode(),
