@@ -28,7 +28,7 @@ def capacity_over_time(
     """Return up to `points_max` node counts from the last `span`. Times are Unix times."""
     begin = min(max(now - span, pool.created_at), now)
     points = build_timeline(
-        _node_histories(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
+        _node_histories(pool, begin), _desired_nodes_changes(pool, begin), begin.timestamp(), now.timestamp()
     )
     return downsample(points, points_max, now.timestamp())
 
@@ -54,7 +54,7 @@ def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
     return histories
 
 
-def _desired_changes(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:
+def _desired_nodes_changes(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:
     events = ScalingEvent.objects.filter(pool=pool, after__isnull=False)
     recent = list(events.filter(at__gte=begin).order_by("pk").values_list("at", "before", "after"))
     earlier = events.filter(at__lt=begin).order_by("-pk").values_list("after", flat=True).first()

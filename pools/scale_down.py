@@ -41,7 +41,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
     """
     nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
-    fleet = build_fleet(pool, nodes, now).with_desired(desired)
+    fleet = build_fleet(pool, nodes, now).with_desired_nodes(desired)
     returning = max(0, desired - len(fleet.current))
     still_draining = tuple(sorted(fleet.draining, reverse=True))[: max(0, len(fleet.draining) - returning)]
     work_by_ordinal = {node.ordinal: work[node.pk] for node in nodes if node.pk in work}

@@ -20,7 +20,7 @@ def explain_missing_role(action: str, obj: Any) -> str:
         if role is not Role.DEPARTMENT_ADMIN:
             return (
                 f"You need the {role_title(role)} role in the project {owner}. Ask "
-                f"{_names_of_administrators(owner)} to grant it."
+                f"{_admin_names(owner)} to grant it."
             )
         owner = owner.department
     if isinstance(owner, Department):
@@ -34,10 +34,10 @@ def explain_missing_role(action: str, obj: Any) -> str:
 def explain_missing_platform_role() -> str:
     """Return a sentence that names the required platform role and the users who can grant it."""
     role = role_title(Role.PLATFORM_ADMIN)
-    return f"You need the {role} role. Ask {names_of_platform_admins() or f'another {role}'} to grant it."
+    return f"You need the {role} role. Ask {platform_admin_names() or f'another {role}'} to grant it."
 
 
-def names_of_platform_admins() -> str:
+def platform_admin_names() -> str:
     """Return the names of up to three platform admins as text, such as "alice or bob", or "" if there are
     none.
     """
@@ -46,7 +46,7 @@ def names_of_platform_admins() -> str:
     )
 
 
-def names_of_department_admins(department: Department) -> str:
+def department_admin_names(department: Department) -> str:
     """Return the names of up to three admins of the department as text, such as "alice or bob", or "" if
     there are none.
     """
@@ -70,7 +70,7 @@ def _owner(obj: Any) -> Any:
     return obj
 
 
-def _names_of_administrators(project: Project) -> str:
+def _admin_names(project: Project) -> str:
     """Return the names of the project's admins. If there are none, return "an admin of the department
     NAME".
     """

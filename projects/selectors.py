@@ -208,7 +208,7 @@ def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
 
     `is_outdated` is True if the secret has changed since, and the run has not ended.
     """
-    rows = _visible_secret_uses(actor).filter(_uses_of(secret))
+    rows = _visible_secret_uses(actor).filter(_secret_use_condition(secret))
     rows = rows.select_related("workload__project__department")
     return rows.annotate(
         is_outdated=ExpressionWrapper(_outdated_condition(secret), output_field=BooleanField())
@@ -222,7 +222,7 @@ def outdated_workload_counts(
 
     Each key consists of the owner's kind and name, and the secret's name.
     """
-    outdated = [_uses_of(secret) & _outdated_condition(secret) for secret in secrets]
+    outdated = [_secret_use_condition(secret) & _outdated_condition(secret) for secret in secrets]
     if not outdated:
         return {}
     rows = _visible_secret_uses(actor).filter(reduce(or_, outdated)).order_by()
@@ -232,7 +232,7 @@ def outdated_workload_counts(
 
 def secret_use_counts(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
     """Return how many visible runs received each secret. Keys are as in `outdated_workload_counts`."""
-    wanted = [_uses_of(secret) for secret in secrets]
+    wanted = [_secret_use_condition(secret) for secret in secrets]
     if not wanted:
         return {}
     rows = _visible_secret_uses(actor).filter(reduce(or_, wanted)).order_by()
@@ -247,7 +247,7 @@ def _visible_secret_uses(actor: Actor) -> QuerySet[SecretUse]:
     return rows.filter(workload__project__in=visible_projects(actor))
 
 
-def _uses_of(secret: RecordedSecret) -> Q:
+def _secret_use_condition(secret: RecordedSecret) -> Q:
     if isinstance(secret, UserSecret):
         return Q(owner_kind=SecretUse.Owner.USER, owner=secret.user.get_username(), name=secret.name)
     if isinstance(secret, ProjectSecret):

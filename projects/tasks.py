@@ -28,7 +28,7 @@ def notify_conditions() -> dict[str, int]:
 
 
 def revert_expired_quota_changes() -> int:
-    return expiry.revert_expired(timezone.now())
+    return expiry.revert_expired_changes(timezone.now())
 
 
 def enqueue_due_deliveries() -> int:

@@ -57,10 +57,10 @@ def delete_expired() -> dict[str, int]:
         "local environments": len(local_environments().delete_unused_environments(digests_in_use())),
         "environments": environments.delete_unused_environments(before=now - DAY),
         "stored responses": _delete_expired_responses(),
-        "interrupted channels": channels.close_abandoned(now),
+        "interrupted channels": channels.close_abandoned_channels(now),
         "port links": ports.delete_links(before=now),
         "secret values": delete_unused_values(before=now - DAY),
-        "calls": calls.delete_calls_of_ended_sessions(before=now - HOUR),
+        "calls": calls.delete_ended_session_calls(before=now - HOUR),
         "measurements": delete_old_measurements(
             minutes_before=now - retention["utilization by minute"],
             hours_before=now - retention["utilization by hour"],

@@ -19,7 +19,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.pools import ReasonBody
-from pools.api.schemas.capacity import annotate_allocated, node_capacity, node_free_capacity
+from pools.api.schemas.capacity import annotate_allocated_amounts, node_capacity, node_free_capacity
 from pools.api.schemas.inventory import InventoryResponse, inventory_response
 from pools.api.schemas.pools import LevelChoice
 from pools.models import Node, NodePool
@@ -125,7 +125,7 @@ class NodeView(ApiView):
         """Return the given nodes. If none are given, return all nodes that have not ended. Accounts without a
         role see no nodes.
         """
-        rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
+        rows: QuerySet[Node] = annotate_allocated_amounts(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()
 
     def visible_pools(self) -> QuerySet[NodePool]:

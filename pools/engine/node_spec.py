@@ -86,7 +86,7 @@ def _node_spec_problems(minimum: object, maximum: object, desired: object) -> li
     return [
         *_min_problems(minimum, maximum),
         *_max_problems(minimum, maximum),
-        *_desired_problems(minimum, maximum, desired),
+        *_desired_nodes_problems(minimum, maximum, desired),
     ]
 
 
@@ -103,7 +103,7 @@ def _max_problems(minimum: int, maximum: object) -> list[Problem]:
     return []
 
 
-def _desired_problems(minimum: int, maximum: object, desired: object) -> list[Problem]:
+def _desired_nodes_problems(minimum: int, maximum: object, desired: object) -> list[Problem]:
     if not isinstance(desired, int):
         return []
     lowest = 0 if minimum == 0 else 1

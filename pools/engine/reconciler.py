@@ -52,7 +52,7 @@ class Fleet:
     def ordinals_in_use(self) -> frozenset[int]:
         return self.current | self.pending | self.draining | self.retiring
 
-    def with_desired(self, desired: int) -> "Fleet":
+    def with_desired_nodes(self, desired: int) -> "Fleet":
         return replace(self, desired=desired)
 
     def after_launch(self, launch: "Launch") -> "Fleet":

@@ -44,7 +44,7 @@ def build_timeline(
     `desired` lists at least one (time, count) pair, in order. The first count also applies before its time.
     """
     changes = sorted(
-        [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_time_of_change
+        [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_change_time
     )
     counts = {"desired": desired[0][1], "current": 0, "pending": 0, "draining": 0}
     points: list[TimelinePoint] = []
@@ -90,7 +90,7 @@ def _node_changes(histories: Iterable[NodeHistory]) -> Iterable[tuple[float, str
             phase = to
 
 
-def _time_of_change(change: tuple[float, str, int]) -> float:
+def _change_time(change: tuple[float, str, int]) -> float:
     return change[0]
 
 

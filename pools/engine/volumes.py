@@ -163,7 +163,7 @@ def _volume_problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterat
         allowed = f"at most {LABELS_MAX} labels that its nodes have; {{}} for all nodes"
         yield Problem(f"{path}.nodes", "is not a mapping of labels", format_value(nodes), allowed)
     projects = entry.get("projects") or ()
-    if not _is_list_of_names(projects):
+    if not _is_name_list(projects):
         allowed = "a list of project names; [] for all projects"
         yield Problem(f"{path}.projects", "is not a list of projects", format_value(projects), allowed)
 
@@ -186,7 +186,7 @@ def _source_problem(source: object, *, is_kubernetes: bool) -> str:
     return path_problem(path)
 
 
-def _is_list_of_names(value: object) -> bool:
+def _is_name_list(value: object) -> bool:
     if not isinstance(value, list | tuple) or len(value) > PROJECTS_MAX:
         return False
     return all(isinstance(each, str) and NAME.fullmatch(each) for each in value)

@@ -72,12 +72,12 @@ def parameter_problems(schema: Schema, value: object, path: str = "") -> Iterato
                 path,
                 "is not allowed",
                 format_value(value),
-                " or ".join(map(_describe_allowed, schema["anyOf"])),
+                " or ".join(map(_describe_allowed_values, schema["anyOf"])),
             )
     elif not _has_type(schema.get("type"), value):
         received = "(a secret)" if "secret" in schema else format_value(value)
         yield Problem(
-            path, f"is not {_TYPE_DESCRIPTIONS[schema['type']]}", received, _describe_allowed(schema)
+            path, f"is not {_TYPE_DESCRIPTIONS[schema['type']]}", received, _describe_allowed_values(schema)
         )
     elif isinstance(value, Mapping):
         yield from _object_problems(schema, value, path)
@@ -86,14 +86,16 @@ def parameter_problems(schema: Schema, value: object, path: str = "") -> Iterato
             yield from parameter_problems(schema.get("items", {}), item, f"{path}[{index}]")
     elif not _is_allowed(schema, value):
         received = "(a secret)" if "secret" in schema else format_value(value)
-        yield Problem(path, "is not allowed", received, _describe_allowed(schema))
+        yield Problem(path, "is not allowed", received, _describe_allowed_values(schema))
 
 
 def _object_problems(schema: Schema, values: Mapping[Any, Any], path: str) -> Iterator[Problem]:
     properties, additional = schema.get("properties", {}), schema.get("additionalProperties", {})
     for name in schema.get("required", ()):
         if name not in values:
-            yield Problem(_join_path(path, name), "is missing", allowed=_describe_allowed(properties[name]))
+            yield Problem(
+                _join_path(path, name), "is missing", allowed=_describe_allowed_values(properties[name])
+            )
     for name, value in values.items():
         item_path = _join_path(path, name)
         if name in properties:
@@ -130,7 +132,7 @@ def _has_type(kind: str | None, value: object) -> bool:
     return isinstance(value, types_by_kind[kind])
 
 
-def _describe_allowed(schema: Schema) -> str:
+def _describe_allowed_values(schema: Schema) -> str:
     if "allowed" in schema:
         return str(schema["allowed"])
     if "enum" in schema:

@@ -50,7 +50,7 @@ class KubernetesProvider:
         self._get_access, self._connect, self._now = access, connect, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        claims = list(_claims_of_pool(order.pool).filter(client_token=order.client_token))
+        claims = list(_pool_claims(order.pool).filter(client_token=order.client_token))
         inventory = self.inventory(order.pool)
         if not claims:
             claims = self._claim_nodes(order, inventory)
@@ -59,13 +59,13 @@ class KubernetesProvider:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         inventory = self.inventory(pool)
-        claims = _claims_of_pool(pool).filter(ended_at=None)
+        claims = _pool_claims(pool).filter(ended_at=None)
         instances = [self._claimed_instance(claim, inventory) for claim in claims]
         return tuple(sorted(instances, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         keys = [key for key in map(_claim_key, instance_ids) if key is not None]
-        _claims_of_pool(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
+        _pool_claims(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
 
     def preview(self, pool: str, shape: Shape) -> Preview:
         claims = NodeClaim.objects.filter(ended_at=None).exclude(pool__name=pool)
@@ -89,7 +89,7 @@ class KubernetesProvider:
             is_denied = isinstance(error, AccessDenied)
             kind = ProviderErrorKind.CREDENTIALS if is_denied else ProviderErrorKind.TIMEOUT
             raise ProviderError(kind, str(error)) from None
-        instances = {instance_id(claim) for claim in _claims_of_pool(pool).filter(ended_at=None)}
+        instances = {instance_id(claim) for claim in _pool_claims(pool).filter(ended_at=None)}
         at = self._now() + cluster.api.clock_skew
         return read_inventory(
             nodes, pods, settings, at, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
@@ -176,7 +176,7 @@ def _claim_key(instance: str) -> int | None:
     return int(key) if key.isdecimal() and len(key) < 19 else None
 
 
-def _claims_of_pool(pool: str) -> Any:
+def _pool_claims(pool: str) -> Any:
     return NodeClaim.objects.filter(pool__name=pool).order_by("pk")
 
 

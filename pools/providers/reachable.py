@@ -33,7 +33,9 @@ class ReachableNodes:
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Provision instances, and report all of them as booting."""
         result = self.provider.provision(order)
-        return replace(result, instances=tuple(_as_booting(instance, "") for instance in result.instances))
+        return replace(
+            result, instances=tuple(_as_booting_instance(instance, "") for instance in result.instances)
+        )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         listed = self.provider.list_instances(pool)
@@ -41,7 +43,7 @@ class ReachableNodes:
         ready = {instance.instance_id for instance in listed if instance.state is InstanceState.READY}
         obstacles = self._obstacles(sorted(ready.intersection(pending)))
         return tuple(
-            _as_booting(instance, obstacles[instance.instance_id])
+            _as_booting_instance(instance, obstacles[instance.instance_id])
             if instance.instance_id in obstacles
             else instance
             for instance in listed
@@ -54,7 +56,7 @@ class ReachableNodes:
         return self.provider.preview(pool, shape)
 
 
-def _as_booting(instance: Instance, reason: str) -> Instance:
+def _as_booting_instance(instance: Instance, reason: str) -> Instance:
     if instance.state is not InstanceState.READY:
         return instance
     return replace(instance, state=InstanceState.BOOTING, message=reason)

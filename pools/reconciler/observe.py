@@ -92,7 +92,7 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
     if node.state not in PENDING:
         return has_stored
     has_stored |= _store_phases(node, instance) | _store_address(node, instance, context)
-    has_stored |= _store_reason(node, instance) | _store_queued(node, instance, context)
+    has_stored |= _store_reason(node, instance) | _store_queued_state(node, instance, context)
     if node.queued:
         return has_stored
     if _is_ready(node, instance, context):
@@ -152,7 +152,7 @@ def _store_reason(node: Node, instance: Instance) -> bool:
     return True
 
 
-def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
+def _store_queued_state(node: Node, instance: Instance, context: PassContext) -> bool:
     """Store whether the node's launch request is in the provider's own queue. Return whether this has
     changed.
 

@@ -41,7 +41,7 @@ def reconcile(
         has_changed = observe.sync_nodes(pool, context)
         # Read the row again, because listing the instances may take a while.
         pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
-    if terminations.terminate_finished(pool, nodes, context):
+    if terminations.terminate_finished_nodes(pool, nodes, context):
         has_changed = True
         pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
     for _ in range(STEPS_MAX):

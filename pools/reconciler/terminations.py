@@ -14,7 +14,7 @@ from pools.reconciler.rows import PassContext, lock_pool, record_error
 FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isnull=False)
 
 
-def terminate_finished(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
+def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
     """End lost and drained nodes and terminate their instances. Return whether any node was ended.
 
     `nodes` are the pool's nodes that had not ended when they were last read.

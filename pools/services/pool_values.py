@@ -70,13 +70,13 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     receiver = token_receiver(pool)
     for name, value in fields.items():
         setattr(pool, name, value)
-    rejected = problems_of(_set_credentials, pool, credentials, receiver)
+    rejected = collect_problems(_set_credentials, pool, credentials, receiver)
     problems += rejected
     if "gpu_model" in fields:
         problems += group_model_problems(pool)
     with _rename_problem_fields(values):
         reported = {*rejected, *(each.path.partition(".")[0] for each in rejected)}
-        others = problems_of(check_pool, pool)
+        others = collect_problems(check_pool, pool)
         problems += [each for each in others if each not in reported and each.path not in reported]
         if problems:
             raise Invalid(problems)
@@ -137,10 +137,10 @@ def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
 
 def check_pool(pool: NodePool) -> None:
     misnamed = list(_name_problems(pool))
-    miscounted = problems_of(pool_node_spec, pool)
+    miscounted = collect_problems(pool_node_spec, pool)
     misconfigured = [
-        *problems_of(check_settings, pool.provider, pool.provider_settings, pool.boot_timeout),
-        *problems_of(check_runtime, pool.provider, pool.runtime),
+        *collect_problems(check_settings, pool.provider, pool.provider_settings, pool.boot_timeout),
+        *collect_problems(check_runtime, pool.provider, pool.runtime),
     ]
     if misconfigured:  # the other checks depend on these values
         raise Invalid([*misnamed, *miscounted, *misconfigured])
@@ -168,7 +168,7 @@ def check_pool(pool: NodePool) -> None:
         raise Invalid(problems)
 
 
-def problems_of(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
+def collect_problems(check: Callable[..., object], *arguments: Any) -> Sequence[Problem]:
     """Run the check, and return the problems that it raises."""
     try:
         check(*arguments)

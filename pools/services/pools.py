@@ -23,7 +23,7 @@ from pools.providers.preview import Preview, error, warning
 from pools.quota_lock import lock_pools_and_quotas
 from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
-from pools.services.pool_values import apply_values, pool_node_spec, pool_settings, problems_of
+from pools.services.pool_values import apply_values, collect_problems, pool_node_spec, pool_settings
 from pools.services.ssh.hosts import remove_all_hosts, sync_hosts, with_kept_host_keys
 from pools.services.ssh.keys import split_keys, store_keys
 from pools.signals import changed, proposed
@@ -99,7 +99,7 @@ def _merge_environment(
         return environments.merge_environment(pool, columns), plugins
     except Invalid as error:
         others = {name: value for name, value in values.items() if name not in ("plugins", "environment")}
-        raise Invalid([*error.problems, *problems_of(apply_values, copy(pool), others)]) from None
+        raise Invalid([*error.problems, *collect_problems(apply_values, copy(pool), others)]) from None
 
 
 def check_new_pool(*, name: str, **values: Any) -> None:
@@ -130,7 +130,7 @@ def edit_pool(
         store_keys(locked, ssh_keys, actor=actor, at=timezone.now())
         if {"provider", "provider_settings"} & changes.keys():
             sync_hosts(locked, actor=actor)
-        _clamp_desired(locked, actor)
+        _clamp_desired_nodes(locked, actor)
         if _boot_values(locked) != boot_values:
             failed_boots.retry(locked, actor=actor, at=timezone.now(), by="edited")
     return locked
@@ -149,7 +149,7 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
         _check_fixed_settings(edited)
     before, after = _changed_settings(pool_settings(pool), pool_settings(edited))
     proposed.send(NodePool, obj=edited, before=before, after=after)
-    edited.nodes_desired = _desired_within_bounds(edited)
+    edited.nodes_desired = _desired_nodes_within_bounds(edited)
     return edited
 
 
@@ -233,15 +233,15 @@ def check_nodes_desired(pool: NodePool, nodes_desired: int, field: str = "nodes_
         raise Invalid([Problem(field, "is outside the pool's limits", str(nodes_desired), allowed)])
 
 
-def _clamp_desired(pool: NodePool, actor: Any, cause: str = "limits changed") -> None:
-    before, pool.nodes_desired = pool.nodes_desired, _desired_within_bounds(pool)
+def _clamp_desired_nodes(pool: NodePool, actor: Any, cause: str = "limits changed") -> None:
+    before, pool.nodes_desired = pool.nodes_desired, _desired_nodes_within_bounds(pool)
     if pool.nodes_desired != before:
         reason = f"{cause} by {actor.name}"
         at = timezone.now()
         history.write(pool, ScalingKind.AUTOSCALE, reason, at=at, before=before, after=pool.nodes_desired)
 
 
-def _desired_within_bounds(pool: NodePool) -> int:
+def _desired_nodes_within_bounds(pool: NodePool) -> int:
     """Return the desired node count, clamped to the pool's limits.
 
     The result is 0 for an expired pool.
@@ -258,7 +258,7 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
             history.write(locked, kind, f"{action}d by {actor.name}", at=timezone.now())
         if not paused and locked.expires_at is not None and locked.expires_at <= timezone.now():
             locked.expires_at = None
-            _clamp_desired(locked, actor, "resumed")
+            _clamp_desired_nodes(locked, actor, "resumed")
         if not paused:
             failed_boots.retry(locked, actor=actor, at=timezone.now(), by="resumed")
     return locked

@@ -30,7 +30,7 @@ class JsonField(forms.JSONField):
         try:
             return super().to_python(value)
         except ValidationError:
-            raise ValidationError(describe_json_fault(str(value))) from None
+            raise ValidationError(describe_json_error(str(value))) from None
 
     def prepare_value(self, value: Any) -> Any:
         return super().prepare_value(value) if value else ""
@@ -58,7 +58,7 @@ def parse_yaml(text: str) -> Any:
         raise ValidationError(f"This is not valid YAML{line}: {problem}.") from None
 
 
-def describe_json_fault(text: str) -> str:
+def describe_json_error(text: str) -> str:
     """Return a sentence that describes the first JSON syntax error in the text and where it is."""
     try:
         json.loads(text)

@@ -42,12 +42,12 @@ def resolve_pool_or_group(name: str) -> PoolOrGroup:
 
 def resolve_department(actor: Actor, name: str) -> Department:
     department = selectors.departments(actor).filter(name=name).first()
-    return department or _raise_unknown("department", name)
+    return department or _raise_unknown_name("department", name)
 
 
 def resolve_project(actor: Actor, name: str) -> Project:
     project = selectors.projects(actor).filter(name=name).first()
-    return project or _raise_unknown("project", name)
+    return project or _raise_unknown_name("project", name)
 
 
 def resolve_user(username: str) -> User:
@@ -61,7 +61,7 @@ def resolve_user(username: str) -> User:
     return user
 
 
-def _raise_unknown(path: str, name: str) -> NoReturn:
+def _raise_unknown_name(path: str, name: str) -> NoReturn:
     raise Invalid(
         [Problem(path, "does not exist", format_value(name), f"the name of a {path} that you can see")]
     )

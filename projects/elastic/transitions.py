@@ -142,7 +142,7 @@ def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message:
 
 
 def _update_request_status(request: ScaleRequest, view: ServiceView, now: datetime) -> bool:
-    engines = _engines_of_request(request)
+    engines = _request_engines(request)
     applied = _apply_status(request, engines, now)  # a user may have cancelled the request
     transition = request_rules.next_status(
         request_rules.RequestFacts(
@@ -160,7 +160,7 @@ def _update_request_status(request: ScaleRequest, view: ServiceView, now: dateti
         )
     if not transition.to:
         return True
-    columns = _columns_of_request(request, transition, engines)
+    columns = _request_columns(request, transition, engines)
     if not transition_request(request, transition.to, now=now, message=transition.message, **columns):
         return applied or bool(transition.give_up)
     if transition.to in ("CREATING", "CONNECTING"):
@@ -169,7 +169,7 @@ def _update_request_status(request: ScaleRequest, view: ServiceView, now: dateti
     return True
 
 
-def _columns_of_request(
+def _request_columns(
     request: ScaleRequest, transition: request_rules.RequestTransition, engines: list[InferenceEngine]
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
@@ -243,7 +243,7 @@ def _handle_timeout(
     request.save(update_fields=["failed_engines", "error_message", "updated_at"])
 
 
-def _engines_of_request(request: ScaleRequest) -> list[InferenceEngine]:
+def _request_engines(request: ScaleRequest) -> list[InferenceEngine]:
     rows = request.added if request.direction == "scale_out" else request.removed
     engines = list(rows.select_related("workload").order_by("number"))
     for engine in engines:

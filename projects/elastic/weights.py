@@ -44,7 +44,7 @@ def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
         return False
     for engine in view.engines:
         if engine.sync == COPYING:
-            _resume_interrupted(engine, view, ports)
+            _resume_interrupted_engine(engine, view, ports)
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return False
@@ -116,7 +116,7 @@ def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: 
     return True
 
 
-def _resume_interrupted(engine: InferenceEngine, view: ServiceView, ports: Ports) -> None:
+def _resume_interrupted_engine(engine: InferenceEngine, view: ServiceView, ports: Ports) -> None:
     """Resume an inference engine that was left paused when a process died during a copy."""
     assert_no_transaction()
     if engine.url:

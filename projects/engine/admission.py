@@ -17,8 +17,10 @@ class Allowance:
     limit: Bounds
 
 
-def oversold_resources(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
-    """Return (total of project quotas, department quota) for each oversold resource."""
+def oversubscribed_resources(
+    department: Allowance, projects: Iterable[Allowance]
+) -> dict[str, tuple[int, int]]:
+    """Return (total of project quotas, department quota) for each oversubscribed resource."""
     projects = tuple(projects)
     totals: dict[str, tuple[int, int]] = {}
     for index, resource in enumerate(RESOURCES):

@@ -77,7 +77,7 @@ class Series:
         self.has_new_points = True
         while len(self.points) > POINTS_MAX:
             self.stride *= 2
-            self.points = _first_point_of_each_range(self.points, self.stride)
+            self.points = _first_point_per_range(self.points, self.stride)
 
     def _range_index(self, point: Point) -> int:
         return point.step // self.stride
@@ -134,7 +134,7 @@ def _parse_float(value: float) -> float:
         return math.inf
 
 
-def _first_point_of_each_range(points: list[Point], stride: int) -> list[Point]:
+def _first_point_per_range(points: list[Point], stride: int) -> list[Point]:
     ranges: dict[int, Point] = {}
     for point in points:
         ranges.setdefault(point.step // stride, point)

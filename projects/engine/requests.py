@@ -135,9 +135,9 @@ def _next_scale_in_status(request: RequestFacts) -> RequestTransition | None:
         return None
     ended = [engine for engine in request.engines if engine.state in ENDED]
     if request.engines and not ended:
-        return RequestTransition("FAILED", failure="timeout", message=_describe_remaining(remaining))
+        return RequestTransition("FAILED", failure="timeout", message=_describe_remaining_engines(remaining))
     return RequestTransition(
-        "COMPLETED", message=" ".join(filter(None, [request.error, _describe_remaining(remaining)]))
+        "COMPLETED", message=" ".join(filter(None, [request.error, _describe_remaining_engines(remaining)]))
     )
 
 
@@ -147,7 +147,7 @@ def _routed_engines_transition(request: RequestFacts, stuck: tuple[str, ...]) ->
     return RequestTransition(to, failure="router", message=message, give_up=stuck)
 
 
-def _describe_remaining(remaining: Sequence[EngineSummary]) -> str:
+def _describe_remaining_engines(remaining: Sequence[EngineSummary]) -> str:
     return f"Not removed in time: {', '.join(engine.name for engine in remaining)}." if remaining else ""
 
 

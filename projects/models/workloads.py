@@ -142,8 +142,8 @@ class Workload(FastRows):
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
-        help_text="Number of runs since the last one that made progress in which a pod failed after another "
-        "pod of its gang was lost.",
+        help_text="Runs in which a pod failed after another pod of its gang was lost, counted since the last "
+        "run that made progress.",
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,

@@ -21,7 +21,7 @@ from scheduler.api import evictions
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import explain, with_share_explanations
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import find_change_of_unsaved_workload, find_smallest_change
+from scheduler.reports.what_if.smallest_change import find_smallest_change, find_unsaved_workload_change
 
 
 class PendingPeriodResponse(ResponseModel):
@@ -131,5 +131,5 @@ class DocumentSmallestChange(ApiView):
     def post(self, request: Request) -> Response:
         """Search for a change without storing anything."""
         draft = validate(actor=self.actor, document=parse_document(request))
-        answer = find_change_of_unsaved_workload(draft.workload, draft.spec, viewer_for(self.actor))
+        answer = find_unsaved_workload_change(draft.workload, draft.spec, viewer_for(self.actor))
         return Response(SmallestChangeResponse.from_row(answer))

@@ -68,7 +68,7 @@ class VolumesCollector(LeftoversCollector):
             self._postpone(outputs, held, self._clock.now(), error)
         else:
             crash_point("volumes.copied")
-            self._mark_stored(outputs, held, transfer)
+            self._mark_outputs_stored(outputs, held, transfer)
 
     def _open_transfer(self, outputs: PodOutputs, held: HeldLease) -> "VolumeTransfer | None":
         """Return the transfer of a pod's changes, or None if the pod has changed nothing."""
@@ -112,7 +112,9 @@ class VolumesCollector(LeftoversCollector):
 
         return save_progress
 
-    def _mark_stored(self, outputs: PodOutputs, held: HeldLease, transfer: "VolumeTransfer | None") -> None:
+    def _mark_outputs_stored(
+        self, outputs: PodOutputs, held: HeldLease, transfer: "VolumeTransfer | None"
+    ) -> None:
         now = self._clock.now()
         if transfer is None:
             self._update_if_waiting(outputs, held, state=OutputState.STORED, message="", stored_at=now)

@@ -14,7 +14,7 @@ TEXT_MAX = 500
 RunKey = tuple[uuid.UUID, int]  # workload ID and run number
 
 
-class RegistryFault(StrEnum):
+class RegistryErrorKind(StrEnum):
     """Kind of registry failure.
 
     Each value is also the reason recorded for workloads that fail with the error.
@@ -28,13 +28,15 @@ class RegistryFault(StrEnum):
     FAILED = "RegistryFailed"  # the response was unexpected
 
 
-PERMANENT = frozenset({RegistryFault.UNAUTHORIZED, RegistryFault.NOT_FOUND, RegistryFault.FORBIDDEN})
+PERMANENT = frozenset(
+    {RegistryErrorKind.UNAUTHORIZED, RegistryErrorKind.NOT_FOUND, RegistryErrorKind.FORBIDDEN}
+)
 
 
 class RegistryError(Exception):
     """Raised if a tag could not be resolved. The message is a sentence."""
 
-    def __init__(self, fault: RegistryFault, text: str) -> None:
+    def __init__(self, fault: RegistryErrorKind, text: str) -> None:
         super().__init__("".join(char if char.isprintable() else " " for char in text[:TEXT_MAX]))
         self.fault = fault
 

@@ -20,7 +20,7 @@ import httpx
 
 from projects.delivering.destination import describe_rejection, embedded_ipv4, find_rejection
 from projects.serving.addresses import PRIVATE, THIS_MACHINE, is_local
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 
 NETWORKS = tuple(ipaddress.ip_network(network) for network in (*PRIVATE, *THIS_MACHINE))
 
@@ -71,7 +71,7 @@ class RegistryCalls:
                 body += chunk
                 if len(body) > limit:
                     text = f"{host} responded with more than {limit} bytes."
-                    raise RegistryError(RegistryFault.FAILED, text)
+                    raise RegistryError(RegistryErrorKind.FAILED, text)
             return Response(response.status_code, response.headers, body)
 
     async def _resolve(self, host: str, port: int) -> str:
@@ -86,7 +86,7 @@ class RegistryCalls:
                 reason = "which is this machine, and the port is used by Berth itself"
             if reason is not None:
                 message = f"The registry {describe_rejection(host, text, reason)}."
-                raise RegistryError(RegistryFault.FORBIDDEN, message)
+                raise RegistryError(RegistryErrorKind.FORBIDDEN, message)
         return addresses[0]
 
 

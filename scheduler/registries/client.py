@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx
 
 from berth.core.values.images import DIGEST, ImageReference
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 from scheduler.registries.calls import RegistryAccess, RegistryCalls, Response, is_loopback
 from scheduler.registries.logins import DOCKER_HUB, find_login
 
@@ -44,15 +44,15 @@ class RegistryClient:
                 return await _DigestLookup(calls, image, find_login(auth, image)).run()
         except TimeoutError:
             text = f"Registry {image.registry} did not respond within {self.access.seconds:g} s."
-            raise RegistryError(RegistryFault.TIMEOUT, text) from None
+            raise RegistryError(RegistryErrorKind.TIMEOUT, text) from None
         except OSError as error:
             text = f"Registry {image.registry} cannot be reached: {error.strerror or error}."
-            raise RegistryError(RegistryFault.UNREACHABLE, text) from None
+            raise RegistryError(RegistryErrorKind.UNREACHABLE, text) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             text = f"Registry {image.registry} cannot be reached: {str(error) or type(error).__name__}."
             if "WRONG_VERSION_NUMBER" in text:
                 text += " It does not use TLS. An admin can list it in BERTH_INSECURE_REGISTRIES."
-            raise RegistryError(RegistryFault.UNREACHABLE, text) from None
+            raise RegistryError(RegistryErrorKind.UNREACHABLE, text) from None
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class _DigestLookup:
             raise self._unauthorized_error()
         if status == HTTPStatus.NOT_FOUND:
             text = f"Registry {self.image.registry} has no image {self.image.repository}:{self.image.tag}."
-            raise RegistryError(RegistryFault.NOT_FOUND, text)
+            raise RegistryError(RegistryErrorKind.NOT_FOUND, text)
         if status != HTTPStatus.OK:
             raise self._lookup_error(f"responded with status {status}")
 
@@ -133,10 +133,10 @@ class _DigestLookup:
             text += f" to user {self.login[0]}. Check the registry secret of the project or the pool."
         else:
             text += " without credentials. Set a registry secret in the project or the pool."
-        return RegistryError(RegistryFault.UNAUTHORIZED, text)
+        return RegistryError(RegistryErrorKind.UNAUTHORIZED, text)
 
     def _lookup_error(self, what: str) -> RegistryError:
-        return RegistryError(RegistryFault.FAILED, f"Registry {self.image.registry} {what}.")
+        return RegistryError(RegistryErrorKind.FAILED, f"Registry {self.image.registry} {what}.")
 
 
 def _basic_auth(login: Login) -> str:

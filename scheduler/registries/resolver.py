@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from berth.core.values.images import ImageReference
-from scheduler.registries.base import RegistryError, RegistryFault, Resolution, RunKey
+from scheduler.registries.base import RegistryError, RegistryErrorKind, Resolution, RunKey
 
 if TYPE_CHECKING:
     from scheduler.registries.calls import RegistryAccess
@@ -78,7 +78,7 @@ class HttpResolver:
         except Exception as error:
             log.exception("the digest of %s could not be looked up", image)
             text = f"The digest of {image} could not be looked up: {error!r}."
-            resolution = Resolution(error=RegistryError(RegistryFault.FAILED, text))
+            resolution = Resolution(error=RegistryError(RegistryErrorKind.FAILED, text))
         with self._lock:
             self._pending.discard(key)
             self._results[key] = resolution

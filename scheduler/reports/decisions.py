@@ -19,7 +19,7 @@ from projects.selectors import workloads
 from scheduler.models import Cycle
 from scheduler.reports.evictions.by_decision import RecordedEviction, evictions_by_decision
 from scheduler.reports.evictions.rendering import rule_to_sentence
-from scheduler.reports.visibility import project_of_handle
+from scheduler.reports.visibility import project_from_handle
 
 KIND_TITLES = {
     "start": "Start",
@@ -153,7 +153,7 @@ class _DecisionRedaction:
     def can_see(self, handle: str, at: datetime) -> bool:
         if self.projects is None:
             return True
-        created = self.projects.get(project_of_handle(handle))
+        created = self.projects.get(project_from_handle(handle))
         return created is not None and created <= at
 
 
@@ -273,7 +273,7 @@ def _matches_filters(
     return (
         filters.kind in ("", bundle["kind"])
         and filters.pool in ("", bundle["pool"])
-        and (not filters.project or any(project_of_handle(each) == filters.project for each in handles))
+        and (not filters.project or any(project_from_handle(each) == filters.project for each in handles))
         and (not text or any(text in each.lower() and redaction.can_see(each, at) for each in handles))
     )
 

@@ -66,12 +66,12 @@ def redact_blocker(original: Blocker, handle: str) -> Blocker:
     `handle` is the `project/name` of the blocked workload.
     """
     behind = original.numbers.get("behind")
-    if behind is None or project_of_handle(str(behind)) == project_of_handle(handle):
+    if behind is None or project_from_handle(str(behind)) == project_from_handle(handle):
         return original
     return blocker(original.reason, {**original.numbers, "behind": HIDDEN_WORKLOAD})
 
 
-def project_of_handle(handle: str) -> str:
+def project_from_handle(handle: str) -> str:
     return handle.partition("/")[0]
 
 

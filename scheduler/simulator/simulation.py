@@ -97,14 +97,14 @@ class SimulatedCluster:
     def advance(self, seconds: int) -> None:
         """Advance the clock: finish stopping pods and ended runs, and start pods with reservations."""
         self.now += seconds
-        self._finish_boots()
+        self._finish_booting()
         for name in [name for name, until in self._transition_ends.items() if until <= self.now]:
             self._set_workload(_finish_transitions(self.workloads[name]))
         while self._run_ends and self._run_ends[0][0] <= self.now:
             _, name = heappop(self._run_ends)
             if name in self.workloads:
                 self._set_workload(self._complete_if_due(self.workloads[name]))
-        self._start_reserved()
+        self._start_reserved_workloads()
         self._checkpoints.record_until(self.workloads, self.now)
         self._mark_stale()
 
@@ -220,13 +220,13 @@ class SimulatedCluster:
         pods = tuple(pod for pod in pods if pod.state is not PodState.RESERVED)
         return replace(workload, pods=pods)
 
-    def _finish_boots(self) -> None:
+    def _finish_booting(self) -> None:
         while self._booting and self._booting[0][0] <= self.now:
             _, name = self._booting.pop(0)
             self.nodes[name] = replace(self.nodes[name], state=NodeState.READY, ready_at=None)
             self._has_changed = True
 
-    def _start_reserved(self) -> None:
+    def _start_reserved_workloads(self) -> None:
         if not self._reserved or not self._has_changed:
             return
         self._has_changed = False

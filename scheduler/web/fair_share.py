@@ -19,7 +19,7 @@ from projects.known_names import unknown_pool_problem
 from projects.selectors import find_owner
 from scheduler.reports.fair_share.table import QueueShare, share_table
 from scheduler.reports.fair_share.trace import UNITS, share_trace
-from scheduler.reports.queues.pending_gpus import pending_by_pool
+from scheduler.reports.queues.pending_gpus import pending_gpus_by_pool
 from scheduler.reports.usage.decayed import HALF_LIFE
 from scheduler.web.pools.capacity import capacity_by_pool, pool_capacity
 from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
@@ -157,7 +157,7 @@ def _busiest_pool(pools: Sequence[NodePool]) -> NodePool:
     if len(pools) == 1:
         return pools[0]
     capacity = capacity_by_pool(pools)
-    pending = pending_by_pool(pools)
+    pending = pending_gpus_by_pool(pools)
     return max(
         pools,
         key=lambda pool: (

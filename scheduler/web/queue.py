@@ -32,7 +32,7 @@ from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
 from projects.web.workloads.filters import reason_condition
-from projects.web.workloads.request_words import set_request_words
+from projects.web.workloads.request_words import set_request_labels
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import format_node_names
@@ -60,7 +60,7 @@ from scheduler.web.queue_arrays import load_queued_tasks, one_row_per_array, wit
 from scheduler.web.queue_columns import COLUMNS, OTHER_SORTS, SORT_CHOICES, with_expected_order
 from scheduler.web.queue_filters import NO_CHOICES, load_filter_choices
 from scheduler.web.queue_rows import QueueEntry, annotate_order, pool_words
-from scheduler.web.queue_starts import load_awaited_ends, load_endless_workloads
+from scheduler.web.queue_starts import load_awaited_ends, load_workloads_without_max_runtime
 
 UNSCHEDULABLE_MAX = 20  # maximum number of unschedulable workloads that are listed
 
@@ -117,10 +117,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         unknown_word_problem("reason", filters["reason"], (*REASONS, RESERVED)),
     )
     entries = listing.rows if listing else []
-    set_request_words([row for row, *_ in entries])
+    set_request_labels([row for row, *_ in entries])
     load_awaited_shares([row for row, *_ in entries])
     load_awaited_ends(request.actor, entries)
-    load_endless_workloads(request.actor, entries)
+    load_workloads_without_max_runtime(request.actor, entries)
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
@@ -273,7 +273,7 @@ def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     listed: list[Any] = list(shown.order_by("-pending_since", "pk")[: UNSCHEDULABLE_MAX + 1])
     arrays = {row.array_id for row in listed} - {None}
     counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
-    set_request_words(listed)
+    set_request_labels(listed)
     for row in listed:
         row.task_count = counts.get(row.array_id, 0)
         row.is_changeable = row.array_id is None and may(actor, Action.OPERATE, row)

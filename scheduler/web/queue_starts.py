@@ -36,7 +36,7 @@ def load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class EndlessWorkloads:
+class WorkloadsWithoutMaxRuntime:
     """Running workloads without a maximum runtime in one pool. An array counts as one workload."""
 
     named: Sequence[tuple[str, str]] = ()  # names and URLs of the largest workloads that the user may see
@@ -48,21 +48,23 @@ class EndlessWorkloads:
         return self.count - len(self.named)
 
 
-def load_endless_workloads(actor: Actor, entries: Sequence[QueueEntry]) -> None:
+def load_workloads_without_max_runtime(actor: Actor, entries: Sequence[QueueEntry]) -> None:
     """For rows with an unknown expected start, set the running workloads without a maximum runtime."""
     pools = set()
     for row, *_ in entries:
-        row.endless = EndlessWorkloads()
+        row.endless = WorkloadsWithoutMaxRuntime()
         if str((row.explanation or {}).get("expected_start_reason") or "").startswith(UNDECLARED):
             pools.add(row.queue_pool)
     if not pools:
         return
-    endless = _endless_workloads(actor, pools)
+    endless = _workloads_without_max_runtime(actor, pools)
     for row, *_ in entries:
         row.endless = endless.get(row.queue_pool, row.endless)
 
 
-def _endless_workloads(actor: Actor, pools: Collection[str]) -> Mapping[str, EndlessWorkloads]:
+def _workloads_without_max_runtime(
+    actor: Actor, pools: Collection[str]
+) -> Mapping[str, WorkloadsWithoutMaxRuntime]:
     """Return the visible workloads without a maximum runtime, keyed by pool name."""
     running = Q(phase=Phase.RUNNING, pool__name__in=pools, max_runtime=None, gpu_milli_now__gt=0)
     rows = (
@@ -85,4 +87,6 @@ def _endless_workloads(actor: Actor, pools: Collection[str]) -> Mapping[str, End
     if not is_platform_admin(actor):
         others = Workload.objects.filter(running).exclude(project__in=visible_projects(actor))
         hidden.update(others.order_by().values_list("pool__name", flat=True).distinct())
-    return {pool: EndlessWorkloads(each, counts[pool], pool in hidden) for pool, each in named.items()}
+    return {
+        pool: WorkloadsWithoutMaxRuntime(each, counts[pool], pool in hidden) for pool, each in named.items()
+    }

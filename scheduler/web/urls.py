@@ -20,7 +20,7 @@ urlpatterns = [
     path("submit/prediction", submit.prediction, name="submit-prediction"),
     path(
         "workloads/<uuid:workload_id>/edit/smallest-change",
-        submit_change.smallest_change_of_edit,
+        submit_change.smallest_change_for_edit,
         name="workload-edit-change",
     ),
     path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit, name="workload-resubmit"),

@@ -29,7 +29,7 @@ from projects.services.workloads.channels import (
     USES,
     record_closed_channel,
     record_open_channel,
-    record_opened,
+    record_opened_channel,
 )
 from scheduler.api.channels.consumer import POD_LOST, PROTOCOL_ERROR, ChannelConsumer
 from scheduler.tasks import delete_expired
@@ -241,7 +241,7 @@ async def test_end_of_a_channel_is_recorded_even_if_the_client_disconnects_first
 
     checks: list[asyncio.Task[None]] = []
     monkeypatch.setattr("scheduler.api.channels.consumer.database_sync_to_async", sync_to_async)
-    monkeypatch.setattr("scheduler.api.channels.consumer.record_opened", lambda **_: OpenChannel())
+    monkeypatch.setattr("scheduler.api.channels.consumer.record_opened_channel", lambda **_: OpenChannel())
     monkeypatch.setattr("scheduler.api.channels.consumer.record_closed_channel", record_closed)
     consumer, reader, writer = ChannelConsumer(), asyncio.StreamReader(), Mock()
     consumer.exit_code, consumer.send, consumer.opened, consumer.pod = None, send, asyncio.Event(), Mock()
@@ -263,7 +263,7 @@ def test_audit_log_records_the_end_of_channels_after_their_web_process_was_kille
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)
-    abandoned = record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
+    abandoned = record_opened_channel(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
     record_open_channel(abandoned, opened_at + timedelta(minutes=10))
     with site.client(site.cast.dave) as client:
         with client.workloads.open_channel(site.workload_id, ["sleep", "3600"]):
@@ -279,7 +279,8 @@ def test_audit_log_records_the_end_of_channels_after_their_web_process_was_kille
     assert [row[1] for row in site.audit()].count("close_shell") == 2, "each end is recorded once"
 
     channels = [
-        record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at) for _ in range(3)
+        record_opened_channel(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
+        for _ in range(3)
     ]
 
     def load_actor(user: None, name: str, request_id: str) -> Actor:
@@ -294,7 +295,7 @@ def test_audit_log_records_the_end_of_channels_after_their_web_process_was_kille
 
 def test_audit_log_records_the_end_of_channels_to_a_deleted_workload(site: Site) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)
-    record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
+    record_opened_channel(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
     before = Audit.objects.get(action="open_shell")
     Workload.objects.all().delete()
     assert delete_expired()["interrupted channels"] == 1

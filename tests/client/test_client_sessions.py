@@ -115,11 +115,11 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     calls = PendingCalls()
     future = calls.add(b"x")
     assert future.cancel()
-    assert (calls.take_batch(), calls.take_cancelled(), calls.outstanding_count) == ([], [], 0)
+    assert (calls.take_batch(), calls.take_cancelled_calls(), calls.outstanding_count) == ([], [], 0)
     sent = calls.add(b"y")
     calls.take_batch()
     sent.cancel()
-    assert calls.take_cancelled() == [sent.key]
+    assert calls.take_cancelled_calls() == [sent.key]
     calls.handle_outcome(*ended_call(sent.key, 1))  # the call has run nevertheless
     with pytest.raises(CancelledError):
         sent.result(0)

@@ -11,7 +11,7 @@ from projects.models import Quota, QuotaChange, QuotaExpiry
 from projects.services import quotas
 from projects.services.quotas import drafts, reverts
 from projects.services.quotas.documents import read_draft
-from projects.services.quotas.expiry import revert_expired
+from projects.services.quotas.expiry import revert_expired_changes
 from tests.cast import Cast, make_cast
 
 
@@ -41,9 +41,12 @@ def gpus(cast: Cast) -> dict[str, int | None]:
 def test_expired_quota_change_is_reverted_once(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     change = apply_change(cast, until, ("vision", 8), ("speech", 1))
-    assert revert_expired(until - timedelta(minutes=1)) == 0
+    assert revert_expired_changes(until - timedelta(minutes=1)) == 0
     assert gpus(cast) == {"speech": 1, "vision": 8}
-    assert [revert_expired(until + timedelta(minutes=1)), revert_expired(until + timedelta(minutes=2))] == [
+    assert [
+        revert_expired_changes(until + timedelta(minutes=1)),
+        revert_expired_changes(until + timedelta(minutes=2)),
+    ] == [
         1,
         0,
     ]
@@ -56,7 +59,7 @@ def test_expiry_does_not_revert_quotas_edited_later(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     apply_change(cast, until, ("vision", 8), ("speech", 1))
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
-    revert_expired(until)
+    revert_expired_changes(until)
     assert gpus(cast) == {"speech": 2, "vision": 5}
     assert (
         QuotaExpiry.objects.get().outcome
@@ -68,7 +71,7 @@ def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
     quotas.remove_quota(actor=cast.alice, quota=Quota.objects.get(project=cast.speech))
     until = timezone.now() + timedelta(hours=1)
     apply_change(cast, until, ("speech", 4))
-    revert_expired(until)
+    revert_expired_changes(until)
     assert gpus(cast) == {"vision": 2}
 
 
@@ -77,7 +80,7 @@ def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
     change = apply_change(cast, until, ("vision", 8))
     reverts.revert(actor=cast.bob, change=change)
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
-    assert revert_expired(until) == 1
+    assert revert_expired_changes(until) == 1
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 
 
@@ -86,7 +89,7 @@ def test_quota_change_of_a_deleted_project_expires_without_a_revert(cast: Cast) 
     apply_change(cast, until, ("speech", 8))
     Quota.objects.filter(project=cast.speech).delete()
     cast.speech.delete()
-    assert [revert_expired(until), revert_expired(until)] == [1, 0]
+    assert [revert_expired_changes(until), revert_expired_changes(until)] == [1, 0]
     assert "speech has been deleted" in QuotaExpiry.objects.get().outcome
 
 

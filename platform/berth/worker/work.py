@@ -98,7 +98,9 @@ class Worker:
         pool = SlotPool(self._slots(tuple(plugins), registration))
         pool.start()
         fetching = threading.Thread(target=self._fetch, args=(pool,), name="fetch", daemon=True)
-        sender = threading.Thread(target=self._send_finished, args=(pool,), name="send-finished", daemon=True)
+        sender = threading.Thread(
+            target=self._send_finished_results, args=(pool,), name="send-finished", daemon=True
+        )
         fetching.start()
         sender.start()
         while not self._stop.wait(CHECK_SECONDS):
@@ -139,7 +141,7 @@ class Worker:
                 return
             self._follow_instructions(instructions, pool)
 
-    def _send_finished(self, pool: SlotPool) -> None:
+    def _send_finished_results(self, pool: SlotPool) -> None:
         last = False
         while not last:
             batch, last = _next_batch(pool.finished)

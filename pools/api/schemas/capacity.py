@@ -14,7 +14,7 @@ IS_ACTIVE = Q(allocations__released_at__isnull=True)
 DEVICES = Func(F("allocations__devices"), function="cardinality", output_field=IntegerField())
 
 
-def annotate_allocated(nodes: QuerySet[Node]) -> QuerySet[Node]:
+def annotate_allocated_amounts(nodes: QuerySet[Node]) -> QuerySet[Node]:
     """Annotate each node with its allocated GPUs, CPU and memory."""
     return nodes.annotate(
         allocated_gpu=Coalesce(Sum(F("allocations__gpu_milli") * DEVICES, filter=IS_ACTIVE), 0),
@@ -29,7 +29,7 @@ def node_capacity(node: Node) -> Amounts:
 
 def node_free_capacity(node: Node) -> Amounts:
     """Return the node's free resources, or zeros if it accepts no pods. Expects a node from
-    `annotate_allocated`.
+    `annotate_allocated_amounts`.
     """
     return to_amounts(*_free_amounts(node))
 
@@ -38,7 +38,7 @@ def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]
     """Return the total and the free capacity of each pool's ready nodes, keyed by pool ID."""
     rows_by_pool: dict[int, list[Sequence[int]]] = {pool_id: [] for pool_id in pool_ids}
     ready = Node.objects.filter(pool__in=list(rows_by_pool), state=NodeState.READY)
-    for node in annotate_allocated(ready).order_by("pk"):
+    for node in annotate_allocated_amounts(ready).order_by("pk"):
         rows_by_pool[node.pool_id].append(
             (node.usable_gpus * 1000, node.cpu_milli, node.memory_mib, *_free_amounts(node))
         )

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from .state import STATE, end_of_output, read_file, write_private_file
+from .state import STATE, output_end, read_file, write_private_file
 
 # The exit code is written to a file, because a restarted agent is not the script's parent process.
 WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
@@ -102,7 +102,7 @@ class Job:
         return len(fields) == 4 and fields[2] == boot_id()
 
     def read_output(self) -> str:
-        return end_of_output(self.output)
+        return output_end(self.output)
 
     def _running_pid(self) -> int | None:
         fields = read_file(self.path + ".pid").split()

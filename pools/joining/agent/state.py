@@ -38,7 +38,7 @@ def store_secret(secret: str) -> str:
     return secret
 
 
-def end_of_output(path: str) -> str:
+def output_end(path: str) -> str:
     """Return up to 4000 printable characters from the end of a file, or "" if it cannot be read."""
     try:
         with open(path, "rb") as file:

@@ -47,7 +47,7 @@ class AwsProvider:
         """
         with translate_sdk_errors():
             description_by_id, message = (
-                self._describe_tagged(self._launch_tags(order), include_terminated=True),
+                self._describe_tagged_instances(self._launch_tags(order), include_terminated=True),
                 "",
             )
             ids = sorted(description_by_id)
@@ -56,7 +56,9 @@ class AwsProvider:
                 ids, message = sorted(launched.instance_ids), fleet.shortfall_reason(launched)
                 if not ids:
                     raise fleet.no_instances_error(launched)
-                description_by_id = self._describe_tagged(self._launch_tags(order), include_terminated=True)
+                description_by_id = self._describe_tagged_instances(
+                    self._launch_tags(order), include_terminated=True
+                )
             ordinal_by_id = instances.assign_ordinals(order, ids, description_by_id)
         with (
             suppress(ProviderError),
@@ -91,7 +93,7 @@ class AwsProvider:
         Ignore all other IDs.
         """
         with translate_sdk_errors():
-            living = self._describe_tagged(tags.tags_for_pool(self.installation, pool))
+            living = self._describe_tagged_instances(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))
             for start in range(0, len(ids_to_end), TERMINATE_BATCH_SIZE):
                 self.clients.ec2.terminate_instances(
@@ -123,7 +125,7 @@ class AwsProvider:
         pool_tags = tags.tags_for_pool(self.installation, order.pool)
         return {**order.tags, **pool_tags, tags.ORDER: order.client_token}
 
-    def _describe_tagged(
+    def _describe_tagged_instances(
         self, tags: Mapping[str, str], *, include_terminated: bool = False
     ) -> dict[str, instances.Description]:
         descriptions = instances.describe_instances(self.clients, tags, include_terminated=include_terminated)
@@ -132,7 +134,7 @@ class AwsProvider:
     def _billable_or_interrupted_instances(self, tags: Mapping[str, str]) -> list[instances.Description]:
         """Return the instances that may cost money, and the spot instances that EC2 has interrupted."""
         buys_spot = self.settings.purchase != "on_demand"
-        descriptions = self._describe_tagged(tags, include_terminated=buys_spot)
+        descriptions = self._describe_tagged_instances(tags, include_terminated=buys_spot)
         return [
             description
             for description in descriptions.values()

@@ -45,13 +45,13 @@ class SlurmProvider:
         cluster has one.
         """
         listed = self.client.list_jobs()
-        existing = self._instances_of_request(order, listed)
+        existing = self._request_instances(order, listed)
         if existing:
             return ProvisionResult(existing)
         if order.is_repeated and (ended := self._ended_instances(order)):
             return ProvisionResult(ended)
         message = self._submit(order, [job.name for job in listed if job.is_active_job])
-        created = self._instances_of_request(order, self.client.list_jobs())
+        created = self._request_instances(order, self.client.list_jobs())
         if not created:
             raise ProviderError(ProviderErrorKind.TIMEOUT, "Slurm does not list the submitted jobs yet")
         return ProvisionResult(created, message)
@@ -86,7 +86,7 @@ class SlurmProvider:
         accepted = format_count(submission.accepted, "job")
         return f"Slurm accepted {accepted} of {order.count}: {error.message}"
 
-    def _instances_of_request(self, order: LaunchRequest, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
+    def _request_instances(self, order: LaunchRequest, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
         jobs_of_pool = self._jobs_in_pool(order.pool, listed)
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 

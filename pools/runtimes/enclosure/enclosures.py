@@ -16,7 +16,7 @@ from pools.runtimes.enclosure.levels import (
     find_rejection,
     read_policy,
 )
-from pools.runtimes.enclosure.machine import environment_mounts, machine_view, view_of_declared_paths
+from pools.runtimes.enclosure.machine import declared_paths_view, environment_mounts, machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
 from pools.runtimes.enclosure.preparation import Preparation
 from pools.runtimes.enclosure.probe import ProbeResult, Shim, probe
@@ -143,7 +143,7 @@ class Enclosures:
         files = PodFiles(
             directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared, volumes.readable, volumes.writable
         )
-        return self.images.prepare(spec, env, files, view_of_declared_paths([self._state, workspace.parent]))
+        return self.images.prepare(spec, env, files, declared_paths_view([self._state, workspace.parent]))
 
     def _probe(self) -> ProbeResult:
         if self._probed is None:

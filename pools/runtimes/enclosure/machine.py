@@ -55,9 +55,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
     return FileSystemView(tuple(links), readable, tuple(hidden), writable)
 
 
-def view_of_declared_paths(
-    state: Collection[Path], environ: Mapping[str, str] = os.environ
-) -> FileSystemView:
+def declared_paths_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> FileSystemView:
     """Return the view of the paths that the operator has declared for pods. Paths in `state` are hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))

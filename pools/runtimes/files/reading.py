@@ -51,7 +51,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
 
 
-def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
+def list_changed_files(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
     """List a directory tree. Return the regular files whose status changed after `since` (nanoseconds), and
     the paths of all entries except directories. All paths are relative to the directory. Raises
     FilesNotFound.

@@ -19,7 +19,7 @@ def list_changes(directory: Path, volume: str) -> VolumeChanges:
         copied, since = json.loads(record.read_text("utf-8")), record.stat().st_ctime_ns
     except FileNotFoundError:  # the pod was stopped before its command could start
         return VolumeChanges()
-    listing, existing_paths = reading.list_changed(str(parent), volume, since)
+    listing, existing_paths = reading.list_changed_files(str(parent), volume, since)
     deleted = tuple((path, etag) for path, etag in copied if path not in existing_paths)
     return VolumeChanges(listing.files, deleted, listing.skipped)
 

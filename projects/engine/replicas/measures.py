@@ -48,10 +48,9 @@ def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: 
     if not samples:
         return Measure(None, 0, 0)
     latest = samples[-1]
-    names = [name for name in latest.engines if _histogram_of_engine(latest, name, pick) is not None]
+    names = [name for name in latest.engines if _engine_histogram(latest, name, pick) is not None]
     increase = [
-        _observations_within([_histogram_of_engine(sample, name, pick) for sample in samples])
-        for name in names
+        _observations_within([_engine_histogram(sample, name, pick) for sample in samples]) for name in names
     ]
     value = interpolate_quantile(merge_histograms(increase), fraction)
     return Measure(value, len(names), len(latest.engines))
@@ -128,7 +127,7 @@ def _reported_values(sample: MetricsSample, pick: Pick) -> list[float]:
     return [value for reading in sample.readings if (value := pick(reading)) is not None]
 
 
-def _histogram_of_engine(sample: MetricsSample, engine: str, pick: PickHistogram) -> Histogram | None:
+def _engine_histogram(sample: MetricsSample, engine: str, pick: PickHistogram) -> Histogram | None:
     return next((pick(reading) for reading in sample.readings if reading.engine == engine), None)
 
 

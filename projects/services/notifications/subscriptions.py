@@ -229,7 +229,7 @@ def _validate_subscription(
     problems: list[Problem] = []
     channel = detect_channel(to) if len(to) <= 2000 else None
     if channel is None:
-        problems.append(Problem("to", _address_fault(to), format_value(to), ALLOWED))
+        problems.append(Problem("to", _address_problem(to), format_value(to), ALLOWED))
     elif channel != Channel.MAIL and (
         reason := find_rejection_without_lookup(webhook_url(to), settings.BERTH_NOTIFY_NETWORKS)
     ):
@@ -251,7 +251,7 @@ def _validate_subscription(
     return channel, [event for event in EVENTS if event in events]
 
 
-def _address_fault(to: str) -> str:
+def _address_problem(to: str) -> str:
     """Describe why the text is not an address, such as "begins with ftp://, which is not supported"."""
     scheme, separator, rest = to.strip().partition("://")
     if separator and scheme.removeprefix("slack:").lower() not in ("http", "https"):

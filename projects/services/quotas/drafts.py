@@ -26,7 +26,7 @@ from projects.models.tenants import (
     pool_or_group_columns,
 )
 from projects.services.quotas.changes import WrittenQuota, record_change
-from projects.services.quotas.places import build_overlap_problem, is_pool_of_group, overlap_problem
+from projects.services.quotas.places import build_overlap_problem, is_pool_in_group, overlap_problem
 from projects.services.quotas.values import Columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 from projects.services.quotas.write import require_quota_permission
@@ -77,7 +77,7 @@ class DraftedChange:
         return _quota_values_or_none(self.before) != _quota_values_or_none(self.after)
 
 
-def compare_with_stored(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
+def compare_with_stored_quotas(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     """Compare each change with the stored quota. Raises Invalid with all problems in the new values."""
     stored = _changes_with_stored_quotas(draft, lock=lock)
     drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
@@ -101,7 +101,7 @@ def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
         others = [
             other.pool
             for other in added
-            if other.owner == owner and is_pool_of_group(other.pool, change.pool)
+            if other.owner == owner and is_pool_in_group(other.pool, change.pool)
         ]
         mine = {place for removed_owner, place in removed if removed_owner == owner}
         if others:
@@ -132,7 +132,7 @@ def apply_draft(
         require_quota_permission(actor, owner)
     with checked_references("One of its owners or pools", created="one of these quotas"):
         lock_pools_and_quotas()
-        drafted = compare_with_stored(draft, lock=True)
+        drafted = compare_with_stored_quotas(draft, lock=True)
         if expected is not None and expected != version_tag_before_draft(drafted):
             raise _conflict_error(drafted, expected)
         changed = [item for item in drafted if item.is_changed]

@@ -30,7 +30,7 @@ def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
     ]
 
 
-def revert_expired(now: datetime) -> int:
+def revert_expired_changes(now: datetime) -> int:
     """Revert every expired change, each in its own transaction. Return the number of changes processed."""
     due = QuotaExpiry.objects.filter(done_at=None, due_at__lte=now).values_list("pk", flat=True)
     return sum(_process_expiry(pk, now) for pk in list(due))

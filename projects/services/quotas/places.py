@@ -38,7 +38,7 @@ def build_overlap_problem(
     )
 
 
-def is_pool_of_group(one: PoolOrGroup, other: PoolOrGroup) -> bool:
+def is_pool_in_group(one: PoolOrGroup, other: PoolOrGroup) -> bool:
     """Return whether one argument is a quota group and the other is one of its pools."""
     pool, group = (one, other) if isinstance(one, NodePool) else (other, one)
     if not isinstance(pool, NodePool) or not isinstance(group, QuotaGroup):

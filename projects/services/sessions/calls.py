@@ -18,7 +18,7 @@ from projects.services.sessions.leases import (
     lease_pending_calls,
     locked_session,
     open_calls,
-    requeue_calls_of_lost_workers,
+    requeue_lost_worker_calls,
 )
 
 MAX_CALLS = 20_000  # maximum open calls per session
@@ -71,7 +71,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
     _check_sizes(calls)
     added = AddedCalls()
     with locked_session(session) as locked:
-        requeue_calls_of_lost_workers(locked, at)
+        requeue_lost_worker_calls(locked, at)
         existing = set(
             locked.calls.filter(key__in=[call.key for call in calls]).values_list("key", flat=True)
         )
@@ -102,7 +102,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
     """Return ended calls with numbers above `after`, and delete all other ended calls."""
     at = now or timezone.now()
     with locked_session(session) as locked:
-        requeue_calls_of_lost_workers(locked, at)
+        requeue_lost_worker_calls(locked, at)
         if after > locked.ended_count:
             raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ended_count}")])
         if after > locked.received_count:
@@ -113,7 +113,7 @@ def fetch_ended_calls(*, session: Session, after: int, now: datetime | None = No
     return _ended_calls_after(locked, after)
 
 
-def delete_calls_of_ended_sessions(*, before: datetime) -> int:
+def delete_ended_session_calls(*, before: datetime) -> int:
     """Delete calls of sessions that ended before `before`. Return the number of deleted calls."""
     return _delete_calls(Call.objects.filter(session__workload__ended_at__lt=before))
 

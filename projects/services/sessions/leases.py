@@ -67,7 +67,7 @@ def lease_pending_calls(session: Session) -> None:
     session.turn = assignment.turn
 
 
-def requeue_calls_of_lost_workers(session: Session, now: datetime) -> bool:
+def requeue_lost_worker_calls(session: Session, now: datetime) -> bool:
     """Requeue the calls of lost workers, and fail calls that can no longer run. Return whether anything
     changed.
     """

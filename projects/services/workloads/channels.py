@@ -69,7 +69,7 @@ def parse_channel_use(request: bytes) -> ChannelUse:
     return USES[keys.pop()]
 
 
-def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> OpenChannel:
+def record_opened_channel(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> OpenChannel:
     details = {"pod": f"{pod.role}-{pod.index}", "run": pod.run, **use.details}
     with transaction.atomic():
         channel = OpenChannel.objects.create(
@@ -89,11 +89,11 @@ def record_open_channel(channel: OpenChannel, at: datetime) -> None:
 
 
 def record_closed_channel(*, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
-    """Record the end of a channel, unless `close_abandoned` has already recorded it."""
+    """Record the end of a channel, unless `close_abandoned_channels` has already recorded it."""
     _record_end(OpenChannel.objects.all(), channel, at, exit_code)
 
 
-def close_abandoned(at: datetime) -> int:
+def close_abandoned_channels(at: datetime) -> int:
     """Record the end of channels whose web process was killed. Return the number of these channels."""
     unseen = OpenChannel.objects.filter(seen_at__lt=at - ABANDONED_AFTER)
     count = 0

@@ -101,7 +101,7 @@ def edit(
             raise PreconditionFailed("This workload has changed since you read it. Reload and try again.")
         if rejection := _edit_obstacle(locked):
             raise Conflict(rejection)
-        before = _parse_stored(locked)
+        before = _parse_stored_document(locked)
         draft = _prepare_edit(view, locked, before, patch, at)
         stored = locked.spec if before is None else {**before.document(), "project": locked.project.name}
         changes = _find_changes(stored, draft.workload.spec)
@@ -144,7 +144,7 @@ def _edit_obstacle(workload: Workload) -> str:
     return f"This workload is {workload.phase}. Suspend it to edit it."
 
 
-def _parse_stored(locked: Workload) -> WorkloadSpec | None:
+def _parse_stored_document(locked: Workload) -> WorkloadSpec | None:
     """Return the stored document, or None if it is no longer valid. An edit can make it valid again."""
     try:
         return parse_workload(locked.spec)

@@ -296,9 +296,9 @@ def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) ->
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):
-        project, department, is_oversold = view.allowances(workload.project, pool)
+        project, department, is_oversubscribed = view.allowances(workload.project, pool)
         path = [project, department]
-        warnings.append(admission.submission_warnings(demand, workload.preemptible, path, is_oversold))
+        warnings.append(admission.submission_warnings(demand, workload.preemptible, path, is_oversubscribed))
         if not warnings[-1]:
             return []
     return warnings[0] if warnings else []

@@ -18,7 +18,7 @@ from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING
 from projects.access import Action, can_see, may, require
 from projects.actor import Actor
-from projects.engine.admission import Allowance, oversold_resources
+from projects.engine.admission import Allowance, oversubscribed_resources
 from projects.models import CodeFetch, CodeTree, Department, Project, ProjectSecret, UserSecret
 from projects.selectors import projects as projects_of
 from projects.services.code import find_tree, touch_tree
@@ -177,8 +177,8 @@ class SubmissionView:
         stored, projects = self._allowances[department.pk].in_pool(self.pools[pool])
         project_allowance = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
         department_allowance = stored or Allowance(department.name, NO_QUOTA, UNLIMITED)
-        is_oversold = bool(oversold_resources(department_allowance, projects.values()))
-        return project_allowance, department_allowance, is_oversold
+        is_oversubscribed = bool(oversubscribed_resources(department_allowance, projects.values()))
+        return project_allowance, department_allowance, is_oversubscribed
 
     def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
         """Return the project's code tree with the given digest, or None if it is not stored.

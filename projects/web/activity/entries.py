@@ -100,7 +100,7 @@ class ActivityEntry:
 def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[ActivityEntry]:
     """Return a sentence for each entry. The number of queries does not depend on the number of entries."""
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
-    live, schedules = _live_objects(rows), _schedules_of_submissions(rows)
+    live, schedules = _live_objects(rows), _submission_schedules(rows)
     requests, notes = scale_requests(rows), quota_notes(rows)
     entries = []
     for row in rows:
@@ -115,7 +115,7 @@ def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[ActivityEntry]
     return entries
 
 
-def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
+def _submission_schedules(rows: Iterable[Audit]) -> dict[str, str]:
     """Map the IDs of workloads and arrays to the names of the schedules that submitted them."""
     submitted = [row for row in rows if row.action == "submit"]
     if not submitted:

@@ -42,7 +42,7 @@ def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | 
     """Yield the entries in order. Similar entries within a minute form a group, which takes the place of the
     first one. Entries of different quota changes are not grouped.
     """
-    for _, of_minute in groupby(entries, key=_minute_of_entry):
+    for _, of_minute in groupby(entries, key=_entry_minute):
         yield from _group_minute(list(of_minute))
 
 
@@ -58,5 +58,5 @@ def _group_minute(entries: list[ActivityEntry]) -> Iterator[ActivityEntry | Entr
             yield EntryGroup(group)
 
 
-def _minute_of_entry(entry: ActivityEntry) -> datetime:
+def _entry_minute(entry: ActivityEntry) -> datetime:
     return entry.row.at.replace(second=0, microsecond=0)

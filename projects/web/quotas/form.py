@@ -169,7 +169,7 @@ def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
+def merge_stored_values(form: QuotaForm, quota: Quota | None) -> QuotaForm:
     """Return a form with the user's changes, and stored values in all other fields."""
     stored_values = initial_values(quota)
     seen, inputs = form.cleaned_data.get("seen") or {}, form.cleaned_data

@@ -17,7 +17,7 @@ from projects.web.quotas.form import (
     QuotaForm,
     initial_values,
     list_differences,
-    merge_stored,
+    merge_stored_values,
 )
 
 
@@ -85,7 +85,7 @@ def render_quota_form(
 def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> HttpResponse:
     """Show the form again after a conflicting change, with the entered values and the differences."""
     quota = find_quota(owner, pool)
-    merged_form = merge_stored(form, quota)
+    merged_form = merge_stored_values(form, quota)
     audit_rows = (
         Audit.objects.filter(object_type="quota", object_id=str(quota.pk)) if quota is not None else None
     )

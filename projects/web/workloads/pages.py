@@ -55,7 +55,7 @@ from projects.web.workloads.filters import (
 )
 from projects.web.workloads.no_matches import describe_no_matches
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_words import NO_GPU, set_request_words
+from projects.web.workloads.request_words import NO_GPU, set_request_labels
 from projects.web.workloads.reservations import load_reservations
 from projects.web.workloads.sorting import (
     DEFAULT_SORT,
@@ -164,7 +164,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_array_costs(row_slice.rows, columns)
     load_runtimes(row_slice.rows)
     if "gpus" in columns:
-        set_request_words(row_slice.rows)
+        set_request_labels(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
     shows_status = "status" in columns
     activity = load_activity(row_slice.rows) if shows_status or "state" in columns else {}
@@ -183,7 +183,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
-    if not any(row.gpu_milli_min or _has_request_words(row) for row in row_slice.rows):
+    if not any(row.gpu_milli_min or _has_request_labels(row) for row in row_slice.rows):
         with_values.discard("gpus")
     states = count_by_state(request.actor, filters)
     has_any = any(each.count or each.engines for each in states)
@@ -231,7 +231,7 @@ def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
     return list(latest[: FAILED_MAX + 1])
 
 
-def _has_request_words(row: Any) -> bool:
+def _has_request_labels(row: Any) -> bool:
     return bool(getattr(row, "cpu_words", "") or getattr(row, "gpu_words", NO_GPU) != NO_GPU)
 
 

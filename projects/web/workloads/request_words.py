@@ -13,7 +13,7 @@ from projects.models import Workload, WorkloadRole
 NO_GPU = "no GPU"
 
 
-def set_request_words(rows: Iterable[Workload]) -> None:
+def set_request_labels(rows: Iterable[Workload]) -> None:
     """Set `gpu_words` and `cpu_words` on each workload.
 
     Both are empty for requests for whole GPUs or GPU shares. `gpu_words` is "no GPU", or the requested GPU
@@ -23,13 +23,13 @@ def set_request_words(rows: Iterable[Workload]) -> None:
     """
     listed = list(rows)
     without_number = [row.pk for row in listed if not row.gpu_milli_min]
-    words = _request_words(without_number) if without_number else {}
+    words = _request_labels(without_number) if without_number else {}
     for row in listed:
         empty = ("" if row.gpu_milli_min else NO_GPU, "")
         cast("Any", row).gpu_words, cast("Any", row).cpu_words = words.get(row.pk, empty)
 
 
-def _request_words(workloads: list[UUID]) -> Mapping[UUID, tuple[str, str]]:
+def _request_labels(workloads: list[UUID]) -> Mapping[UUID, tuple[str, str]]:
     roles = WorkloadRole.objects.filter(workload__in=workloads).order_by().values("workload")
     sums = roles.annotate(
         gpu_memory=Sum(F("min") * F("gpu_devices") * F("gpu_memory_mib")),
@@ -37,11 +37,11 @@ def _request_words(workloads: list[UUID]) -> Mapping[UUID, tuple[str, str]]:
         mib=Sum(F("min") * F("memory_mib")),
     )
     return {
-        pk: (f"{memory(gpu_memory)} GPU memory" if gpu_memory else NO_GPU, _cpu_words(cpu, mib))
+        pk: (f"{memory(gpu_memory)} GPU memory" if gpu_memory else NO_GPU, _cpu_label(cpu, mib))
         for pk, gpu_memory, cpu, mib in sums.values_list("workload", "gpu_memory", "cpu", "mib")
     }
 
 
-def _cpu_words(cpu_milli: int, memory_mib: int) -> str:
+def _cpu_label(cpu_milli: int, memory_mib: int) -> str:
     cores = f"{thousandths(cpu_milli)} {'core' if cpu_milli == MILLI else 'cores'}" if cpu_milli else ""
     return ", ".join(filter(None, [cores, memory(memory_mib) if memory_mib else ""]))

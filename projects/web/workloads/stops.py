@@ -54,12 +54,12 @@ def stop_cost(action: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost
     return StopCost(
         sum(seconds_by_workload.values()),
         {pk: seconds for pk, seconds in lost_by_row.items() if seconds},
-        _checkpoint_of_run(stopped[0]) if len(stopped) == 1 else None,
+        _run_checkpoint(stopped[0]) if len(stopped) == 1 else None,
         _describe_time_to_stop(_seconds_to_stop(workload, action) for workload in different),
     )
 
 
-def _checkpoint_of_run(workload: Workload) -> datetime | None:
+def _run_checkpoint(workload: Workload) -> datetime | None:
     started_at, checkpoint_at = workload.started_at, workload.last_checkpoint_at
     return checkpoint_at if started_at and checkpoint_at and checkpoint_at > started_at else None
 

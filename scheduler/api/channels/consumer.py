@@ -38,7 +38,7 @@ from projects.services.workloads.channels import (
     parse_channel_use,
     record_closed_channel,
     record_open_channel,
-    record_opened,
+    record_opened_channel,
 )
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
@@ -176,7 +176,9 @@ class ChannelConsumer(SignedInConsumer):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, actor: Actor, use: ChannelUse
     ) -> None:
         opening = asyncio.ensure_future(
-            database_sync_to_async(record_opened)(actor=actor, pod=self.pod.pod, use=use, at=timezone.now())
+            database_sync_to_async(record_opened_channel)(
+                actor=actor, pod=self.pod.pod, use=use, at=timezone.now()
+            )
         )
         try:
             self.channel = await asyncio.shield(opening)

@@ -130,11 +130,11 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
                 matcher.mask(part.role, min_memory_mib, part.project),
             )
             part.amounts = (part.milli * part.request.devices, *part.amounts[1:])
-        gang.reset_requested()
+        gang.reset_requested_amounts()
         started = exceeded_bound(gang, gang.requested) is None and _place_gang(board, gang)
         for part, (milli, amounts, mask) in zip(parts, original_requests, strict=True):
             part.milli, part.amounts, part.mask = milli, amounts, mask
-        gang.reset_requested()
+        gang.reset_requested_amounts()
         if started:
             return True
     return False

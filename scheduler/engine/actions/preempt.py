@@ -5,7 +5,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import total_request
 from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
 from scheduler.engine.preemption.policies.scaling import ReclaimForScaleUp
-from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
+from scheduler.engine.preemption.preempt import preempt_for_pending_gangs, preempt_for_scale_up
 
 MAX_REPLICAS = 64  # maximum number of replicas in one scale-up step
 
@@ -13,12 +13,12 @@ MAX_REPLICAS = 64  # maximum number of replicas in one scale-up step
 def consolidate(board: Board, choice: int) -> None:
     """Make room for pending gangs by moving running pods, without preempting or reclaiming workloads."""
     if board.pool.consolidation.enabled:
-        preempt_for_pending(board, choice, Consolidate)
+        preempt_for_pending_gangs(board, choice, Consolidate)
 
 
 def reclaim(board: Board, choice: int) -> None:
     """Evict workloads from queues over their quota or fair share in favour of queues below theirs."""
-    preempt_for_pending(board, choice, Reclaim)
+    preempt_for_pending_gangs(board, choice, Reclaim)
 
 
 def reclaim_for_scale_up(board: Board, choice: int) -> None:
@@ -40,4 +40,4 @@ def reclaim_for_scale_up(board: Board, choice: int) -> None:
 
 def preempt(board: Board, choice: int) -> None:
     """Evict workloads in favour of higher-priority workloads in the same project."""
-    preempt_for_pending(board, choice, Preempt)
+    preempt_for_pending_gangs(board, choice, Preempt)

@@ -8,14 +8,14 @@ from scheduler.engine.board.gang import BoardRole, Gang, current_max, total_requ
 from scheduler.engine.placement.overcommit import place_overcommitted
 from scheduler.engine.plan import Eviction, Kind, Reason
 from scheduler.engine.preemption.policies.scaling import Shrink, ShrinkForScaleUp
-from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
+from scheduler.engine.preemption.preempt import preempt_for_pending_gangs, preempt_for_scale_up
 from scheduler.engine.preemption.victims.units import single_pod_victim
 
 
-def scale_down_for_pending(board: Board, choice: int) -> None:
+def scale_down_for_pending_gangs(board: Board, choice: int) -> None:
     _scale_down_to_max(board, choice)
     enforce_load_limit(board, choice)
-    preempt_for_pending(board, choice, Shrink)
+    preempt_for_pending_gangs(board, choice, Shrink)
     place_overcommitted(board, choice)
 
 

@@ -208,7 +208,7 @@ class Gang:
             self._requested = self._requested_by_single_role() or total_request(next(arrangements(self)))
         return self._requested
 
-    def reset_requested(self) -> None:
+    def reset_requested_amounts(self) -> None:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:

@@ -84,7 +84,7 @@ class Nodes:
             for i, count in enumerate(self.whole):
                 if self.ready[i]:
                     self._by_whole[count].append(i)
-                    self._update_partly_free(i)
+                    self._update_partly_free_nodes(i)
         return self._by_whole
 
     @property
@@ -92,7 +92,7 @@ class Nodes:
         """Ready nodes with a partly free device."""
         return self._shared if self.nodes_by_free_devices else set()
 
-    def _update_partly_free(self, i: int) -> None:
+    def _update_partly_free_nodes(self, i: int) -> None:
         for free in self.devices[i]:
             if 0 < free < MILLI:
                 self._shared.add(i)
@@ -181,7 +181,7 @@ class Nodes:
             del bucket[bisect_left(bucket, i)]
             insort(self._by_whole[whole], i)
         if milli % MILLI:
-            self._update_partly_free(i)
+            self._update_partly_free_nodes(i)
 
     def mark_leaving(
         self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1

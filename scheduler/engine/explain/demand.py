@@ -112,7 +112,7 @@ def demand_within_bounds(
     order = PendingOrder(
         board, [group for group in find_pending_groups(board) if CAPACITY_REASONS & group.reasons.keys()]
     )
-    excluded_counts = _count_excluded(board, excluded)
+    excluded_counts = _count_excluded_gangs(board, excluded)
     for group, first in order:
         order.skip_group(group)
         sums = list(_amounts_and_bounds(first, allocated, non_preemptible, counted))
@@ -155,7 +155,7 @@ def _amounts_and_bounds(
             yield non_preemptible[account], account.non_preemptible_quota
 
 
-def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
+def _count_excluded_gangs(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
     """Count each group's excluded gangs, starting at its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:

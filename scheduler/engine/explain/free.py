@@ -68,7 +68,7 @@ class NodeView:
         if kind not in self._totals:
             column = self._free_by_node(kind)
             self._totals[kind] = (
-                sum(self.free_on(i, kind) for i in self.usable)
+                sum(self.free_amount_on_node(i, kind) for i in self.usable)
                 if column is None
                 else sum(free for i in self.usable if (free := column[i]) > 0)
             )
@@ -84,11 +84,9 @@ class NodeView:
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
         """Return how much stopping pods use, and how much is free on cordoned or draining nodes."""
         if kind not in self._elsewhere:
-            leaving = (
-                sum(self._amount_of_leaving_pods(i, kind) for i in self.usable) if self.nodes.leaving else 0
-            )
+            leaving = sum(self._leaving_pod_amount(i, kind) for i in self.usable) if self.nodes.leaving else 0
             cordoned = sum(
-                self.free_on(i, kind)
+                self.free_amount_on_node(i, kind)
                 for i, node in enumerate(self.nodes.nodes)
                 if node.state in CLOSED and self._is_matching_node(i)
             )
@@ -96,7 +94,7 @@ class NodeView:
             self._elsewhere[kind] = {name: amount for name, amount in result.items() if amount}
         return self._elsewhere[kind]
 
-    def free_on(self, i: int, kind: int) -> int:
+    def free_amount_on_node(self, i: int, kind: int) -> int:
         column = self._free_by_node(kind)
         if column is None:
             return sum(self.device_memory(i, free) for free in self.nodes.devices[i])
@@ -131,7 +129,7 @@ class NodeView:
     def _is_matching_node(self, i: int) -> bool:
         return any(mask is None or mask[i] for mask in self._masks)
 
-    def _amount_of_leaving_pods(self, i: int, kind: int) -> int:
+    def _leaving_pod_amount(self, i: int, kind: int) -> int:
         pods = self.nodes.leaving.get(i)
         if pods is None or self.units.by_requests:
             return 0
@@ -141,12 +139,12 @@ class NodeView:
             if self.units.by_gpu_memory:
                 return sum(self.device_memory(i, milli) for milli in amounts)
             return sum(amounts)
-        return min(self.free_on(i, kind), pods.cpu if kind == CPU else pods.memory)
+        return min(self.free_amount_on_node(i, kind), pods.cpu if kind == CPU else pods.memory)
 
     def _largest_block_on(self, i: int, kind: int, shared: bool) -> int:
         nodes = self.nodes
         if kind != GPU:
-            return self.free_on(i, kind)
+            return self.free_amount_on_node(i, kind)
         if self.units.by_gpu_memory:
             return max((self.device_memory(i, free) for free in nodes.devices[i]), default=0)
         whole = nodes.whole[i] * MILLI
@@ -228,7 +226,7 @@ class FreeCapacity:
         if part.mask is not None and not part.mask[i]:
             return 0
         if kind != GPU:
-            return self.view.free_on(i, kind) // self.replica_amount(part, kind)
+            return self.view.free_amount_on_node(i, kind) // self.replica_amount(part, kind)
         milli = nodes.device_share_milli(i, request)
         return sum(max(0, free) // milli for free in nodes.devices[i]) // request.devices
 

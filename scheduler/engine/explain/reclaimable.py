@@ -141,7 +141,7 @@ class ReclaimableAmounts:
             for level, parts in enumerate(zip(*by_project, strict=True)):
                 for part in parts:
                     units.update(part)
-                best[level] = max(best[level], max_freed(units, excess))
+                best[level] = max(best[level], max_freed_amount(units, excess))
         free, with_runtime, everything = best
         return Reclaimable(free, with_runtime - free, everything - with_runtime)
 
@@ -232,7 +232,7 @@ def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionU
     })  # fmt: skip
 
 
-def max_freed(units: Mapping[EvictionUnit, int], excess: int) -> int:
+def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
     """Return the largest amount that evictions can free.
 
     Evictions stop once the victims are charged `excess` or more in total.
@@ -249,17 +249,20 @@ def max_freed(units: Mapping[EvictionUnit, int], excess: int) -> int:
         others = Counter(units)
         others[last] = count - 1
         if last.core.charged:  # the core is evicted after the extra replicas
-            best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replica_resources))
+            best = max(
+                best, last.core.freed + _max_freed_amount_below(others, excess, last.extra_replica_resources)
+            )
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])
             best = max(
                 best,
-                extra.freed + _max_freed_below(others + Counter([EvictionUnit(rest, last.core)]), excess),
+                extra.freed
+                + _max_freed_amount_below(others + Counter([EvictionUnit(rest, last.core)]), excess),
             )
     return best
 
 
-def _max_freed_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
+def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
     """Return the largest amount that `first` and a subset of `units` free together.
 
     Their total charge must be less than `excess`. If `first` alone reaches `excess`, the result is negative.

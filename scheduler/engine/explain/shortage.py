@@ -100,7 +100,7 @@ def _free_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
     roles = [need.part.role for need in free.arrangement if need.part.role.avoided_nodes]
     nodes = free.view.nodes
     return sum(
-        free.view.free_on(i, kind)
+        free.view.free_amount_on_node(i, kind)
         for i, node in enumerate(nodes.nodes if roles else ())
         if nodes.ready[i]
         and any(
@@ -118,7 +118,7 @@ def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
     parts = [need.part for need in free.arrangement if need.part.project]
     nodes = free.view.nodes
     return sum(
-        free.view.free_on(i, kind)
+        free.view.free_amount_on_node(i, kind)
         for i, node in enumerate(nodes.nodes if parts else ())
         if nodes.ready[i]
         and any(not serves_project(node, part.project) and matches(part.role, node) for part in parts)

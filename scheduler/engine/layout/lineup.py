@@ -23,7 +23,7 @@ def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
         group = board.pending_groups[kind] = PendingGroup(kind, gang.account, gang.choice)
         group.request_key = kind[0]
         board.groups_by_project.setdefault(gang.account, []).append(group)
-    gangs = _unshare_gang_list(group)
+    gangs = _copy_gangs_if_shared(group)
     if gangs and gang_sort_key(gangs[-1]) > gang_sort_key(gang):
         insort(gangs, gang, key=gang_sort_key)
     else:
@@ -35,7 +35,7 @@ def remove_gang(board: Board, gang: Gang) -> None:
     """Remove a gang from the board and from all its lists."""
     group = gang.group
     if group is not None:
-        gangs = _unshare_gang_list(group)
+        gangs = _copy_gangs_if_shared(group)
         del gangs[bisect_left(gangs, gang_sort_key(gang), key=gang_sort_key)]
         if not group.gangs:
             del board.pending_groups[group.kind]
@@ -51,7 +51,7 @@ def remove_gang(board: Board, gang: Gang) -> None:
     board.remove(gang)
 
 
-def _unshare_gang_list(group: PendingGroup) -> list[Gang]:
+def _copy_gangs_if_shared(group: PendingGroup) -> list[Gang]:
     if group.shared:
         group.gangs, group.shared = list(group.gangs), False
     return group.gangs

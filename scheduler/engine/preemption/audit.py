@@ -55,7 +55,7 @@ def eviction_records(
                 earns_backoff=selection.rules[id(victims[-1])] != "turn",
             )
         )
-    return (*result, *_records_of_moves(selection, outcome, impacts, rejected))
+    return (*result, *_move_records(selection, outcome, impacts, rejected))
 
 
 def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
@@ -64,7 +64,7 @@ def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tupl
     return tuple((pod.role, pod.index) for pod in pods if not selection.board.is_newly_placed(pod))
 
 
-def _records_of_moves(
+def _move_records(
     selection: VictimSelection,
     outcome: EvictionOutcome,
     impacts: "_QueueImpacts",

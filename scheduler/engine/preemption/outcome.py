@@ -109,7 +109,7 @@ def _place_without_moves(
 ) -> bool:
     """Try to place the preemptor without moving any pods, and return whether it was placed."""
     board, start = selection.board, selection.board.log_position()
-    _remove_evicted(board, outcome)
+    _remove_evicted_pods(board, outcome)
     if place_arrangement(board, selection.policy.gang, arrangement, Horizon.LEAVING):
         outcome.moved = []
         return True
@@ -134,7 +134,7 @@ def _is_within_max_allocations(selection: VictimSelection) -> bool:
 
 
 def _apply_outcome(board: Board, outcome: EvictionOutcome, preemptor_moves: Sequence[Move]) -> None:
-    _remove_evicted(board, outcome)
+    _remove_evicted_pods(board, outcome)
     for gang, part, pod, _ in outcome.moved:
         board.remove_pod(gang, part, pod)
     for move in preemptor_moves:
@@ -153,7 +153,7 @@ def reapply_moves(board: Board, moves: Sequence[Move]) -> None:
             board.remove_pod(gang, part, part.live[pod.index])
 
 
-def _remove_evicted(board: Board, outcome: EvictionOutcome) -> None:
+def _remove_evicted_pods(board: Board, outcome: EvictionOutcome) -> None:
     for victim in outcome.evicted:
         for part, pod in victim.pods:
             board.remove_pod(victim.gang, part, pod)

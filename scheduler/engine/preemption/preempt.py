@@ -44,7 +44,7 @@ class AcceptedEvictions(NamedTuple):
     over_bounds_before: bool
 
 
-def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
+def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
     """Try a policy for all pending gangs in queue order.
 
     The first gang of a pending group represents the group. Once it is placed, the order is recomputed and the
@@ -99,7 +99,7 @@ def _reject_all_if_policy_cannot_help(
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
     """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
     cycle = board.cycle
-    hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _has_or_may_get_hold(board, gang)
+    hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _holds_or_would_hold_nodes(board, gang)
     if is_holder:
         # Victims may move to the nodes that are held for the gang.
         cycle.backfill_hold = cycle.find_hold = None
@@ -113,7 +113,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     return rejection is None
 
 
-def _has_or_may_get_hold(board: Board, gang: Gang) -> bool:
+def _holds_or_would_hold_nodes(board: Board, gang: Gang) -> bool:
     """Return whether nodes are held for the gang, or would be if a search were run now."""
     cycle = board.cycle
     if cycle.find_hold is not None:

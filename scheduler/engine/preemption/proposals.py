@@ -17,7 +17,7 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_sort_key
 from scheduler.engine.preemption.victims.costs import NodeCostCache, NodeCosts, victims_sort_key
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import cost_of_set, select_all, sufficient_victim_sets
+from scheduler.engine.preemption.victims.sets import select_all, sufficient_victim_sets, victim_set_cost
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
@@ -231,7 +231,7 @@ class _CheaperAlternatives:
         if self._should_try_single_victims_only(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
             return [(victim,) for victim in singles]
-        max_cost = cost_of_set(policy, stopped)
+        max_cost = victim_set_cost(policy, stopped)
         sets = sufficient_victim_sets(policy, self._arrangement, MAX_PRICED_VICTIMS, max_cost=max_cost)
         return [victims for _, victims in islice(sets, MAX_SETS)]
 

@@ -37,7 +37,7 @@ def ranked_proposals(changes: Iterable[Change]) -> Proposals:
 def lowering_proposals(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Proposals:
     """Propose lowering `amount` in round steps down to `least`."""
     return _proposals_for_lower_amounts(
-        amount, _multiples_of_step(amount, least, step_size(amount, resource)), change
+        amount, _step_multiples(amount, least, step_size(amount, resource)), change
     )
 
 
@@ -48,12 +48,12 @@ def halving_proposals(amount: int, resource: str, most: int, change: Callable[[i
     amounts = list[int]()
     while most > 1:
         least = max(1, most // 2)
-        amounts += _multiples_of_step(most, least, step_size(most, resource))
+        amounts += _step_multiples(most, least, step_size(most, resource))
         most = least
     return _proposals_for_lower_amounts(amount, amounts, change)
 
 
-def _multiples_of_step(most: int, least: int, step: int) -> range:
+def _step_multiples(most: int, least: int, step: int) -> range:
     """Return up to MAX_PROPOSALS multiples of `step`, largest first, that are at least `least` and below
     `most`.
     """

@@ -107,7 +107,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
     for stage, later in _stages(cases):
         best = runs.find_smallest(
-            (proposals for case in cases for proposals in _proposals_of_stage(stage, case)), later=later
+            (proposals for case in cases for proposals in _stage_proposals(stage, case)), later=later
         )
         if best is not None:
             change, effects = best
@@ -129,7 +129,7 @@ def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
         yield lower_requests.propose_requests_below_half, True
 
 
-def _proposals_of_stage(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
+def _stage_proposals(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
     return () if case.is_blocked and stage is not own_changes.propose_ending_own_wait else stage(case)
 
 

@@ -14,7 +14,7 @@ from scheduler.loop.commit.context import CommitContext, add_phase_change
 from scheduler.loop.commit.locked_rows import Key
 from scheduler.reports.evictions.records import audit_record_numbers
 from scheduler.reports.evictions.rows import eviction_row
-from scheduler.reports.visibility import project_of_handle, workload_display_name
+from scheduler.reports.visibility import project_from_handle, workload_display_name
 
 REASONS = {
     Kind.SHRINK: "Shrunk",
@@ -96,7 +96,7 @@ def _eviction_message(decided: Decided, context: CommitContext) -> str:
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")
         preemptor = context.locked.workloads.get(decided.preemptor)
-        own = project == project_of_handle(decided.workload)
+        own = project == project_from_handle(decided.workload)
         gpu_milli = preemptor.gpu_milli_min if preemptor else None
         purpose = f" for {workload_display_name(project, name, gpu_milli, is_visible=own)}"
     return f"{REASONS[decided.kind]}{purpose}: {decided.rule}"

@@ -214,7 +214,7 @@ def _placement_conflict(step: Place, locked: LockedRows) -> str:
         return f"devices of node {step.node} are used by foreign pods"
     if not step.reserved and locked.workloads[step.workload].phase not in PLACEABLE_PHASES:
         return f"{step.workload} is {locked.workloads[step.workload].phase}"
-    only_project = locked.served.only_project_of_node(node.pk)
+    only_project = locked.served.only_project_on_node(node.pk)
     if only_project not in (None, locked.workloads[step.workload].project_id):
         return f"node {step.node} cannot isolate pods and serves another project"
     return ""

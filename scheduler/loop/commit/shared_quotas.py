@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Bundle, Place
-from scheduler.reports.visibility import project_of_handle
+from scheduler.reports.visibility import project_from_handle
 
 QuotaKey = tuple[str, str, str, str]  # UID, namespace and name of a cluster quota, and its resource
 
@@ -21,7 +21,7 @@ def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -
     pools: dict[QuotaKey, str] = {}
     selected = []
     for bundle in bundles:
-        projects = {project_of_handle(step.workload) for step in bundle.steps if isinstance(step, Place)}
+        projects = {project_from_handle(step.workload) for step in bundle.steps if isinstance(step, Place)}
         keys = {key for project in projects for key in quotas.get((project, bundle.pool), ())}
         if all(pools.get(key, bundle.pool) == bundle.pool for key in keys):
             pools |= dict.fromkeys(keys, bundle.pool)

@@ -69,7 +69,7 @@ class ServedProjects:
         for node, project in _projects_by_pod_age(self._machines):
             self._projects.setdefault(self._machines[node], project)
 
-    def only_project_of_node(self, node: int) -> int | None:
+    def only_project_on_node(self, node: int) -> int | None:
         """Return the only project that the node may serve.
 
         Return None if the node may serve all projects or has not served any yet.

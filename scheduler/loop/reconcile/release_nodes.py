@@ -67,7 +67,7 @@ class NodeReleases:
             return 0
         self.searched[pool.pk] = now, SEARCH_INTERVAL
         began = time.process_time()
-        count = _release_empty_nodes(pool, offered, run, context) or _release_underutilized(
+        count = _release_empty_nodes(pool, offered, run, context) or _release_underutilized_node(
             pool, offered, run, context
         )
         took = timedelta(seconds=time.process_time() - began)
@@ -95,7 +95,7 @@ def _release_empty_nodes(
     return len(names) if count else 0
 
 
-def _release_underutilized(
+def _release_underutilized_node(
     pool: NodePool, offered: ReleasableNodes, run: CycleRun, context: SchedulerContext
 ) -> int:
     if not offered.underutilized:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from berth.core.wording.awaited import describe_ends
-from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
+from berth.core.wording.awaited import describe_awaited_ends
+from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_from_handle
 
 MAX_AWAITED = 5  # maximum number of workloads that are stored and shown; those that end last are kept
 
@@ -22,7 +22,7 @@ class AwaitedEnd:
         return self.workload != HIDDEN_WORKLOAD
 
 
-def encode_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+def encode_awaited_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
     """Convert a forecast's workload names and ends to their stored form, with ISO 8601 times."""
     return [(name, datetime.fromtimestamp(end, UTC).isoformat()) for name, end in after[-MAX_AWAITED:]]
 
@@ -31,7 +31,7 @@ def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[Awaite
     """Return the stored ends, without the names of workloads that the viewer may not see."""
     return [
         AwaitedEnd(
-            name if viewer.can_see_project_named(project_of_handle(name)) else HIDDEN_WORKLOAD,
+            name if viewer.can_see_project_named(project_from_handle(name)) else HIDDEN_WORKLOAD,
             datetime.fromisoformat(end),
         )
         for name, end in stored
@@ -43,6 +43,6 @@ def clause_about_ends(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> s
 
     A workload's note, if there is one, follows the time.
     """
-    return describe_ends(
+    return describe_awaited_ends(
         [(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC{notes.get(each.workload, '')}") for each in ends]
     )

@@ -29,7 +29,7 @@ def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
     return None, f"no node of pool {pool} has booted yet, so the boot time is unknown"
 
 
-def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, str]:
+def expected_boot_end(pool: str, now: datetime) -> tuple[datetime | None, str]:
     """Return when all of the pool's pending nodes are expected to be ready, in the same form as
     `expected_boot`.
 
@@ -44,7 +44,7 @@ def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, st
     return (max(ends), because) if min(ends) >= now else (None, "the nodes are late")
 
 
-def expected_ready_time_of_reserved_nodes(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
+def reserved_nodes_ready_time(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
     """Return when the booting nodes that are reserved for the workload are expected to be ready.
 
     Also return the condition, for example that the nodes have booted by then. If the time is unknown or has

@@ -20,7 +20,7 @@ def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 
-def with_unknown_boots(
+def with_unknown_boot_times(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
     """Return the forecasts.

@@ -22,7 +22,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends
-from scheduler.reports.explanations.boots import expected_end_of_boots, expected_ready_time_of_reserved_nodes
+from scheduler.reports.explanations.boots import expected_boot_end, reserved_nodes_ready_time
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, remaining_bound
@@ -110,7 +110,7 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
     the workload, only their boots count.
     """
     if workload.phase == Phase.RESERVED:
-        start, because = expected_ready_time_of_reserved_nodes(workload.pk, now)
+        start, because = reserved_nodes_ready_time(workload.pk, now)
         if because:
             return start, because
     stored = workload.explanation or {}
@@ -118,7 +118,7 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
         return parse_datetime(start), stored.get("expected_start_reason", "")
     blockers = stored.get("blockers", [])
     if blockers and blockers[0]["reason"] == Reason.WAITING_FOR_SCALE_UP and stored.get("pool"):
-        start, because = expected_end_of_boots(stored["pool"], now)
+        start, because = expected_boot_end(stored["pool"], now)
         if start is not None:
             return start, because
     return None, stored.get("expected_start_reason", "")

@@ -20,7 +20,7 @@ from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Blocker, Reason, Rejection
 from scheduler.loop.observe.view import ClusterView
-from scheduler.reports.explanations.awaited_ends import encode_ends
+from scheduler.reports.explanations.awaited_ends import encode_awaited_ends
 from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
@@ -194,7 +194,7 @@ def _build_row(pk: uuid.UUID, rejection: Rejection, expected: Forecast) -> NewRo
             "ordering": list(rejection.key),
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
             "expected_start_reason": expected.because,
-            "expected_start_after": encode_ends(expected.after),
+            "expected_start_after": encode_awaited_ends(expected.after),
             "blockers": [
                 {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)} for b in reasons
             ],

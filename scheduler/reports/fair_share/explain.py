@@ -123,11 +123,11 @@ class _ShareExplanation:
         elif not rounds:
             yield f"{name} is {quota}, but higher ranks leave nothing for rank {mine.rank}."
         else:
-            oversold = self._describe_oversold_quota()
+            oversold = self._describe_oversubscribed_quota()
             yield f"{name} is {quota}, but quotas of rank {mine.rank} are oversold: {oversold}."
             yield from self._explain_rounds(rounds, "quota")
 
-    def _describe_oversold_quota(self) -> str:
+    def _describe_oversubscribed_quota(self) -> str:
         peers = [queue for queue in self.division.inputs if queue.rank == self.mine.rank]
         in_quota = sum(
             queue.wanted if queue.quota is None else min(queue.quota, queue.wanted) for queue in peers

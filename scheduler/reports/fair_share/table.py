@@ -10,7 +10,7 @@ from projects.models.tenants import Tenant, applies_to_any, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
 from scheduler.reports.queues.group_quotas import allocated_in_other_pools, remaining_bound, remaining_gpus
-from scheduler.reports.queues.pending_gpus import pending_by_project
+from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.selectors import queue_statuses
 
 GPU = 0
@@ -68,7 +68,7 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
     limits = {key: remaining_bound(row, outside, "limit_")[GPU] for key, row in set_quotas.items()}
-    pending = pending_by_project([pool])
+    pending = pending_gpus_by_project([pool])
     children: dict[int, list[QueueShare]] = defaultdict(list)
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)

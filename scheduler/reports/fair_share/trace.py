@@ -28,7 +28,7 @@ from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import explain_share, split_request
 from scheduler.reports.queues.group_quotas import allocated_in_other_pools
-from scheduler.reports.queues.pending_gpus import pending_by_project
+from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
@@ -149,7 +149,7 @@ def _request_parts(
 ) -> RequestParts:
     """Return the parts of the queues' requests in the last cycle. Only pending GPUs are current."""
     stored = {_queue_name(row, queues): row for row in statuses}
-    pending = pending_by_project([pool]) if stored else {}
+    pending = pending_gpus_by_project([pool]) if stored else {}
     result: dict[str, dict[str, dict[str, int]]] = {}
     for queue in path:
         if (row := stored.get(queue)) is None:

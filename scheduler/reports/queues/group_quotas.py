@@ -58,7 +58,7 @@ def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key
     """Return each queue's quota in each pool, minus its allocations in the group's other pools."""
     totals = with_group_totals(allocated, quotas)
     return {
-        key: subtract_allocated(
+        key: subtract_allocated_amounts(
             (row.gpu_milli, row.cpu_milli, row.memory_mib),
             ()
             if row.group_id is None
@@ -68,7 +68,7 @@ def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key
     }
 
 
-def subtract_allocated(bound: Bound, elsewhere: Iterable[int]) -> Bound:
+def subtract_allocated_amounts(bound: Bound, elsewhere: Iterable[int]) -> Bound:
     amounts = list(elsewhere) or ZERO
     gpu, cpu, memory = (
         None if quota is None else max(0, quota - amount)
@@ -104,7 +104,7 @@ def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> 
     """Return the quota (or the limit, with the prefix `limit_`) minus the allocations in other pools."""
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
     elsewhere = outside.get((row.group_id, quota_owner(row)), ZERO) if row.group_id is not None else ZERO
-    return subtract_allocated((gpu, cpu, memory), elsewhere)
+    return subtract_allocated_amounts((gpu, cpu, memory), elsewhere)
 
 
 def _add_amounts(total: list[int], more: Sequence[int]) -> None:

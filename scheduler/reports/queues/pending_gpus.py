@@ -10,7 +10,7 @@ from projects.models import Phase, Workload
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
 
-def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:
+def pending_gpus_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:
     """Return the pending milli-GPU, keyed by project ID, for workloads that may run in one of the pools.
 
     Held array tasks and workloads with reserved GPUs are omitted. With `can_start`, unschedulable workloads
@@ -29,7 +29,7 @@ def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) ->
     return dict(rows.exclude(reason=UNSCHEDULABLE) if can_start else rows)
 
 
-def pending_by_pool(pools: Iterable[NodePool]) -> Counter[str]:
+def pending_gpus_by_pool(pools: Iterable[NodePool]) -> Counter[str]:
     """Return the pending milli-GPU, keyed by pool name. A workload counts in each pool that it may run in."""
     result = Counter[str]()
     rows = Workload.objects.filter(

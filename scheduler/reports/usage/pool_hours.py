@@ -38,7 +38,7 @@ def hourly_allocations(pools: Iterable[NodePool], now: datetime, hours: int) -> 
     first_node = now
     for pool in selected_pools:
         points = capacity_over_time(pool, now=now, span=now - first)
-        first_node = min(first_node, _time_of_first_node(points, now))
+        first_node = min(first_node, _first_node_time(points, now))
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * gpus.get(pool.pk, pool.gpus_per_node)
     starts = [first + number * HOUR for number in range(hours)]
@@ -70,7 +70,7 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
     return sums
 
 
-def _time_of_first_node(points: Sequence[TimelinePoint], now: datetime) -> datetime:
+def _first_node_time(points: Sequence[TimelinePoint], now: datetime) -> datetime:
     """Return the time of the first point with nodes, or `now` if there is no such point."""
     times = (point.at for point in points if point.current + point.draining)
     return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))

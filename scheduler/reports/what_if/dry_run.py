@@ -23,7 +23,7 @@ from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.loop.observe.workloads import deferred_pool
 from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
-from scheduler.reports.explanations.awaited_ends import awaited_ends, encode_ends
+from scheduler.reports.explanations.awaited_ends import awaited_ends, encode_awaited_ends
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.scale_up import with_scale_up_first
 from scheduler.reports.visibility import Viewer, redact_blocker, viewer_for
@@ -65,7 +65,7 @@ def predict_workloads(
         if prediction.outcome == "would_stay_pending":
             forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
             start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
-            ends = awaited_ends(viewer, encode_ends(forecast.after))
+            ends = awaited_ends(viewer, encode_awaited_ends(forecast.after))
             prediction = replace(
                 prediction,
                 expected_start=start,

@@ -114,7 +114,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     running = {workload.name for workload in view.snapshot.workloads if workload.pods}
     starts: dict[str, Document] = {}
     for bundle in plan.bundles:
-        places = _placements_of_own_workload(bundle)
+        places = _own_placements(bundle)
         if not places or bundle.workload in running or bundle.kind is Kind.GROW:
             continue
         starts[bundle.workload] = {
@@ -125,7 +125,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     return starts
 
 
-def _placements_of_own_workload(bundle: Bundle) -> list[Place]:
+def _own_placements(bundle: Bundle) -> list[Place]:
     return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
 
 

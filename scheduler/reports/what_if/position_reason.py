@@ -10,7 +10,7 @@ from scheduler.reports.queues.queue_ordering import (
     is_not_ready,
     order_difference_clause,
 )
-from scheduler.reports.visibility import Viewer, project_of_handle
+from scheduler.reports.visibility import Viewer, project_from_handle
 
 
 def explain_position(rejection: Rejection, rejections: Iterable[Rejection], viewer: Viewer) -> str:
@@ -31,8 +31,8 @@ def explain_position(rejection: Rejection, rejections: Iterable[Rejection], view
     )
     if ahead is None:
         return ""
-    project = project_of_handle(ahead.workload)
-    if project == project_of_handle(rejection.workload):
+    project = project_from_handle(ahead.workload)
+    if project == project_from_handle(rejection.workload):
         return _explain_order_in_project(ahead, rejection)
     queues = differing_queues(ahead.key, rejection.key)
     if queues is None:

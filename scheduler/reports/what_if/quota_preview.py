@@ -18,7 +18,7 @@ from projects.services.quotas import quota_values
 from projects.services.quotas.drafts import (
     Draft,
     DraftedChange,
-    compare_with_stored,
+    compare_with_stored_quotas,
     version_tag_before_draft,
 )
 from scheduler.engine.model import Queue, Snapshot
@@ -57,7 +57,7 @@ def preview_draft(*, actor: Actor, draft: Draft, now: datetime | None = None) ->
 
     Raises Invalid if the draft has values that are not allowed.
     """
-    drafted = compare_with_stored(draft)
+    drafted = compare_with_stored_quotas(draft)
     with shared_cache() as cache:
         return _build_impact(actor, drafted, now or timezone.now(), cache)
 

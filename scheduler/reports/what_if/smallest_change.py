@@ -27,7 +27,7 @@ from scheduler.engine.smallest_change.sentences import sentence_about_change
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.predicted import rule_in_present_tense
-from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
+from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_from_handle
 from scheduler.reports.what_if.dry_run import add_unsaved_workload
 from scheduler.reports.what_if.fitting_replicas import describe_fit
 from scheduler.reports.what_if.slots import dry_run_slot
@@ -85,7 +85,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     return _render_change(result, workload, viewer, view.snapshot)
 
 
-def find_change_of_unsaved_workload(
+def find_unsaved_workload_change(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> RenderedChange:
     """Return the smallest change that would let an unsaved workload start now.
@@ -171,7 +171,7 @@ def _render_change(
     result: SmallestChange, workload: Workload, viewer: Viewer, snapshot: Snapshot
 ) -> RenderedChange:
     def is_visible(handle: str) -> bool:
-        return viewer.can_see_project_named(project_of_handle(handle))
+        return viewer.can_see_project_named(project_from_handle(handle))
 
     def display_name(handle: str) -> str:
         return handle if is_visible(handle) else HIDDEN_WORKLOAD

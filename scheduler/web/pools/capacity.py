@@ -75,7 +75,7 @@ class Capacity:
         return min(self.pending, max(0, self.reserved - self.reserved_unallocated_gpus))
 
     @property
-    def reserved_elsewhere(self) -> int:
+    def reserved_gpus_on_hosting_nodes(self) -> int:
         """Reserved GPUs of nodes that can host pods."""
         return self.reserved - self.booting_reserved_gpus
 
@@ -116,7 +116,7 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
             reserved[pool] += total.reserved[GPU]
     reserved_unallocated_gpus = _reserved_unallocated(selected_pools) if reserved.total() else Counter[int]()
     closed = Counter({pool.pk: sum(gpus[pool.pk, state] for state in CLOSED) for pool in selected_pools})
-    closed_allocated = _allocated_on_closed_nodes(selected_pools) if closed.total() else Counter[int]()
+    closed_allocated = _allocated_gpus_on_closed_nodes(selected_pools) if closed.total() else Counter[int]()
     return {
         pool.pk: Capacity(
             total=sum(gpus[pool.pk, state] for state in HOSTING),
@@ -137,7 +137,7 @@ def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
     return Counter({(pool, state): MILLI * gpus for pool, state, gpus in rows.annotate(n=Sum("gpus"))})
 
 
-def _allocated_on_closed_nodes(pools: list[NodePool]) -> Counter[int]:
+def _allocated_gpus_on_closed_nodes(pools: list[NodePool]) -> Counter[int]:
     """Return the allocated milli-GPU on cordoned and draining nodes, keyed by pool ID."""
     allocations = Allocation.objects.filter(
         node__pool__in=pools, node__state__in=CLOSED, released_at__isnull=True

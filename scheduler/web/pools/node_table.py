@@ -43,7 +43,7 @@ class _Utilization:
         self.shown: dict[int, float | None] = {}
 
     @cached_property
-    def busy_by_node(self) -> Mapping[int, float | None]:
+    def busy_percent_by_node(self) -> Mapping[int, float | None]:
         return self._read_busy_percent(
             list(Node.objects.filter(pool=self.pool, state__in=ALIVE).values_list("pk", flat=True))
         )
@@ -111,8 +111,9 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("state", "State", lambda row: row.node.state, is_searched=False),
     Column("gpus", "Allocated", lambda row: row.allocated.gpu_milli / MILLI, "GPUs", is_searched=False),
     Column("total", "Total", lambda row: row.node.gpus, "GPUs", in_file=True, is_searched=False),
-    Column("utilization", "Utilization", lambda row: row.utilization.busy_by_node.get(row.node.pk), "%",
-           number=True, is_searched=False),
+    Column("utilization", "Utilization",
+           lambda row: row.utilization.busy_percent_by_node.get(row.node.pk), "%", number=True,
+           is_searched=False),
     Column("cpu", "Free cores", lambda row: row.free_cpu_milli / MILLI, number=True, is_secondary=True,
            is_searched=False),
     Column("memory", "Free memory (MiB)", lambda row: row.free_memory_mib, number=True, is_secondary=True,

@@ -111,7 +111,7 @@ def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding 
     return filters
 
 
-def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
+def allocated_gpus_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
     """Return (hue, name, milli-GPU) for each visible project by name, then one entry for all other
     projects.
     """

@@ -33,7 +33,7 @@ from scheduler.web.pools.capacity import Capacity, capacity_by_pool, pool_capaci
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import requested_pool_csv, scaling_history_listing
 from scheduler.web.pools.node_table import BULK_ACTIONS
-from scheduler.web.pools.nodes import allocated_by_project, list_pool_nodes
+from scheduler.web.pools.nodes import allocated_gpus_by_project, list_pool_nodes
 from scheduler.web.pools.remedies import remedy_buttons
 
 TONES = {
@@ -224,7 +224,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "findings": [
             (finding, FINDING_TONES[finding.severity], remedy_buttons(finding, pool)) for finding in findings
         ],
-        "legend": allocated_by_project(request.actor, pool),
+        "legend": allocated_gpus_by_project(request.actor, pool),
         "may_change": may(request.actor, Action.EDIT, pool),
         "is_admin": is_admin,
         "tabs": TABS,

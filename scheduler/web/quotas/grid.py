@@ -62,7 +62,7 @@ class PoolHeader:
     unlimited: int
 
     @property
-    def is_oversold(self) -> bool:
+    def is_oversubscribed(self) -> bool:
         return self.capacity is not None and (self.unlimited > 0 or self.quota_sum > self.capacity)
 
 

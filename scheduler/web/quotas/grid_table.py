@@ -48,7 +48,7 @@ class Cell:
     adds_up: bool = False
     finite: int = 0
     unlimited: int = 0
-    is_oversold: bool = False
+    is_oversubscribed: bool = False
     allocated: int = 0  # milli-GPU allocated to the owner, set only for GPU quotas
     reserved: int = 0
     over_quota: bool = False
@@ -211,7 +211,7 @@ def allocated_gpus(places: Sequence[PoolOrGroup]) -> dict[tuple[str, str], tuple
     return result
 
 
-def in_pools_or_groups(places: Iterable[PoolOrGroup]) -> Q:
+def pool_or_group_condition(places: Iterable[PoolOrGroup]) -> Q:
     """Return a query filter for the quotas of the pools and quota groups."""
     every = list(places)
     pools = [place for place in every if isinstance(place, NodePool)]
@@ -228,7 +228,7 @@ def visible_quotas(
         (None, place.pk) if isinstance(place, QuotaGroup) else (place.pk, None): place.name for place in every
     }
     result: dict[str, dict[str, StoredQuota]] = defaultdict(dict)
-    rows = quotas(actor).filter(in_pools_or_groups(every)).select_related(None).order_by()
+    rows = quotas(actor).filter(pool_or_group_condition(every)).select_related(None).order_by()
     if keys is not None:
         tops, inner = parse_owner_keys(keys)
         rows = rows.filter(Q(department__in=tops) | Q(project__in=inner))

@@ -54,7 +54,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
     if (
         request.method == "POST"
         and not is_confirmed
-        and (consequences := _consequences_of_saving(request, owner, where, quota))
+        and (consequences := _save_consequences(request, owner, where, quota))
     ):
         sent = [(key, value) for key, value in request.POST.items() if key != "csrfmiddlewaretoken"]
         fields = [*sent, ("confirmed", request.POST["version"])]
@@ -81,7 +81,7 @@ def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespo
     )  # fmt: skip
 
 
-def _consequences_of_saving(
+def _save_consequences(
     request: Request, owner: Tenant, pool: PoolOrGroup, quota: Quota | None
 ) -> Consequences | None:
     """Return what the user has to confirm. Return None if there is nothing to confirm or the form has

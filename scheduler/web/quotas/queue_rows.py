@@ -18,7 +18,7 @@ from projects.models import Quota
 from projects.models.tenants import PoolOrGroup, Tenant, applies_to_any
 from projects.selectors import departments, projects, quotas
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, quota_owner
-from scheduler.reports.queues.pending_gpus import pending_by_project
+from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
 
@@ -88,7 +88,7 @@ class QuotaLine:
         queue exceeds its total quota but has unused quota in some pool. The part over quota would then begin
         to the left of the mark.
         """
-        is_within = self.unused_elsewhere is None or self.gpus is None or self.held <= self.gpus
+        is_within = self.unused_quota_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
             allocated=self.allocated,
             reserved=self.reserved,
@@ -109,7 +109,7 @@ class QuotaLine:
         """
         with_quota = {quota.pool_id for quota in self.quotas if quota.gpu_milli}
         is_complete = self._over_quota_by_pool.keys() <= with_quota
-        if self.unused_elsewhere is None or len(self.quotas) > POOL_BARS_MAX or not is_complete:
+        if self.unused_quota_elsewhere is None or len(self.quotas) > POOL_BARS_MAX or not is_complete:
             return []
         bars = []
         for quota in self.quotas:
@@ -201,7 +201,7 @@ class QuotaLine:
         return names[0] if len(names) == len(self._over_quota_by_pool) == 1 else ""
 
     @property
-    def unused_elsewhere(self) -> tuple[int, str] | None:
+    def unused_quota_elsewhere(self) -> tuple[int, str] | None:
         """Unused quota, in milli-GPU, of a queue that is over quota in a different pool, or None.
 
         The value comes with the pool's name or the number of pools. It offsets part of the amount over quota
@@ -251,7 +251,7 @@ class QuotaLine:
         return self.share >= self.held + self.pending
 
     @property
-    def is_oversold(self) -> bool:
+    def is_oversubscribed(self) -> bool:
         return (
             self.numbers_visible
             and self.gpus is not None
@@ -270,7 +270,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
-    pending = pending_by_project(selected_pools, can_start=True)
+    pending = pending_gpus_by_project(selected_pools, can_start=True)
     tops = {
         department.pk: QuotaLine(
             department,
@@ -296,13 +296,13 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
             line.reserved_by_pool[pool] = totals.reserved[GPU]
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
-        line.elsewhere = sum(_allocated_outside_pools(quota, outside) for quota in line.quotas)
+        line.elsewhere = sum(_allocated_gpus_outside_pools(quota, outside) for quota in line.quotas)
     for level in (result, [child for top in result for child in top.children]):
         set_common_scale(level)
     return result
 
 
-def _allocated_outside_pools(quota: Quota, outside: AllocatedOutside) -> int:
+def _allocated_gpus_outside_pools(quota: Quota, outside: AllocatedOutside) -> int:
     return outside.get((quota.group_id or 0, quota_owner(quota)), (0,))[0]
 
 

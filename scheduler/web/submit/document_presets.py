@@ -143,7 +143,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
         return document_text(like, name=name_of_copy(like))
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
-    project = chosen if chosen in mine else _usual_project(actor, mine)
+    project = chosen if chosen in mine else _most_used_project(actor, mine)
     kind = query.get("kind", "")
     _, name, rest = EXAMPLES.get(kind, EXAMPLES[DEFAULT_EXAMPLE])
     if kind not in EXAMPLES and not visible_pools(actor).filter(gpus_per_node__gt=0).exists():
@@ -158,7 +158,7 @@ def name_of_copy(array: WorkloadArray) -> str:
     return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 
 
-def _usual_project(actor: Actor, mine: list[str]) -> str:
+def _most_used_project(actor: Actor, mine: list[str]) -> str:
     """Return the project of the user's latest workload, else a project in which the user has a role, else the
     first in `mine`. If `mine` is empty, return a placeholder.
     """

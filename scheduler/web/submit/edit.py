@@ -70,7 +70,7 @@ class EditPage(PredictedOutcome):
         return verdict
 
     @property
-    def seeks_change(self) -> bool:
+    def offers_smallest_change(self) -> bool:
         """Whether the page offers the smallest change to the stored document."""
         return self.workload.phase == Phase.PENDING and not self.changes
 
@@ -79,7 +79,7 @@ class EditPage(PredictedOutcome):
         return self.edit.changes if self.edit else []
 
     @property
-    def states_request(self) -> bool:
+    def changes_include_request(self) -> bool:
         """Whether the list of changes states what the workload requests."""
         return any(change.path.startswith("roles") for change in self.changes)
 

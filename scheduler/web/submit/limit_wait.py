@@ -14,7 +14,7 @@ from projects.services.workloads.prediction import Prediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.explanations.awaited_ends import MAX_AWAITED, AwaitedEnd
 from scheduler.web.workloads.change_link import link_workloads
-from scheduler.web.workloads.details import link_ends
+from scheduler.web.workloads.details import link_awaited_ends
 
 ENDS_MAX = 100  # maximum number of ending workloads whose GPUs are added up
 RUNTIME_END = ExpressionWrapper(
@@ -64,14 +64,14 @@ def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> L
         missing -= gpu_milli
         ends.append(AwaitedEnd(f"{project}/{name}", end))
         if missing <= 0:
-            return LimitWait(end, _link_ends(actor, ends)) if end > now else None
+            return LimitWait(end, _link_awaited_ends(actor, ends)) if end > now else None
     return None
 
 
-def _link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
+def _link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
     """Return the clause about the ends, with links. If there is only one end, the clause does not state its
     time, because the sentence already begins with the time.
     """
     if len(ends) > 1:
-        return link_ends(actor, ends[-MAX_AWAITED:])
+        return link_awaited_ends(actor, ends[-MAX_AWAITED:])
     return link_workloads(actor, f"when {ends[0].workload} ends", [ends[0].workload])

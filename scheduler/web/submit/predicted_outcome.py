@@ -30,8 +30,8 @@ from scheduler.web.workloads.change_link import LinkedText, link_names, workload
 from scheduler.web.workloads.details import (
     LIMIT_SOURCES,
     describe_pod_limits,
-    link_ends,
-    urls_of_named_workloads,
+    link_awaited_ends,
+    named_workload_urls,
 )
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
@@ -84,7 +84,7 @@ class PredictedOutcome:
         return self.prediction is not None and self.prediction.outcome == "unschedulable"
 
     @property
-    def seeks_change(self) -> bool:
+    def offers_smallest_change(self) -> bool:
         """Whether the page offers the smallest change that would start the workload."""
         seen = self.prediction
         if seen is None or self.array is not None:
@@ -197,9 +197,9 @@ class PredictedOutcome:
         self.gpus_max = 0 if self.array else count_max_gpus(spec)
         gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
-        self.start_after = link_ends(actor, ends)
+        self.start_after = link_awaited_ends(actor, ends)
         blockers = [*self.prediction.blockers, *(self.array.blockers if self.array else ())]
-        self.named_urls = urls_of_named_workloads(actor, blockers)
+        self.named_urls = named_workload_urls(actor, blockers)
         self.victim_urls = workload_urls(actor, [each["victim"] for each in self.evictions])
         self.limit_wait = predict_limit_wait(actor, self.prediction, timezone.now())
         self.cost = describe_cost(

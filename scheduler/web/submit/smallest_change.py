@@ -25,8 +25,8 @@ from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import (
     RenderedChange,
-    find_change_of_unsaved_workload,
     find_smallest_change,
+    find_unsaved_workload_change,
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
@@ -48,7 +48,7 @@ def smallest_change(request: Request) -> HttpResponse:
     text = request.POST.get("document", "")
     try:
         draft = validate(actor=request.actor, document=read_document(text))
-        answer = find_change_of_unsaved_workload(draft.workload, draft.spec, viewer_for(request.actor))
+        answer = find_unsaved_workload_change(draft.workload, draft.spec, viewer_for(request.actor))
     except BerthError:
         return HttpResponse()
     return _render_card(request, draft.workload, text, answer)
@@ -56,7 +56,7 @@ def smallest_change(request: Request) -> HttpResponse:
 
 @signed_in
 @require_GET
-def smallest_change_of_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+def smallest_change_for_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return the card for a pending workload on its edit page, or an empty response if there is no change."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)

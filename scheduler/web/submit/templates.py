@@ -176,7 +176,7 @@ def _open_editor(request: Request) -> HttpResponse:
     """Open the editor for a new template. Nothing is stored until the user saves it there."""
     names = list(submittable_projects(request.actor))
     if not names:
-        raise Forbidden("You cannot create templates. Ask a project admin for the role of a member.")
+        raise Forbidden("You cannot create templates. Ask a project admin for the member role.")
     chosen = request.GET.get("project", "")
     return open_url(request, reverse("template-new", args=[chosen if chosen in names else names[0]]))
 

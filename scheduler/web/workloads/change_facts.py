@@ -72,7 +72,7 @@ def build_change_facts(
         link_names(_list_names(answer.moved, answer.moved_workloads), urls),
         answer.rule,
         _ended_workload(actor, project, answer.change, urls, now),
-        _basis_of_priority(actor, project, answer),
+        _priority_basis(actor, project, answer),
     )
 
 
@@ -86,7 +86,7 @@ def _ended_workload(
     return EvictedWorkload(name, urls[name], losses_by_workload(actor, project, [name], now).get(name))
 
 
-def _basis_of_priority(actor: Actor, project: Project, answer: RenderedChange) -> str:
+def _priority_basis(actor: Actor, project: Project, answer: RenderedChange) -> str:
     """Return which workloads of the project have the priority just below the proposed one.
 
     The result is empty for other changes, and if the rule already names this priority.

@@ -18,7 +18,7 @@ from berth.core.wording.words import format_gpu_time, format_gpus
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.missing_roles import names_of_department_admins, names_of_platform_admins
+from projects.missing_roles import department_admin_names, platform_admin_names
 from projects.models import Project, Workload
 from projects.models.workloads import LIVE_PHASES
 from projects.queries.lost_work import lost_gpu_seconds
@@ -181,9 +181,9 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
     """Return which admins can make the change, or "" if the user or the owner can make it."""
     kind = ChangeKind(change["kind"])
     if kind in QUEUE_KINDS and not may(actor, Action.SET_QUOTA, project.department):
-        names = names_of_department_admins(project.department) or names_of_platform_admins()
+        names = department_admin_names(project.department) or platform_admin_names()
     elif kind in (*POOL_KINDS, ChangeKind.NODE_OPENED) and not may(actor, Action.ADMINISTER):
-        names = names_of_platform_admins()
+        names = platform_admin_names()
     else:
         return ""
     return f"{names or 'A platform admin'} can make this change."

@@ -108,7 +108,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         return None
     explanation = explain(actor, workload)
     decisive, others = split_obstacles(
-        build_obstacles(explanation.blockers, urls_of_named_workloads(actor, explanation.blockers))
+        build_obstacles(explanation.blockers, named_workload_urls(actor, explanation.blockers))
     )
     if decisive and decisive.reason == Reason.BACKOFF:
         verb = "ended" if delay_has_ended(workload) else "lasts until"
@@ -122,10 +122,10 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         decisive=decisive,
         others=others,
         after_delay=wait,
-        above_share=_reserved_above_share(workload, queues[0]),
+        above_share=_explain_reservation_above_share(workload, queues[0]),
         title=to_words(decisive.reason) if decisive else "",
         explanation=explanation,
-        start_after=link_ends(actor, explanation.expected_start_after),
+        start_after=link_awaited_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),
         queues=queues,
         queue_order=_queue_order(workload, explanation.ordering, queues),
@@ -165,7 +165,7 @@ def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], reque
     return [text, *(state for state in states if state not in columns)]
 
 
-def _reserved_above_share(workload: Workload, queue: dict[str, Any]) -> str:
+def _explain_reservation_above_share(workload: Workload, queue: dict[str, Any]) -> str:
     """Return why a reserved workload's project exceeds its fair share, or "" if the share is sufficient."""
     share = (queue["share"] or {}).get("gpu")
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
@@ -229,7 +229,7 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
     return result
 
 
-def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
+def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
     """Return the clause about the workloads that must end before the expected start, split into (text, URL or
     "") pairs.
 
@@ -244,7 +244,7 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
     return link_names(clause_about_ends(ends, notes), urls)
 
 
-def urls_of_named_workloads(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+def named_workload_urls(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     """Return the URLs of the workloads that, according to the blockers, have resources held for them."""
     numbers = [each.get("numbers") or {} for each in blockers]
     return workload_urls(actor, {str(each["behind"]) for each in numbers if "behind" in each})

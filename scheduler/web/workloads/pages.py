@@ -29,7 +29,7 @@ from projects.services.workloads import current_quota_warnings, is_editable, por
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.actions import allowed_actions
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_words import set_request_words
+from projects.web.workloads.request_words import set_request_labels
 from projects.web.workloads.resubmission import resubmission_source
 from projects.web.workloads.sorting import ALL_RUNNING
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -177,7 +177,7 @@ def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
 
 def _header_context(request: Request, workload: Workload, tab: str) -> Context:
     is_operator = may(request.actor, Action.OPERATE, workload)
-    set_request_words([workload])
+    set_request_labels([workload])
     return {
         "workload": workload,
         **_pending_context(workload, tab),
@@ -282,7 +282,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "recent_events": _recent_events(actor, workload, suffered, caused),
         "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),
         "last_eviction": last_eviction,
-        "ran_for": _seconds_of_last_run(workload),
+        "ran_for": _last_run_seconds(workload),
         "last_run": _last_run(workload, current, last_eviction),
         "lost_if_evicted": details.work_lost_if_evicted(workload, current, now),
         "lost_work": details.work_lost_in_failure(workload, current),
@@ -308,7 +308,7 @@ def _last_run(
     return (workload.started_at, max(ends)) if ends and max(ends) >= workload.started_at else None
 
 
-def _seconds_of_last_run(workload: Workload) -> float | None:
+def _last_run_seconds(workload: Workload) -> float | None:
     """Return how long the last run took, or None if the workload never ran or has not ended."""
     if workload.started_at is None or workload.ended_at is None:
         return None

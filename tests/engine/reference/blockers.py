@@ -25,7 +25,7 @@ from scheduler.engine.plan import Blocker, Plan, Reason, Rejection
 from tests.engine.reference.held_quota import held_quota
 from tests.engine.reference.matching import matches as _matches
 from tests.engine.reference.replay import HELD, Cluster, find_role, replay_plan, roles
-from tests.engine.reference.victims import QueueExcess, Unit, max_freed
+from tests.engine.reference.victims import QueueExcess, Unit, max_freed_amount
 
 GPU, CPU, MEMORY = range(3)
 INFINITE = 1 << 60
@@ -311,7 +311,7 @@ class _Explanation:
                 if victim.name in self.cluster.path(other.name)
                 for unit in self._units(other, kind, charged, level, "reclaim_min_runtime")
             ]
-            best = max(best, max_freed(QueueExcess(excess, tuple(units))))
+            best = max(best, max_freed_amount(QueueExcess(excess, tuple(units))))
         return best
 
     def _excess(self, own: str, victim: str, kind: int) -> int:

@@ -22,7 +22,7 @@ class QueueExcess:
     units: tuple[Unit, ...]
 
 
-def max_freed(queue: QueueExcess) -> int:
+def max_freed_amount(queue: QueueExcess) -> int:
     """Return the largest amount that evictions can free while the queue is over its threshold."""
 
     @cache

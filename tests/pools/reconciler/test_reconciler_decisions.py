@@ -83,14 +83,14 @@ def test_joined_node_counts_as_current() -> None:
 
 @shows("SKY-58")
 def test_nodes_for_demand_added_during_a_provider_call_are_requested_later() -> None:
-    in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
+    in_flight = next_step(fleet(3, [0])).fleet.with_desired_nodes(6)
     assert commands(in_flight) == ()
     assert commands(after_provisioning(in_flight, [1, 2])) == (Launch(3, 3),)
 
 
 @shows("SKY-58")
 def test_lower_demand_during_provisioning_does_not_lose_delivered_nodes() -> None:
-    delivered = after_provisioning(next_step(fleet(5, [0, 1])).fleet.with_desired(2), [2, 3, 4])
+    delivered = after_provisioning(next_step(fleet(5, [0, 1])).fleet.with_desired_nodes(2), [2, 3, 4])
     assert delivered.pending == {2, 3, 4}
     assert commands(delivered) == ()
     for ordinal in (2, 3, 4):
@@ -179,25 +179,25 @@ def test_phase_returns_to_watching_after_a_drain() -> None:
 @shows("SKY-71", "SKY-72", "SKY-73")
 def test_higher_demand_during_a_drain_reverts_it() -> None:
     draining = next_step(fleet(2, range(6))).fleet
-    all_back = next_step(draining.with_desired(6))
+    all_back = next_step(draining.with_desired_nodes(6))
     assert all_back.commands == (UndoDrain((2, 3, 4, 5)),)
     assert all_back.fleet.phase == Phase.WATCHING
     assert all_back.fleet.current == set(range(6))
-    and_more = next_step(draining.with_desired(8))
+    and_more = next_step(draining.with_desired_nodes(8))
     assert and_more.commands == (UndoDrain((2, 3, 4, 5)), Launch(2, 6))
     assert and_more.fleet.phase == Phase.SCALING_UP
 
 
 def test_no_more_drains_are_reverted_than_needed() -> None:
     draining = next_step(fleet(2, range(6))).fleet
-    step = next_step(draining.with_desired(3))
+    step = next_step(draining.with_desired_nodes(3))
     assert step.commands == (UndoDrain((2,)),)
     assert step.fleet.draining == {3, 4, 5}
 
 
 @shows("SKY-73")
 def test_late_completion_of_a_drain_does_not_remove_the_node() -> None:
-    reverted = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
+    reverted = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired_nodes(2)).fleet
     assert after_drain(reverted, 1) == reverted
 
 
@@ -278,7 +278,7 @@ class SimulatedProvider:
 
         match event:
             case "resize":
-                self.fleet = fleet.with_desired(n % 9)
+                self.fleet = fleet.with_desired_nodes(n % 9)
             case "answer" if fleet.in_flight:
                 order = self.orders[-1]
                 delivered = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))

@@ -22,7 +22,7 @@ from tests.pools.slurm.test_slurmrestd import now, token_expiring_at
         ("https://999.1.1.1", "is not a valid slurmrestd URL"),
         ("https://xn--a.org", "is not a valid slurmrestd URL"),
         ("slurm.example.org:6820", "is not a valid slurmrestd URL"),
-        ("unix:socket", "has no absolute path of printable characters"),
+        ("unix:socket", "must contain an absolute path of printable characters"),
     ],
 )
 def test_unusable_url_is_rejected(url: str, message: str) -> None:

@@ -10,7 +10,7 @@ from pools.services.secrets import SecretContent
 from projects.models import Phase, RunImage, Workload
 from projects.services.secrets import set_project_secret
 from projects.services.workloads import control
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 from tests.support.crashes import killed_at
@@ -35,7 +35,7 @@ def started(stage: Stage, name: str = "train-1", **changes: Any) -> Workload:
     return workload
 
 
-def failure(fault: RegistryFault) -> RegistryError:
+def failure(fault: RegistryErrorKind) -> RegistryError:
     return RegistryError(fault, f"{fault} happened.")
 
 
@@ -85,7 +85,7 @@ def test_image_reference_with_a_digest_needs_no_registry_lookup(stage: Stage) ->
 
 @pytest.mark.heavy
 def test_transient_image_lookup_failure_is_shown_and_retried_later(stage: Stage) -> None:
-    fault = RegistryFault.UNREACHABLE
+    fault = RegistryErrorKind.UNREACHABLE
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE)
     stage.tick(3)
@@ -109,7 +109,7 @@ def test_transient_image_lookup_failure_is_shown_and_retried_later(stage: Stage)
 
 
 def test_permanent_image_lookup_failure_fails_the_workload_with_the_reason(stage: Stage) -> None:
-    fault = RegistryFault.NOT_FOUND
+    fault = RegistryErrorKind.NOT_FOUND
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE, restart_policy={"kind": "always"})
     stage.tick(4)

@@ -15,7 +15,7 @@ from projects.models import Event, Phase, Workload, WorkloadRole
 from projects.services.arrays import submission as arrays
 from projects.services.workloads import editing
 from scheduler.loop.dispatch.lifecycle.limits import PULL_TIMEOUT, START_TIMEOUT
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 from tests.harness.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
@@ -266,7 +266,7 @@ def test_retry_rule_limits_the_restarts_after_a_missing_image(
 ) -> None:
     able = capabilities.Capabilities(runs_images=True)
     monkeypatch.setattr(capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": able})
-    missing = RegistryError(RegistryFault.NOT_FOUND, "There is no such image.")
+    missing = RegistryError(RegistryErrorKind.NOT_FOUND, "There is no such image.")
     stage.registries.digests[IMAGE] = missing
     workload = stage.submit(retry=[{"on": ["image_pull"], "max": 1}], image=IMAGE, roles=ONE)
     stage.tick(4)

@@ -254,10 +254,10 @@ def test_unfetched_results_are_deleted_after_the_session(play: SessionPlay) -> N
     play.add(b"a")
     play.accept_results(0, play.take(0)[b"a"])
     end = play.stage.clock.now()
-    assert calls.delete_calls_of_ended_sessions(before=end) == 0
+    assert calls.delete_ended_session_calls(before=end) == 0
     Workload.objects.filter(pk=play.session.pk).update(ended_at=end, phase=Phase.COMPLETED)
-    assert calls.delete_calls_of_ended_sessions(before=end) == 0
-    assert calls.delete_calls_of_ended_sessions(before=end + timedelta(seconds=1)) == 1
+    assert calls.delete_ended_session_calls(before=end) == 0
+    assert calls.delete_ended_session_calls(before=end + timedelta(seconds=1)) == 1
 
 
 def test_session_without_a_client_ends(play: SessionPlay) -> None:
@@ -331,7 +331,7 @@ def test_call_payloads_are_loaded_only_on_delivery(play: SessionPlay) -> None:
         play.accept_results(0, number)
         calls.cancel_calls(session=play.session, keys=keys)
         Workload.objects.filter(pk=play.session.pk).update(ended_at=play.stage.clock.now(), phase="completed")
-        calls.delete_calls_of_ended_sessions(before=play.stage.clock.now() + timedelta(seconds=1))
+        calls.delete_ended_session_calls(before=play.stage.clock.now() + timedelta(seconds=1))
     read = [query["sql"] for query in queries.captured_queries if query["sql"].startswith("SELECT")]
     assert any('"projects_call"."state"' in sql for sql in read)
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from berth.core.values.images import parse_image
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.client import RegistryClient
 from scheduler.registries.logins import find_login
@@ -40,7 +40,7 @@ def test_token_is_requested_from_the_registrys_authentication_server(tiny: TinyR
     assert look_up(tiny.image("private/train:1"), tiny.auth) == DIGEST
     paths = [path.partition("?")[0] for _, path in tiny.requests]
     assert paths == ["/v2/private/train/manifests/1", "/token", "/v2/private/train/manifests/1"]
-    assert find_error(tiny.image("private/train:1")).fault == RegistryFault.UNAUTHORIZED
+    assert find_error(tiny.image("private/train:1")).fault == RegistryErrorKind.UNAUTHORIZED
 
 
 def test_digest_is_computed_if_the_registry_returns_none(tiny: TinyRegistry) -> None:
@@ -50,13 +50,13 @@ def test_digest_is_computed_if_the_registry_returns_none(tiny: TinyRegistry) -> 
 @pytest.mark.parametrize("status", [307, 429, 500, 503])
 def test_unexpected_status_is_a_transient_error(tiny: TinyRegistry, status: int) -> None:
     error = find_error(tiny.image(f"status-{status}:1"))
-    assert (error.fault, error.is_permanent) == (RegistryFault.FAILED, False)
+    assert (error.fault, error.is_permanent) == (RegistryErrorKind.FAILED, False)
     assert str(error) == f"Registry {tiny.address} responded with status {status}."
 
 
 def test_hanging_registry_times_out(tiny: TinyRegistry) -> None:
     error = find_error(tiny.image("hangs:1"), access=RegistryAccess(seconds=0.05))
-    assert (error.fault, error.is_permanent) == (RegistryFault.TIMEOUT, False)
+    assert (error.fault, error.is_permanent) == (RegistryErrorKind.TIMEOUT, False)
     assert str(error) == f"Registry {tiny.address} did not respond within 0.05 s."
 
 
@@ -64,14 +64,14 @@ def test_registry_that_refuses_connections_is_reported_as_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = find_error(f"127.0.0.1:{port}/train:1")
-    assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
+    assert (error.fault, error.is_permanent) == (RegistryErrorKind.UNREACHABLE, False)
 
 
 def test_registry_without_tls_is_contacted_only_if_listed_as_insecure(tiny: TinyRegistry) -> None:
     # This address is not recognized as the machine's own.
     registry = f"127.1:{tiny.address.partition(':')[2]}"
     error = find_error(f"{registry}/train:1")
-    assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
+    assert (error.fault, error.is_permanent) == (RegistryErrorKind.UNREACHABLE, False)
     assert "It does not use TLS. An admin can list it in BERTH_INSECURE_REGISTRIES." in str(error)
     access = RegistryAccess(insecure=frozenset({registry}))
     assert look_up(f"{registry}/train:1", access=access) == DIGEST
@@ -80,7 +80,7 @@ def test_registry_without_tls_is_contacted_only_if_listed_as_insecure(tiny: Tiny
 @pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "0.0.0.0:80", "224.0.0.1"])
 def test_registry_at_a_forbidden_address_is_not_contacted(host: str) -> None:
     error = find_error(f"{host}/train:1")
-    assert (error.fault, error.is_permanent) == (RegistryFault.FORBIDDEN, True)
+    assert (error.fault, error.is_permanent) == (RegistryErrorKind.FORBIDDEN, True)
 
 
 def test_registry_request_to_one_of_berths_ports_is_rejected(tiny: TinyRegistry) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from berth.core.values.images import parse_image
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.client import RegistryClient
 from tests.images.registry import Registry, missing_programs, running_registry
@@ -51,7 +51,7 @@ def test_multi_arch_tag_resolves_to_its_index(registry: Registry) -> None:
 def test_missing_and_wrong_credentials_cause_different_errors(registry: Registry) -> None:
     image = f"{registry.address}/team/train:1"
     anonymous, wrong = find_error(image), find_error(image, registry.auth_for("wrong"))
-    assert anonymous.fault == wrong.fault == RegistryFault.UNAUTHORIZED
+    assert anonymous.fault == wrong.fault == RegistryErrorKind.UNAUTHORIZED
     assert "without credentials. Set a registry secret" in str(anonymous)
     assert "to user puller. Check the registry secret" in str(wrong)
     assert "wrong" not in str(wrong)
@@ -59,5 +59,5 @@ def test_missing_and_wrong_credentials_cause_different_errors(registry: Registry
 
 def test_error_names_the_missing_image(registry: Registry) -> None:
     error = find_error(f"{registry.address}/team/nothing:1", registry.auth)
-    assert (error.fault, error.is_permanent) == (RegistryFault.NOT_FOUND, True)
+    assert (error.fault, error.is_permanent) == (RegistryErrorKind.NOT_FOUND, True)
     assert str(error) == f"Registry {registry.address} has no image team/nothing:1."

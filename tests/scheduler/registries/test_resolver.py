@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 
 from berth.core.values.images import parse_image
-from scheduler.registries.base import RegistryFault, Resolution, RunKey
+from scheduler.registries.base import RegistryErrorKind, Resolution, RunKey
 from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.resolver import LOOKUPS_PER_REGISTRY, HttpResolver
 from tests.scheduler.registries.tiny_registry import running_tiny_registry
@@ -55,4 +55,4 @@ def test_lookup_with_invalid_credentials_fails() -> None:
         resolver.request(key, parse_image(registry.image("train:1")), "no JSON")
         error = wait_for_results(resolver, key)[key].error
         assert error is not None
-        assert error.fault == RegistryFault.FAILED
+        assert error.fault == RegistryErrorKind.FAILED

@@ -23,7 +23,7 @@ from scheduler.loop.dispatch.checkpoints import record_checkpoints
 from scheduler.loop.dispatch.evictions.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.lifecycle.limits import end_overdue
 from scheduler.models import Eviction, Reservation
-from scheduler.registries.base import RegistryError, RegistryFault
+from scheduler.registries.base import RegistryError, RegistryErrorKind
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 from tests.scheduler.tick_work.statements import (
@@ -268,9 +268,9 @@ def test_statement_count_for_images_does_not_grow_with_workloads(stage: Stage, r
         stage.loop.commit(view, stage.loop.decide(view))
         answers: dict[str, str | RegistryError | None] = {
             "unanswered": None,
-            "unreachable": RegistryError(RegistryFault.UNREACHABLE, "The registry does not respond."),
+            "unreachable": RegistryError(RegistryErrorKind.UNREACHABLE, "The registry does not respond."),
             "repeated": None,
-            "missing": RegistryError(RegistryFault.NOT_FOUND, "There is no such image."),
+            "missing": RegistryError(RegistryErrorKind.NOT_FOUND, "There is no such image."),
         }
         for step, answer in answers.items():
             stage.registries.digests = {} if answer is None else {IMAGE: answer}

@@ -10,7 +10,7 @@ from berth.server.web.charts.bars import WIDTH, quota_bar
 from projects.models import Workload, WorkloadArray
 from projects.web.workloads.filters import StateCount
 from scheduler.reports.pool_diagnosis import diagnose_pool
-from scheduler.reports.queues.pending_gpus import pending_by_project
+from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.queues.queue_list import queue_length
 from tests import factories as make
 from tests.cast import Cast
@@ -80,7 +80,7 @@ def test_queue_page_counts_the_pending_workloads_outside_the_queue(
 
 @pytest.mark.heavy
 def test_held_array_tasks_do_not_count_as_pending_demand(cast: Cast, pending: None) -> None:
-    assert pending_by_project([cast.pool]) == {cast.vision.pk: 4000}
+    assert pending_gpus_by_project([cast.pool]) == {cast.vision.pk: 4000}
 
 
 def test_long_queue_does_not_shorten_the_allocated_part_of_a_bar() -> None:

@@ -14,7 +14,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Reservation
 from scheduler.reports.queues.queue_ordering import describe_order_difference
 from scheduler.reports.queues.unknown_start import short_start_reason
-from scheduler.web.queue_starts import load_endless_workloads
+from scheduler.web.queue_starts import load_workloads_without_max_runtime
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -146,7 +146,7 @@ def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_oth
     def load() -> tuple[int, int]:
         """Return the numbers of statements and of rows that they return."""
         with CaptureQueriesContext(connection) as statements:
-            load_endless_workloads(cast.dave, [entry])
+            load_workloads_without_max_runtime(cast.dave, [entry])
         with connection.cursor() as cursor:
             rows = [cursor.execute(each["sql"]) and cursor.fetchall() for each in statements]
         return len(rows), sum(map(len, rows))

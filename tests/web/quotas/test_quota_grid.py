@@ -85,9 +85,9 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     Node.objects.update(state="booting")
     booting = re.sub(r"<[^>]+>", "", sign_in("alice").get("/quotas").content.decode())
     assert "Quotas: 4 of 8 GPUs at maximum size (0 ready)" in booting
-    assert [head.is_oversold for head in page.context["heads"]] == [False, False]
+    assert [head.is_oversubscribed for head in page.context["heads"]] == [False, False]
     research = rows["research"].cells[0]
-    assert (research.quota_sum, research.is_oversold) == ("2", False)
+    assert (research.quota_sum, research.is_oversubscribed) == ("2", False)
 
 
 def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.printing.output import print_section
 from berth.cli.printing.text import format_number, format_time, printable
-from berth.core.wording.awaited import describe_ends
+from berth.core.wording.awaited import describe_awaited_ends
 from berth.core.wording.blocker_numbers import format_numbers
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def format_expected_start(at: datetime | None, reason: str, after: Sequence["Awa
     Return "" if neither a start time nor a reason is known.
     """
     if at is not None:
-        ends = describe_ends([(each.workload, format_time(each.end)) for each in after])
+        ends = describe_awaited_ends([(each.workload, format_time(each.end)) for each in after])
         sentence = f"Expected start: {format_time(at)}" + (f", {ends}." if ends else ".")
         return f"{sentence} The estimate holds {reason}." if reason else sentence
     return f"Expected start unknown: {reason}." if reason else ""

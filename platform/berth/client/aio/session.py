@@ -201,7 +201,7 @@ class AsyncSession:
                 await self._background.wait(version, 0.5)
 
     async def _send_batch(self) -> bool:
-        dropped = self._calls.take_cancelled()
+        dropped = self._calls.take_cancelled_calls()
         if dropped:
             await self._transport.post(
                 f"sessions/{self.id}/calls/drop", protocol.cancelled_calls_body(dropped)

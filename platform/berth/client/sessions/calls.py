@@ -117,7 +117,7 @@ class PendingCalls:
         with self._lock:
             self._outgoing.extendleft(reversed(list(batch)))
 
-    def take_cancelled(self) -> list[uuid.UUID]:
+    def take_cancelled_calls(self) -> list[uuid.UUID]:
         """Remove and return the keys of calls that were cancelled after they were sent."""
         with self._lock:
             cancelled, self._cancelled_after_send = self._cancelled_after_send, []

@@ -44,7 +44,7 @@ def _inner_values(value: Any) -> Iterator[tuple[str, object]]:
     if isinstance(value, types.MethodType):
         yield ".__self__", value.__self__
     elif isinstance(value, types.FunctionType):
-        yield from _parts_of_function(value)
+        yield from _function_parts(value)
     elif isinstance(value, Mapping):
         yield from ((f"[{key!r}]", part) for key, part in value.items())
     elif isinstance(value, list | tuple | set | frozenset):
@@ -53,7 +53,7 @@ def _inner_values(value: Any) -> Iterator[tuple[str, object]]:
         yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
 
 
-def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, object]]:
+def _function_parts(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             yield f": the enclosing variable {name}", cell.cell_contents

@@ -202,7 +202,7 @@ class Session:
                 self._background.wait(version, 0.5)
 
     def _send_batch(self) -> bool:
-        dropped = self._calls.take_cancelled()
+        dropped = self._calls.take_cancelled_calls()
         if dropped:
             self._transport.post(f"sessions/{self.id}/calls/drop", protocol.cancelled_calls_body(dropped))
         batch = self._calls.take_batch()

@@ -64,7 +64,7 @@ def compiled_once(
     def compile_query(count: int) -> _CompiledQuery:
         return _compile(build(*(Parameter(position) for position in range(count))))
 
-    fetch = fetch_all if planned_once else _fetch_unprepared
+    fetch = fetch_all if planned_once else _fetch_without_preparing
 
     def query(*values: Any) -> list[R]:
         compiled = compile_query(len(values))
@@ -179,7 +179,7 @@ def _instance_builder(info: Any, select: Sequence[Any], database: str) -> Callab
     return build
 
 
-def _fetch_unprepared(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _fetch_without_preparing(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchall()

@@ -81,11 +81,11 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_head_timer()
-        self._uncount_connection()
+        self._stop_counting_connection()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self._uncount_connection()  # from now on, the WebSocket protocol counts this connection
+        self._stop_counting_connection()  # from now on, the WebSocket protocol counts this connection
         host = next((value for name, value in self.scope["headers"] if name == b"host"), b"")
         if not self.names_pod(host.decode("latin-1")):
             self.config = copy(self.config)
@@ -137,7 +137,7 @@ class BoundedHttp(HttpToolsProtocol):
     def _reject_late_head(self) -> None:
         self._reject(HTTPStatus.REQUEST_TIMEOUT, "The request head took too long to arrive.")
 
-    def _uncount_connection(self) -> None:
+    def _stop_counting_connection(self) -> None:
         if self._address is not None:
             self.connection_counter.leave(self._address)
             self._address = None

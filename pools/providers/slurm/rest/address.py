@@ -15,7 +15,7 @@ def check_url(url: str) -> str:
     if url.startswith("unix:"):
         if not url.startswith("unix:/") or not url.isprintable():
             raise PydanticCustomError(
-                "rest_url", "has no absolute path of printable characters", {"allowed": URL_ALLOWED}
+                "rest_url", "must contain an absolute path of printable characters", {"allowed": URL_ALLOWED}
             )
         return url
     try:

@@ -16,15 +16,15 @@ JOB_FLAGS = (
 )  # fmt: skip
 
 
-class UnreadableAnswer(ValueError):
+class UnreadableResponse(ValueError):
     """Raised if a response lacks a value that every version of the API contains."""
 
 
 def object_rows(answer: Row, key: str) -> list[Row]:
-    """Return the list of objects under `key` in the response. Raises UnreadableAnswer if there is no list."""
+    """Return the list of objects under `key` in the response. Raises UnreadableResponse without a list."""
     listed = answer.get(key)
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
-        raise UnreadableAnswer(key)
+        raise UnreadableResponse(key)
     return listed
 
 
@@ -54,7 +54,7 @@ def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
     for row in object_rows(partitions, "partitions"):
         name = row.get("name")
         if not isinstance(name, str):
-            raise UnreadableAnswer("name")
+            raise UnreadableResponse("name")
         defaults, maximums = _to_object(row.get("defaults")), _to_object(row.get("maximums"))
         state = _to_object(row.get("partition")).get("state", row.get("state"))
         yield Partition(
@@ -96,26 +96,26 @@ def _parse_job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _parse_user(row: Row, key: str) -> str:
-    """Return the user who owns a job. Raises UnreadableAnswer if the user is missing, because the job might
+    """Return the user who owns a job. Raises UnreadableResponse if the user is missing, because the job might
     belong to the pool.
     """
     user = row.get(key)
     if not isinstance(user, str) or not user:
-        raise UnreadableAnswer(key)
+        raise UnreadableResponse(key)
     return user
 
 
 def _job_id(row: Row) -> str:
     job_id = parse_number(row.get("job_id"))
     if not job_id:
-        raise UnreadableAnswer("job_id")
+        raise UnreadableResponse("job_id")
     return str(job_id)
 
 
 def _job_state(value: object) -> str:
     states = _parse_names(value)
     if not states:
-        raise UnreadableAnswer("job_state")
+        raise UnreadableResponse("job_state")
     return next((flag for flag in JOB_FLAGS if flag in states), states[0])
 
 
@@ -129,7 +129,7 @@ def _parse_node(row: Row) -> PreviewedNode:
     states = [*_parse_names(row.get("state")), *_parse_names(row.get("state_flags"))]
     words = [state.lower() for state in states]
     if not states or not isinstance(row.get("name"), str):
-        raise UnreadableAnswer("state")
+        raise UnreadableResponse("state")
     return make_machine(
         row["name"], "+".join(word for word in words if word != "not_responding"),
         cores=(parse_number(row.get("alloc_cpus")) or 0, parse_number(row.get("cpus")) or 0),

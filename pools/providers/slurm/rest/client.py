@@ -10,7 +10,7 @@ from pools.providers.preview import Finding, error, warning
 from pools.providers.slurm.client import Examination, Submission
 from pools.providers.slurm.jobs import PilotJob, PilotName
 from pools.providers.slurm.rest import answers
-from pools.providers.slurm.rest.answers import UnreadableAnswer
+from pools.providers.slurm.rest.answers import UnreadableResponse
 from pools.providers.slurm.rest.connection import Connection, Server
 from pools.providers.slurm.rest.errors import (
     ALREADY_ENDED,
@@ -50,7 +50,7 @@ class SlurmRest:
         connection = self._connect()
         user, now = connection.server.user, self._now().timestamp()
         answer = self._get(connection, "/jobs/")
-        return self._read_answer(
+        return self._read_response(
             connection, "a list of jobs", lambda: list(answers.parse_jobs(answer, user, now))
         )
 
@@ -64,7 +64,7 @@ class SlurmRest:
             ignored=(NOTHING_FOUND,), api="slurmdb",
         )  # fmt: skip
         user = connection.server.user
-        return self._read_answer(
+        return self._read_response(
             connection, "a list of ended jobs", lambda: list(answers.parse_accounting(answer, user))
         )
 
@@ -110,7 +110,7 @@ class SlurmRest:
         server = connection.server
         findings = tuple(token_findings(server.token, self._now()))
         partitions, nodes = self._get(connection, "/partitions/"), self._get(connection, "/nodes/")
-        listed = self._read_answer(
+        listed = self._read_response(
             connection, "a list of partitions", lambda: list(answers.parse_partitions(partitions, nodes))
         )
         release = answers.slurm_version(partitions)
@@ -158,10 +158,10 @@ class SlurmRest:
             raise unreadable_error(server, "a response")
         return answer
 
-    def _read_answer(self, connection: Connection, subject: str, parse: Callable[[], T]) -> T:
+    def _read_response(self, connection: Connection, subject: str, parse: Callable[[], T]) -> T:
         try:
             return parse()
-        except UnreadableAnswer as missing:
+        except UnreadableResponse as missing:
             raise unreadable_error(connection.server, f"{subject} without {missing}") from None
         except (ValueError, OverflowError):
             raise unreadable_error(connection.server, subject) from None

@@ -49,7 +49,7 @@ class Cache:
 
     def stored_bytes(self) -> int:
         """Return the total size of all objects and drafts in bytes."""
-        return sum(map(_size_of, os.scandir(self._directory)))
+        return sum(map(_entry_size, os.scandir(self._directory)))
 
     def has(self, entry: Object) -> bool:
         return os.path.exists(self.path(entry))
@@ -133,7 +133,7 @@ def _unused_objects(root: str) -> Iterator[tuple[float, int, str, str]]:
                     yield status.st_ctime, status.st_size, directory.path, entry.path
 
 
-def _size_of(entry: os.DirEntry[str]) -> int:
+def _entry_size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_size
     except FileNotFoundError:  # another process has renamed or deleted the file

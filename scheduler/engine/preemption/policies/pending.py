@@ -14,7 +14,7 @@ from scheduler.engine.fair_share.turns import TurnTaking
 from scheduler.engine.fair_share.usage_history import history_seconds
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
-from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted_amounts
 
 
 def _have_same_queue_and_size(victims: Sequence[Victim]) -> bool:
@@ -207,7 +207,7 @@ class Reclaim(PreemptionPolicy):
         evicted, worst = EvictedByQueue(), Key()
         for victim in victims:
             worst = max(worst, self.queue_stage(victim, evicted))
-            add_evicted(evicted, victim)
+            add_evicted_amounts(evicted, victim)
         return worst
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:

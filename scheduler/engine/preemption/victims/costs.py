@@ -13,7 +13,7 @@ from scheduler.engine.model import Strategy
 from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted_amounts
 
 # Stage of the victim queue, cost of clearing the node regardless of queues, node index, and victims.
 PricedNode = tuple[Key, Key, int, Sequence[Victim]]
@@ -165,7 +165,7 @@ class NodeCosts:
             if slot is not None:
                 return slot
         board.rewind(start)
-        selection.keep_first_selected(count)
+        selection.keep_first_victims(count)
         return None
 
 
@@ -190,7 +190,7 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
         sets.append([single_victim])
     chosen: list[Victim] = []
     for victim in ordered:
-        if not _conflicts_with_chosen(victim, chosen):
+        if not _conflicts_with_chosen_victims(victim, chosen):
             chosen.append(victim)
             missing -= victim.amounts[0]
             if missing <= 0 and room.fits_after(chosen):
@@ -214,7 +214,7 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
-        if not _conflicts_with_chosen(victim, chosen):
+        if not _conflicts_with_chosen_victims(victim, chosen):
             chosen.append(victim)
             if room.fits_after(chosen):
                 return [_remove_unneeded_victims(room, chosen)]
@@ -233,10 +233,10 @@ def _select_across_queues(
         stages = [max(worst, selection.policy.queue_stage(victim, evicted)) for victim in left]
         stage = min(stages)
         victim = left.pop(stages.index(stage))  # take the first of several equal victims
-        if not _conflicts_with_chosen(victim, chosen):
+        if not _conflicts_with_chosen_victims(victim, chosen):
             chosen.append(victim)
             worst = stage
-            add_evicted(evicted, victim)
+            add_evicted_amounts(evicted, victim)
     return [_remove_unneeded_victims(room, chosen)] if room.fits_after(chosen) else []
 
 
@@ -247,7 +247,7 @@ def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> K
     return (*selection.policy.worst_queue_stage(victims), cost[0], *queue, *cost[1:])
 
 
-def _conflicts_with_chosen(victim: Victim, chosen: Sequence[Victim]) -> bool:
+def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> bool:
     """Return whether the victim overlaps with selected victims, or its gang cannot lose all of them."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]

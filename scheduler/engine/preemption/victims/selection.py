@@ -127,7 +127,7 @@ class VictimSelection:
         return any({id(p) for _, p in other.pods} == {id(p) for _, p in victim.pods}
                    for other in extra_replica_victims(self.board, victim.gang))  # fmt: skip
 
-    def keep_first_selected(self, count: int) -> None:
+    def keep_first_victims(self, count: int) -> None:
         """Discard all but the first `count` selected victims, after the board has been rewound."""
         for victim in self.selected[count:]:
             self._gang_victims.pop(victim.gang.name, None)

@@ -15,7 +15,7 @@ from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.bounds import max_gpus_saved_by_moves
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted_amounts
 
 MAX_VICTIMS = 64
 MAX_GROUPS = 32
@@ -53,7 +53,7 @@ class _VictimSet:
     def add(self, policy: PreemptionPolicy, victim: Victim) -> "_VictimSet":
         project, kind = victim.gang.account, main_resource(policy.requested)
         evicted, below_quota = self.evicted.copy(), self.below_quota
-        add_evicted(evicted, victim)
+        add_evicted_amounts(evicted, victim)
         for queue in project.path:
             if queue not in policy.gang.account.path:
                 before = self.evicted.get(queue, NOTHING)
@@ -75,7 +75,7 @@ class _VictimSet:
         return self.below_quota, self.stage, stopped, self.queue, tuple(cost)
 
 
-def cost_of_set(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
+def victim_set_cost(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
     """Return the sort key that `sufficient_victim_sets` uses to order sets of victims."""
     result = _VictimSet((0,) * len(policy.kinds))
     for victim in victims:

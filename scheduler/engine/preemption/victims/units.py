@@ -67,7 +67,7 @@ class Victim:
         return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
 
 
-def add_evicted(evicted: EvictedByQueue, victim: Victim) -> None:
+def add_evicted_amounts(evicted: EvictedByQueue, victim: Victim) -> None:
     for queue in victim.gang.account.path:
         gpu, cpu, memory = evicted.get(queue, NOTHING)
         evicted[queue] = gpu + victim.amounts[0], cpu + victim.amounts[1], memory + victim.amounts[2]

@@ -53,7 +53,7 @@ def handle_rejections(
     """
     _record_rejections(starting, accepted, rejected.keys(), now, context.sent)
     messages = {pod.workload_id: rejected[pod.pk] for pod in reversed(starting) if pod.pk in rejected}
-    _release_rejected(messages, now, context)
+    _release_rejected_gangs(messages, now, context)
 
 
 def _record_rejections(
@@ -71,7 +71,9 @@ def _record_rejections(
     sent.rejected_since = {pk: sent.rejected_since.get(pk, now) for pk in affected}
 
 
-def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> None:
+def _release_rejected_gangs(
+    messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
+) -> None:
     """Requeue or scale down workloads whose starts have been rejected for too long.
 
     `messages` contains the rejections by workload. Each release of the same workload increases its

@@ -28,7 +28,7 @@ def find_nearest_value(form_field: FormField, text: str) -> str:
     if form_field.kind in (CHOICE, NUMBER_CHOICE):
         values = [value for value, _ in form_field.choices if value]
         return "" if written in values else closest_match(written.lower(), values)
-    if form_field.kind is SECONDS_KIND and is_no_duration(form_field, text):
+    if form_field.kind is SECONDS_KIND and is_invalid_duration(form_field, text):
         match = MISSPELLED_DURATION.fullmatch(written.lower())
         return f"{match[1]}{match[2]}" if match else ""
     if form_field.kind is MEMORY:
@@ -37,7 +37,7 @@ def find_nearest_value(form_field: FormField, text: str) -> str:
     return ""
 
 
-def is_no_duration(form_field: FormField, text: str) -> bool:
+def is_invalid_duration(form_field: FormField, text: str) -> bool:
     """Return whether the field expects a duration and its text is neither a duration nor a number."""
     written = text.strip()
     is_well_formed = not written or DURATION.fullmatch(written) or INTEGER.fullmatch(written)

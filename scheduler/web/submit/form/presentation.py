@@ -29,7 +29,7 @@ from scheduler.web.submit.form.fields import (
     FormPart,
 )
 from scheduler.web.submit.form.missing_programs import missing_programs
-from scheduler.web.submit.form.nearest_value import find_nearest_value, is_no_duration
+from scheduler.web.submit.form.nearest_value import find_nearest_value, is_invalid_duration
 from scheduler.web.submit.form.secret_choices import SecretButton, secret_buttons
 
 KEYS_OF_REPLICAS: Mapping[str | int, tuple[str, ...]] = {
@@ -271,7 +271,7 @@ def _field_sentence(problem: Problem, shown: RenderedField) -> ErrorSentence:
     if sentence.replacement or form_field.many:
         return sentence
     nearest = find_nearest_value(form_field, shown.value)
-    if is_no_duration(form_field, shown.value):
+    if is_invalid_duration(form_field, shown.value):
         advice = "Enter a number with a unit, for example 30m, 8h or 7d."
         sentence = ErrorSentence(f"Not a duration. {advice}")
     return sentence.with_suggestion(nearest) if nearest else sentence

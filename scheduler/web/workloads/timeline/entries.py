@@ -21,7 +21,7 @@ from scheduler.reports.explanations.pending_history import (
 from scheduler.reports.explanations.workload import expected_start, expected_start_after
 from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.visibility import viewer_for
-from scheduler.web.workloads.details import link_ends
+from scheduler.web.workloads.details import link_awaited_ends
 from scheduler.web.workloads.edit_labels import with_field_labels
 from scheduler.web.workloads.timeline.bar import PeriodBar, build_bar
 from scheduler.web.workloads.timeline.periods import (
@@ -245,7 +245,7 @@ def _expected_entries(actor: Actor, workload: Workload, now: datetime) -> list[T
     start = expected_start(workload, now)[0] if workload.phase in PENDING_PHASES else None
     if start is not None:
         ends = expected_start_after(viewer_for(actor), workload.explanation or {}, start)
-        links = tuple(link_ends(actor, ends))
+        links = tuple(link_awaited_ends(actor, ends))
         expected.append(
             TimelineEntry(
                 start, "Expected start", "", FUTURE, is_estimate=True, links=links, state="starting"
@@ -269,7 +269,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
     if row.kind == "edited":
         message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
     state = EVICTION if eviction or evictions else STATES.get(row.kind, "")
-    described = _only_eviction_for_another(evictions)
+    described = _sole_eviction_with_preemptor(evictions)
     return TimelineEntry(
         row.at,
         title,
@@ -281,7 +281,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
     )
 
 
-def _only_eviction_for_another(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
+def _sole_eviction_with_preemptor(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
     """Return the only eviction if another workload caused it. Return None in all other cases."""
     return evictions[0] if len(evictions) == 1 and evictions[0].preemptor is not None else None
 
@@ -305,7 +305,7 @@ def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> t
 
 def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
     title = KIND_TITLES.get(eviction.row.kind, "Evicted")
-    described = _only_eviction_for_another([eviction])
+    described = _sole_eviction_with_preemptor([eviction])
     message = "" if described else f"{eviction.summary}."
     return TimelineEntry(
         eviction.row.at, title, message, "warn", evictions=(eviction,), eviction=described, state=EVICTION

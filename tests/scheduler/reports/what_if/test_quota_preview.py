@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from berth.core.errors import Forbidden, Invalid
 from projects.models import Audit, Quota, QuotaChange
 from projects.services.quotas.documents import read_draft
-from projects.services.quotas.drafts import apply_draft, compare_with_stored, version_tag_before_draft
+from projects.services.quotas.drafts import apply_draft, compare_with_stored_quotas, version_tag_before_draft
 from scheduler.models import Eviction
 from scheduler.reports.what_if.quota_preview import QuotaImpact, preview_draft
 from tests.scheduler.stage import Stage
@@ -189,6 +189,6 @@ def test_every_error_in_a_quota_draft_names_its_path(full_stage: Stage) -> None:
 
 def test_etag_contains_the_quota_versions(full_stage: Stage) -> None:
     draft = read_draft(full_stage.cast.alice, GIVE_TO_ADS)
-    stored = compare_with_stored(draft)
+    stored = compare_with_stored_quotas(draft)
     assert version_tag_before_draft(stored).split("-")[2:] == ["0.0", "0.0"]
     assert preview_impact(full_stage, GIVE_TO_ADS).tag == version_tag_before_draft(stored)

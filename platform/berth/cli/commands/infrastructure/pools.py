@@ -305,7 +305,7 @@ def history(
         Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("EVENT", lambda e: e.kind),
         Column("NODE", lambda e: e.node or "-"),
-        Column("DESIRED", _format_desired, right=True),
+        Column("DESIRED", _format_desired_nodes, right=True),
         Column("REASON", lambda e: e.reason, flexible=True),
         Column("NUMBERS", lambda e: format_pairs(e.data), wide=True, flexible=True),
     ]
@@ -341,7 +341,7 @@ def _format_index(index: Any) -> str:
     return f"{index['url']} for {', '.join(index['packages']) or 'all others'}"
 
 
-def _format_desired(event: Any) -> str:
+def _format_desired_nodes(event: Any) -> str:
     if event.after is None:
         return "-"
     changed = event.before is not None and event.before != event.after

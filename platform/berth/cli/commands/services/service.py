@@ -190,7 +190,7 @@ def cancel(
             )
             return
         cancelled = client.services.cancel_scale_outs(name, status=status, dry_run=dry_run)
-    show_one(cancelled, output, lambda _: _print_cancelled(cancelled))
+    show_one(cancelled, output, lambda _: _print_cancelled_requests(cancelled))
 
 
 @app.command()
@@ -291,7 +291,7 @@ def _report_progress(
         raise typer.Exit(ExitCode.WORKLOAD_FAILED)
 
 
-def _print_cancelled(cancellation: Any) -> None:
+def _print_cancelled_requests(cancellation: Any) -> None:
     print(printable(cancellation.message))
     for request in cancellation.cancelled:
         print(printable(f"{request.request_id} is {request.status}"))

@@ -88,7 +88,7 @@ def submit(flags: SubmitFlags) -> None:
             submit_documents(client, documents_by_source, flags.output, atomic=flags.atomic)
             return
         submitted = client.workloads.submit(documents[0])
-        _print_submitted(flags.output, submitted)
+        _print_submitted_workload(flags.output, submitted)
         if flags.watch or flags.follow:
             _follow(client, submitted, follow=flags.follow)
 
@@ -166,7 +166,7 @@ def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags
         submit_one = client.arrays.submit if "array" in document else client.workloads.submit
         results.append(submit_one(document))
         if not flags.output.is_data:
-            _print_submitted(flags.output, results[-1])
+            _print_submitted_workload(flags.output, results[-1])
     if flags.output.is_data:
         plain = [result.plain() for result in results]
         show_data(plain[0] if len(plain) == 1 else plain, flags.output)
@@ -213,7 +213,7 @@ def _set_project(document: dict[str, Any], project: str) -> None:
         document.setdefault("project", project)
 
 
-def _print_submitted(output: Output, workload: "Submission | ArraySubmission") -> None:
+def _print_submitted_workload(output: Output, workload: "Submission | ArraySubmission") -> None:
     if output.is_data:
         show_data(workload.plain(), output)
         return

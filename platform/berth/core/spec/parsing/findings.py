@@ -54,7 +54,7 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel], *, with_n
         return Problem(path, "is missing")
     if kind in EXPECTED:
         return _mismatch_problem(path, location, details, root_model, with_nearest=with_nearest)
-    allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context, details["input"])
+    allowed = str(context.get("allowed", "")) or _describe_allowed_values(kind, context, details["input"])
     message = (
         "is empty"
         if not details["input"] and kind in TOO_SHORT
@@ -115,7 +115,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(inner)
 
 
-def _describe_allowed(kind: str, context: Mapping[str, Any], value: object) -> str:
+def _describe_allowed_values(kind: str, context: Mapping[str, Any], value: object) -> str:
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
         return suggest(str(value), words) if words else str(context.get("expected", ""))

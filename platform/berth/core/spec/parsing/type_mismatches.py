@@ -96,7 +96,7 @@ def _nearest_values(kind: str, value: object, keys: list[str]) -> Iterator[objec
 def _is_valid(value: object, field: Field | None, model: type[BaseModel] | None) -> bool:
     try:
         if field is not None:
-            _model_of_field(*field).model_validate({"value": value})
+            _field_model(*field).model_validate({"value": value})
         elif model is not None:
             model.model_validate(value)
     except ValidationError:
@@ -105,7 +105,7 @@ def _is_valid(value: object, field: Field | None, model: type[BaseModel] | None)
 
 
 @lru_cache(maxsize=256)  # creating a model takes milliseconds
-def _model_of_field(owner: type[BaseModel], name: str) -> type[BaseModel]:
+def _field_model(owner: type[BaseModel], name: str) -> type[BaseModel]:
     """Return a model whose only field, `value`, is a copy of the owner's field."""
     field = owner.model_fields[name]
     return create_model("Value", value=(field.annotation or Any, field))

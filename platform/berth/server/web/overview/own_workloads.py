@@ -18,7 +18,7 @@ from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.arrays.queued_tasks import QueuedTasks, load_queued_tasks
 from projects.web.services.serving import ServingStatus, load_serving_statuses
 from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
-from projects.web.workloads.request_words import set_request_words
+from projects.web.workloads.request_words import set_request_labels
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
@@ -82,7 +82,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
         "-submitted_at",
     )
     shown = list(rows[:OWN_MAX])
-    set_request_words(shown)
+    set_request_labels(shown)
     insert_inference_engine_rows(shown, matching, "")
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
     serving = load_serving_statuses(services)

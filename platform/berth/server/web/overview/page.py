@@ -119,7 +119,7 @@ def index(request: Request) -> HttpResponse:
         "pool": pool,
         "unknown": describe_unknown(unknown_pool_problem(actor, name)),
         "capacity": capacity,
-        "free_by_pool": free_by_pool(shown, by_pool),
+        "free_gpus_by_pool": free_gpus_by_pool(shown, by_pool),
         "queues": queues,
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
@@ -181,7 +181,7 @@ def index(request: Request) -> HttpResponse:
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
 
 
-def free_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) -> list[str]:
+def free_gpus_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) -> list[str]:
     """Return where the free GPUs are, such as "train 1.25" and "local 2", largest pools first.
 
     The list is empty if there is only one pool, or if no GPU is free.

@@ -27,7 +27,7 @@ def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterat
         by_service[engine.service_id].append(engine)
     for service in rows:
         own = by_service[service.pk]
-        if any(_is_hindered(engine, now) for engine in own):
+        if any(_cannot_serve(engine, now) for engine in own):
             status = serving_status(service.workload, own)
             yield AttentionItem(
                 status.title, status.tone, service.workload.handle,
@@ -36,7 +36,7 @@ def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterat
             )  # fmt: skip
 
 
-def _is_hindered(engine: InferenceEngine, now: datetime) -> bool:
+def _cannot_serve(engine: InferenceEngine, now: datetime) -> bool:
     """Return whether the engine cannot serve, or has been stuck in one startup state for too long.
 
     Failed checks are normal while an engine waits for capacity or loads its model.

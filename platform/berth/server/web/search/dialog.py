@@ -262,7 +262,7 @@ def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
     return [word for word in words if word.lower() not in kind] or [*words]
 
 
-def _with_danger_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
+def _with_destructive_actions_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
     return sorted(hits, key=lambda hit: hit.is_danger)
 
 
@@ -295,7 +295,7 @@ def _actions_on(actor: Actor, target: Target) -> HitGroup:
         title, hits = "Services", row_actions(actor, [target.workload], ())
     else:
         title, hits = "Workloads", row_actions(actor, [target], ())
-    return HitGroup(f"Actions on {_target_name(target)}", _with_danger_last(hits), title)
+    return HitGroup(f"Actions on {_target_name(target)}", _with_destructive_actions_last(hits), title)
 
 
 def _matching_services(actor: Actor, words: list[str]) -> list[Service]:

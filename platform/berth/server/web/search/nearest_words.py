@@ -47,7 +47,7 @@ def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
     A word is not replaced if it is part of such a word or resembles none of them. In the name of an array
     task, only the array's name is replaced.
     """
-    known_words = set(chain(_words_of_pages(), _visible_names(actor)))
+    known_words = set(chain(_page_words(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]
 
 
@@ -90,7 +90,7 @@ def _is_one_typo(word: str, other: str) -> bool:
     )
 
 
-def _words_of_pages() -> Iterator[str]:
+def _page_words() -> Iterator[str]:
     titles = [ACCOUNT.title, *(entry.title for _, entries in (*GROUPS, *UNLISTED) for entry in entries)]
     titles += [title for title, *_ in FORMS]
     for text in (*titles, EDIT_QUOTA, *VERBS, *STATE_SYNONYMS, *chain.from_iterable(SYNONYMS.values())):

@@ -9,7 +9,7 @@ from django.urls import reverse
 from berth.server.web.navigation import ACCOUNT, UNLISTED, NavigationEntry, navigation_groups
 from berth.server.web.search.nearest_words import SYNONYMS
 from berth.server.web.search.palette import STOP_WORDS, SearchHit, words_outside_title
-from berth.server.web.search.rank import begins_a_keyword
+from berth.server.web.search.rank import is_keyword_prefix
 from projects.access import is_platform_admin, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 
@@ -51,7 +51,7 @@ def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
         for entry in entries:
             title, keywords = entry.title.lower(), SYNONYMS.get(entry.path, ())
             starts = tuple(chain.from_iterable(each.split() for each in keywords))
-            if all(word.lower() in title or begins_a_keyword(word, starts) for word in words):
+            if all(word.lower() in title or is_keyword_prefix(word, starts) for word in words):
                 yield SearchHit(entry.title, entry.path, entry.icon, group)
 
 

@@ -154,13 +154,13 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
     """
     for at, word in enumerate(words):
         least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
-        verb = _verb_of(word.lower(), least if at in (0, len(words) - 1) else len(word) + 1)
+        verb = _action_verb(word.lower(), least if at in (0, len(words) - 1) else len(word) + 1)
         if verb:
             return verb, [*words[:at], *words[at + 1 :]]
     return "", words
 
 
-def _verb_of(word: str, min_letters: int) -> str:
+def _action_verb(word: str, min_letters: int) -> str:
     """Return the first verb that matches the word, or an empty string if there is none.
 
     A final s is ignored. A word with at least `min_letters` letters also matches a verb that starts with it.

@@ -25,16 +25,16 @@ def rank(hit: SearchHit, words: Sequence[str]) -> int:
         return EXACT
     if title.startswith(text):
         return STARTS_TITLE
-    return max(_rank_of_word(title, word.lower()) for word in words)
+    return max(_word_rank(title, word.lower()) for word in words)
 
 
-def _rank_of_word(title: str, word: str) -> int:
+def _word_rank(title: str, word: str) -> int:
     if any(part.startswith(word) for part in PARTS.split(title)):
         return STARTS_WORD
     return IN_TITLE if word in title else ELSEWHERE
 
 
-def begins_a_keyword(word: str, keywords: Iterable[str]) -> bool:
+def is_keyword_prefix(word: str, keywords: Iterable[str]) -> bool:
     """Return whether one of the hidden keywords starts with the word."""
     return len(word) >= MIN_KEYWORD_LETTERS and any(each.startswith(word.lower()) for each in keywords)
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import Resolver404, resolve, reverse
 
 from berth.server.web.search.palette import SearchHit
-from berth.server.web.search.workloads import array_hits, state_of
+from berth.server.web.search.workloads import array_hits, workload_state
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
@@ -42,7 +42,7 @@ def recent_hits(actor: Actor, paths: Iterable[str]) -> list[SearchHit]:
 def _workload_hits(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     for row in workloads(actor).filter(pk__in=ids):
         path = reverse("workload", args=[row.pk])
-        yield SearchHit(row.name, path, "workloads", row.project.name, state=state_of(row))
+        yield SearchHit(row.name, path, "workloads", row.project.name, state=workload_state(row))
 
 
 def _array_hits(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
@@ -53,7 +53,9 @@ def _service_hits(actor: Actor, references: list[Any]) -> Iterator[SearchHit]:
     ids = [text for text in references if _is_id(text)]
     for row in services(actor).filter(workload_id__in=ids):
         workload, path = row.workload, reverse("service", args=[row.workload_id])
-        yield SearchHit(workload.name, path, "services", workload.project.name, state=state_of(workload))
+        yield SearchHit(
+            workload.name, path, "services", workload.project.name, state=workload_state(workload)
+        )
 
 
 def _pool_hits(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:

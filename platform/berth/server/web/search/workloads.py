@@ -49,7 +49,7 @@ def workload_list_url(**query: str) -> str:
     return f"{reverse('workloads')}?{urlencode({key: value for key, value in query.items() if value})}"
 
 
-def state_of(workload: Workload) -> str:
+def workload_state(workload: Workload) -> str:
     """Return the state to show in search results: the phase, or "unschedulable"."""
     can_start = workload.phase != Phase.PENDING or workload.reason != UNSCHEDULABLE
     return workload.phase if can_start else "unschedulable"
@@ -57,7 +57,7 @@ def state_of(workload: Workload) -> str:
 
 def workload_hit(row: Workload) -> SearchHit:
     path = reverse("workload", args=[row.pk])
-    return SearchHit(row.name, path, "workloads", row.project.name, state=state_of(row))
+    return SearchHit(row.name, path, "workloads", row.project.name, state=workload_state(row))
 
 
 def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
@@ -87,7 +87,7 @@ def _without_added_engines(rows: Sequence[Workload]) -> list[Workload]:
 
 
 def _urgency(row: Workload) -> int:
-    state = state_of(row)
+    state = workload_state(row)
     urgent = ("unschedulable", Phase.FAILED, Phase.PENDING, Phase.RESERVED)
     return min(urgent.index(state), 2) if state in urgent else len(urgent)
 
@@ -142,7 +142,7 @@ def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
 
 def _task_hit(task: Workload) -> SearchHit:
     path = reverse("workload", args=[task.pk])
-    return SearchHit(task.name, path, "workloads", task.project.name, state=state_of(task))
+    return SearchHit(task.name, path, "workloads", task.project.name, state=workload_state(task))
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:

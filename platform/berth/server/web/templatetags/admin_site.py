@@ -32,7 +32,7 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
         for section, items in SECTIONS.items()
         for title, _, model in items
     }
-    address = str(parts[1]["link"]) if len(parts) > 1 and "link" in parts[1] else _list_of_form(request)
+    address = str(parts[1]["link"]) if len(parts) > 1 and "link" in parts[1] else _list_page_path(request)
     if address not in lists:
         return list(parts)
     section, title = lists[address]
@@ -42,7 +42,7 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
     return path
 
 
-def _list_of_form(request: HttpRequest) -> str:
+def _list_page_path(request: HttpRequest) -> str:
     """Return the address of the list page for a form that adds an object, or "" for any other page."""
     return request.path.removesuffix("add/") if _added_object(request) else ""
 

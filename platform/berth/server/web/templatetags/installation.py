@@ -3,7 +3,7 @@
 from django import template
 from django.conf import settings
 
-from projects.missing_roles import names_of_platform_admins
+from projects.missing_roles import platform_admin_names
 
 register = template.Library()
 
@@ -17,4 +17,4 @@ def contact(default: str) -> str:
 @register.simple_tag
 def role_granters() -> str:
     """Return the platform admins, such as "alice or bob", who can grant any role."""
-    return names_of_platform_admins() or "a platform admin"
+    return platform_admin_names() or "a platform admin"
