@@ -100,3 +100,9 @@ def test_form_lists_the_gpu_models_and_topology_levels_of_the_allowed_pools(cast
 def test_form_states_that_the_allowed_pools_have_no_topology_levels(cast: Cast, dave: Client) -> None:
     html = field_html(dave, TEXT, "topology.required")
     assert "No topology levels in the allowed pools." in html and 'href="/node-pools"' in html
+
+
+def test_resources_stay_on_the_page_while_the_key_of_the_roles_is_misspelled(dave: Client) -> None:
+    page = refresh_form(dave, TEXT.replace("roles:", "rolls:")).content.decode()
+    assert "Did you mean <code>roles</code>?" in page and ">Resources</h2>" in page
+    assert 'name="f:rolls[0].gpu" value="1"' in re.sub(r"\s+", " ", page)

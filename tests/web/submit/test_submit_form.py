@@ -223,6 +223,24 @@ def test_roles_and_notifications_can_be_added_and_removed() -> None:
     assert changed.data == open_draft(TEXT).data
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            TEXT.replace("roles:", "rolls:"),
+            "rolls:\n  - name: worker   # the ranks\n    replicas: 2\n    gpu: 4\n",
+        ),
+        ("name: night\nproject: vision\ncommand: run\n", "roles:\n  - gpu: 4\n"),
+    ],
+)
+def test_resources_stay_in_the_form_while_the_document_has_no_roles(before: str, after: str) -> None:
+    draft = open_draft(before)
+    assert "Resources" in [part.title for part in prepare_form(draft, FORM_CHOICES).parts]
+    assert post(draft).text == before
+    key = after.partition(":")[0]
+    assert after in post(draft, **{f"{key}[0].gpu": "4"}).text
+
+
 def test_roles_in_groups_have_form_fields() -> None:
     text = "name: x\ngroups:\n  - name: left\n    roles: [{name: a, replicas: 1}, {name: b, replicas: 2}]\n"
     draft = post(open_draft(text), **{"groups[0].roles[1].gpu": "2"})

@@ -16,6 +16,7 @@ from berth.core.values.priorities import (
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.field_kinds import FieldKind
+from scheduler.web.submit.form.role_locations import list_length, role_locations
 from scheduler.web.submit.form.secret_choices import SecretChoice
 
 Choices = tuple[tuple[str, str], ...]
@@ -120,7 +121,7 @@ class FormChoices:
 
 
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
-    roles = list(role_locations(data, ()))
+    roles = role_locations(data)
     return [
         FormPart(
             WORKLOAD_TITLE, *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
@@ -137,7 +138,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
             else (FormPart("Array", _array_fields(), summary="Several tasks from one document"),)
         ),
         *(() if _has_uploaded_code(data) else (_git_part(offer),)),
-        *(_notification_part(number) for number in range(_list_length(data.get("notifications")))),
+        *(_notification_part(number) for number in range(list_length(data.get("notifications")))),
     ]
 
 
@@ -377,21 +378,6 @@ def _notification_part(number: int) -> FormPart:
         ),
         at=at,
     )  # fmt: skip
-
-
-def role_locations(node: Any, at: Location) -> Iterator[Location]:
-    """Yield each role's location, in document order."""
-    if not isinstance(node, Mapping) or len(at) > 16:
-        return
-    for number in range(_list_length(node.get("roles"))):
-        if isinstance(node["roles"][number], Mapping):
-            yield (*at, "roles", number)
-    for number in range(_list_length(node.get("groups"))):
-        yield from role_locations(node["groups"][number], (*at, "groups", number))
-
-
-def _list_length(value: Any) -> int:
-    return min(len(value), 64) if isinstance(value, list) else 0
 
 
 def _name_choices(names: Sequence[str], nothing: str = "") -> Choices:

@@ -10,7 +10,7 @@ from typing import Any
 
 from berth.core.problems import join_path
 from berth.documents.values import value_at
-from scheduler.web.submit.form.fields import role_locations
+from scheduler.web.submit.form.role_locations import role_locations
 
 LAUNCHERS = re.compile(
     r"(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh|node|Rscript|julia|perl|ruby)", re.ASCII
@@ -31,7 +31,7 @@ def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
         return {}
     commands = {"command": data.get("command")}
-    for at in role_locations(data, ()):
+    for at in role_locations(data):
         if not value_at(data, (*at, "workspace")):
             commands[join_path((*at, "command"))] = value_at(data, (*at, "command"))
     programs = {path: _program_name(command) for path, command in commands.items()}
