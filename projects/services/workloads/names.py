@@ -8,8 +8,8 @@ from projects.models import Project, Workload, WorkloadArray
 
 NAME_MAX = 63
 NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
-NAMES_PER_QUERY = 100
-SUGGESTION_ROUNDS = 2  # maximum number of queries, each for NAMES_PER_QUERY names
+FIRST_RANGE, RANGE_GROWTH = 100, 10  # names in the first range, and how much larger each further range is
+SUGGESTION_RANGES = 2  # number of ranges that are searched for a suggestion
 
 
 def next_free_name(project: Project, name: str) -> str:
@@ -18,7 +18,8 @@ def next_free_name(project: Project, name: str) -> str:
     A number in the name, as in `train-2`, is increased only if the project has also used `train`. Otherwise,
     the number is part of the name: `resnet-50` is followed by `resnet-50-2`.
 
-    The number of queries grows with the number of used names. Errors call `free_name_to_suggest` instead.
+    Even thousands of used names take only a few queries, because each range of numbers is ten times as large
+    as the previous one. Errors call `free_name_to_suggest` instead.
     """
     return next(filter(None, _search(project, name)))
 
@@ -26,9 +27,9 @@ def next_free_name(project: Project, name: str) -> str:
 def free_name_to_suggest(project: Project, name: str) -> str:
     """Return the next free name, or "" if a few queries find none.
 
-    The number of queries is limited, because rejected submissions may be repeated many times.
+    The search is limited, because rejected submissions may be repeated many times.
     """
-    return next(filter(None, islice(_search(project, name), SUGGESTION_ROUNDS)), "")
+    return next(filter(None, islice(_search(project, name), SUGGESTION_RANGES)), "")
 
 
 def free_name(project: Project, name: str) -> str:
@@ -42,11 +43,12 @@ def _search(project: Project, name: str) -> Iterator[str]:
     numbered = NUMBERED.fullmatch(name)
     if numbered is not None and _used_names(project, [numbered["base"]]):
         base, number = numbered["base"], int(numbered["number"])
+    size = FIRST_RANGE
     while True:
-        candidates = [_add_number(base, number + step) for step in range(1, NAMES_PER_QUERY + 1)]
+        candidates = [_add_number(base, number + step) for step in range(1, size + 1)]
         used = _used_names(project, candidates)
         yield next((candidate for candidate in candidates if candidate not in used), "")
-        number += NAMES_PER_QUERY
+        number, size = number + size, size * RANGE_GROWTH
 
 
 def _add_number(base: str, number: int) -> str:
