@@ -299,7 +299,7 @@ class PoolForm(Form):
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."
-        field.hint_shown_for = f"provider={NodePool.Provider.LOCAL}"  # type: ignore[attr-defined]
+        self.set_display_hints("gpus_per_node", hint_shown_for=f"provider={NodePool.Provider.LOCAL}")
 
 
 class SettingsForm(PoolForm):

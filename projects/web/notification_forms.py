@@ -64,7 +64,7 @@ class SubscriptionForm(Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["pending_minutes"].shown_for = "events=pending"  # type: ignore[attr-defined]
+        self.set_display_hints("pending_minutes", shown_for="events=pending")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

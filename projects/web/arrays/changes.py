@@ -61,7 +61,7 @@ class TasksForm(Form):
                 (OTHER, "Other tasks"),
             ]
             self.initial.setdefault("choice", USUAL)
-            self.fields["indexes"].shown_for = f"choice={OTHER}"  # type: ignore[attr-defined]
+            self.set_display_hints("indexes", shown_for=f"choice={OTHER}")
         else:
             del self.fields["choice"]
             self.fields["indexes"].required = True

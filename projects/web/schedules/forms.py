@@ -145,12 +145,11 @@ class ScheduleForm(Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, shown_for in SHOWN_FOR.items():
-            self.fields[name].shown_for = f"frequency={shown_for}"  # type: ignore[attr-defined]
+            self.set_display_hints(name, shown_for=f"frequency={shown_for}", has_live_error=name == "cron")
         stored = (self.initial.get("time_zone"), self.data.get("time_zone"))
         cast("forms.Select", self.fields["time_zone"].widget).choices = _zone_choices(stored)
-        self.fields["cron"].has_live_error = True  # type: ignore[attr-defined]
         for source in MISSING:
-            self.fields[source].shown_for = f"source={source}"  # type: ignore[attr-defined]
+            self.set_display_hints(source, shown_for=f"source={source}")
 
     def set_template_choices(self, choices: Sequence[tuple[str, str]]) -> None:
         cast("forms.ChoiceField", self.fields["template"]).choices = choices

@@ -87,6 +87,16 @@ class Form(forms.Form):
         ]
         return [part for part in shown if part.fields]
 
+    def set_display_hints(
+        self, name: str, *, shown_for: str = "", hint_shown_for: str = "", has_live_error: bool = False
+    ) -> None:
+        """Show a field or its help text only while another field has a value, as in `source=template`.
+
+        Set `has_live_error` if a script on the page reports errors of the field.
+        """
+        hints = {"shown_for": shown_for, "hint_shown_for": hint_shown_for, "has_live_error": has_live_error}
+        vars(self.fields[name]).update(hints)
+
     def fill_invalid_fields(self) -> set[str]:
         """Set the value of each invalid field to its initial value. Return the names of these fields."""
         invalid = {str(name) for name in self.errors} & self.fields.keys()
