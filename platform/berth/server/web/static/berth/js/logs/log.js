@@ -349,7 +349,8 @@
 
   body.addEventListener("click", async (event) => {
     const element = event.target.closest(".l"), frame = body.getBoundingClientRect();
-    const isNumber = event.clientX - frame.left < parseFloat(getComputedStyle(body).paddingLeft);
+    const left = Math.max(frame.left, box.getBoundingClientRect().left + parseFloat(getComputedStyle(box).paddingLeft)); // numbers stay in view
+    const isNumber = event.clientX - left < parseFloat(getComputedStyle(body).paddingLeft);
     if (!search || !element || !line || !isNumber) return;
     follow.checked = false;
     hangUp();
