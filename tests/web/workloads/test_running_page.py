@@ -74,7 +74,7 @@ def test_dialog_states_how_much_work_stopping_the_workload_loses(
         text = re.sub(r"<[^>]+>", " ", dialog.partition("<form class")[2].partition("</form>")[0])
         dialogs.append(" ".join(text.split()))
     saved_text, unsaved_text, fresh = dialogs
-    assert "30 GPU-min of work will be lost. The last checkpoint is from" in saved_text
+    assert "30 GPU-min of work will be lost. Last checkpoint:" in saved_text
     assert "The pods have 1 min 30 s to stop." in saved_text
     assert "3.0 GPU-h of work will be lost. This run has no checkpoint." in unsaved_text
     seconds = "2 min 30 s" if step == "suspend" else "30 s"
