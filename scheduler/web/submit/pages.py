@@ -194,7 +194,8 @@ def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
     if copy is not None:
         message = format_html("{} {}", message, link_to_cancel(copy))
-    return success_response(request, message, to=to, leave=True, warns=bool(warnings))
+    # A message with a link has to stay.
+    return success_response(request, message, to=to, leave=True, warns=bool(warnings) or copy is not None)
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:
