@@ -20,8 +20,8 @@ from projects.services.arrays.waiting import explain_held_task
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
-from scheduler.engine.smallest_change.actions import action_phrase
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
+from scheduler.engine.smallest_change.phrases import action_phrase
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange, smallest_change
 from scheduler.engine.smallest_change.sentences import sentence_about_change
 from scheduler.loop.decide import without_pools

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.engine.smallest_change.actions import action_phrase
 from scheduler.engine.smallest_change.change import Change, ChangeKind
+from scheduler.engine.smallest_change.phrases import action_phrase
 
 EXAMPLES = {
     "Resume the workload": Change(ChangeKind.RESUMED),
