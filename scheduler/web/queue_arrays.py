@@ -27,13 +27,12 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, RowNumber
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import format_positions, to_words
 from projects.models import Phase
 from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED
 from scheduler.web.queue_rows import QueueEntry
 
 REQUESTED = "requested_order"
-RANGES_MAX = 2  # maximum number of position ranges in one cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def _queued_tasks(row: Any, groups: Sequence[Mapping[str, Any]]) -> QueuedTasks:
         count=sum(group["count"] for group in groups),
         gpu_milli=sum(group["gpu_milli"] for group in groups),
         indexes=_format_indexes([index for group in groups for index in group["indexes"]]),
-        positions=_format_positions({each for group in groups for each in group["positions"] or ()}),
+        positions=format_positions({each for group in groups for each in group["positions"] or ()}),
         first_start=min((group["first"] for group in groups if group["first"]), default=None),
         last_start=max((group["last"] for group in groups if group["last"]), default=None),
         other_reasons=sorted(
@@ -129,18 +128,3 @@ def _reason_words(group: Mapping[str, Any]) -> str:
 def _format_indexes(indexes: Sequence[int]) -> str:
     """Return the smallest and the largest index, such as "0 to 3"."""
     return f"{min(indexes)} to {max(indexes)}"
-
-
-def _format_positions(positions: set[int]) -> str:
-    """Return the ranges of the positions, such as "2-3, 7".
-
-    If there are many ranges, return only the first and the last.
-    """
-    ranges = list[list[int]]()
-    for number in sorted(positions):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1][1:] = [number]
-        else:
-            ranges.append([number])
-    texts = ["\N{EN DASH}".join(map(str, each)) for each in ranges]
-    return ", ".join(texts) if len(texts) <= RANGES_MAX else f"{texts[0]}, …, {texts[-1]}"

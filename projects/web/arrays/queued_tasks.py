@@ -1,15 +1,17 @@
 """Queue positions and expected starts of the queued tasks of arrays."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, IntegerField, Max, Min
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Count, IntegerField, Min
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.utils.dateparse import parse_datetime
 
+from berth.core.wording.words import format_positions
 from projects.models import Phase, Workload
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
@@ -20,27 +22,25 @@ POSITION = Cast(KT("explanation__queue_position"), IntegerField())
 class QueuedTasks:
     """Queue positions of an array's tasks, and their first expected start.
 
-    The positions are None if they are unknown, or if the tasks are queued in several pools.
+    The positions are empty if they are unknown, or if the tasks are queued in several pools.
     """
 
-    first_position: int | None
-    last_position: int | None
+    numbers: Sequence[int]
     next_start: datetime | None
 
     @property
+    def first_position(self) -> int | None:
+        return min(self.numbers, default=None)
+
+    @property
     def position_range(self) -> str:
-        """Text such as "2" or "2-3"."""
-        if self.first_position is None or self.first_position == self.last_position:
-            return "" if self.first_position is None else str(self.first_position)
-        return f"{self.first_position}\N{EN DASH}{self.last_position}"
+        """Text such as "2" or "2-3, 7"."""
+        return format_positions(self.numbers)
 
     @property
     def positions(self) -> str:
-        """Text such as "Position 2" or "Positions 2-3"."""
-        if self.first_position is None:
-            return ""
-        plural = "" if self.first_position == self.last_position else "s"
-        return f"Position{plural} {self.position_range}"
+        """Text such as "Position 2" or "Positions 2-3, 7"."""
+        return f"Position{'s' if len(self.numbers) > 1 else ''} {self.position_range}" if self.numbers else ""
 
 
 def load_queued_tasks(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, QueuedTasks]:
@@ -51,13 +51,11 @@ def load_queued_tasks(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, Queue
     rows = tasks.exclude(reason=UNSCHEDULABLE).values_list("array")
     return {
         array: QueuedTasks(
-            first if queues <= 1 else None,
-            last if queues <= 1 else None,
+            [each for each in positions if each is not None] if queues <= 1 else (),
             parse_datetime(start) if start else None,
         )
-        for array, first, last, start, queues in rows.annotate(
-            first=Min(POSITION),
-            last=Max(POSITION),
+        for array, positions, start, queues in rows.annotate(
+            positions=ArrayAgg(POSITION, distinct=True),
             start=Min(KT("explanation__expected_start")),
             queues=Count(KT("explanation__pool"), distinct=True),
         )

@@ -9,6 +9,7 @@ _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica"}
 _WHOLE = ("pods", "replicas")
 _MEMORY = {"memory_mib": "memory", "gpu_memory_mib": "GPU memory"}
 MIB_PER_GIB = 1024
+MAX_POSITION_RANGES = 2
 
 
 def format_count(number: float, singular: str, plural: str = "") -> str:
@@ -82,6 +83,18 @@ def list_ranges(numbers: Iterable[int], prefix: str = "") -> list[str]:
 def format_ranges(numbers: Iterable[int]) -> str:
     """Format numbers as single numbers and ranges, such as "0 to 3, 6"."""
     return ", ".join(list_ranges(numbers))
+
+
+def format_positions(positions: Iterable[int]) -> str:
+    """Format queue positions as ranges such as "2-3, 7". Of many ranges, name the first and the last."""
+    ranges: list[list[int]] = []
+    for number in sorted(set(positions)):
+        if ranges and ranges[-1][-1] + 1 == number:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    texts = ["\N{EN DASH}".join(map(str, each)) for each in ranges]
+    return ", ".join(texts) if len(texts) <= MAX_POSITION_RANGES else f"{texts[0]}, …, {texts[-1]}"
 
 
 def format_pod_names(names: Iterable[tuple[str, int]]) -> str:
