@@ -239,7 +239,8 @@ def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[st
     rows = {row.handle: row.pk for row in named_workloads(actor, visible)}
     idle = idle_since(rows.values(), now) if rows else {}
     since = {name: (now - idle[pk]).total_seconds() for name, pk in rows.items() if pk in idle}
-    notes = {name: f", idle for {elapsed(seconds)}" for name, seconds in since.items()}
+    durations = {name: elapsed(seconds).replace(" ", "\N{NO-BREAK SPACE}") for name, seconds in since.items()}
+    notes = {name: f", idle for {duration}" for name, duration in durations.items()}
     urls = {name: reverse("workload", args=[pk]) for name, pk in rows.items()}
     return link_names(clause_about_ends(ends, notes), urls)
 

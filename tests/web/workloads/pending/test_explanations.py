@@ -73,7 +73,8 @@ def test_workloads_that_have_to_end_first_are_named_and_linked(cast: Cast, sign_
     pod = make.place(own, make.node(cast.pool), [0])
     make.used(pod, 0, busy_at=make.ago(minutes=66))
     text = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert f"{link} (<time" in text and "</time>, idle for 1 h 6 min) end." in text
+    assert f"{link} (<time" in text
+    assert "</time>, idle for 1\N{NO-BREAK SPACE}h\N{NO-BREAK SPACE}6\N{NO-BREAK SPACE}min) end." in text
 
 
 @pytest.mark.heavy
