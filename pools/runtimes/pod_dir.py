@@ -69,7 +69,7 @@ class PodDir:
             raise FilesNotFound("the pod's files no longer exist")
         return self.path
 
-    def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
+    def retained_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
         """Return the parent and name of each directory that the pod could write to. Raises FilesNotFound."""
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
         directories = {label: (str(self.require_ended()), name) for label, name in own.items()}

@@ -24,7 +24,7 @@ from pools.quota_lock import lock_pools_and_quotas
 from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
 from pools.services.pool_values import apply_values, collect_problems, pool_node_spec, pool_settings
-from pools.services.ssh.hosts import remove_all_hosts, sync_hosts, with_kept_host_keys
+from pools.services.ssh.hosts import pin_keys_of_remaining_hosts, remove_all_hosts, sync_hosts
 from pools.services.ssh.keys import split_keys, store_keys
 from pools.signals import changed, proposed
 
@@ -119,7 +119,7 @@ def edit_pool(
     columns, plugins = environments.split_values(values)
     with _lock_pool(actor, pool, "edit", version) as locked:
         before, boot_values = current_price(locked), _boot_values(locked)
-        columns = dict(with_kept_host_keys(locked, columns))
+        columns = dict(pin_keys_of_remaining_hosts(locked, columns))
         apply_values(locked, environments.merge_environment(locked, columns))
         if current_price(locked) != before:
             store_past_price(locked, before, until=timezone.now())
@@ -144,7 +144,7 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     edited = copy(pool)
     values, _ = split_keys(changes)
     columns, _ = _merge_environment(edited, values)
-    apply_values(edited, dict(with_kept_host_keys(edited, columns)))
+    apply_values(edited, dict(pin_keys_of_remaining_hosts(edited, columns)))
     if any(name in changes for name in FIXED_WHILE_USED):
         _check_fixed_settings(edited)
     before, after = _changed_settings(pool_settings(pool), pool_settings(edited))

@@ -49,7 +49,7 @@ BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds of secrets that po
 
 
 # After an error, a script restores the secret that the user has typed. The server never sends it back.
-KEPT = {"data-keep-typed": ""}
+KEEP_TYPED_ATTRIBUTES = {"data-keep-typed": ""}
 
 
 class WriteOnlyText(forms.Textarea):
@@ -57,7 +57,7 @@ class WriteOnlyText(forms.Textarea):
 
     def __init__(self) -> None:
         attributes = {"rows": 3, "autocomplete": "off", "spellcheck": "false", "data-secret": ""}
-        super().__init__(attributes | KEPT)
+        super().__init__(attributes | KEEP_TYPED_ATTRIBUTES)
 
     def format_value(self, value: Any) -> str:
         return ""
@@ -84,7 +84,7 @@ class RegistryForm(SecretForm):
     username = forms.CharField(label="Username", max_length=255)
     value = forms.CharField(
         label="Password", strip=False, help_text="The password cannot be shown again.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", **KEPT}),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", **KEEP_TYPED_ATTRIBUTES}),
     )  # fmt: skip
     field_order = ("owner", "name", "registry", "username", "value")
 
@@ -94,7 +94,7 @@ class S3KeyForm(SecretForm):
     username = forms.CharField(label="Access key ID", max_length=128)
     value = forms.CharField(
         label="Secret access key", strip=False, help_text="The key cannot be shown again.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", **KEPT}),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", **KEEP_TYPED_ATTRIBUTES}),
     )  # fmt: skip
     field_order = ("owner", "name", "username", "value")
 

@@ -12,7 +12,7 @@ from scheduler.web.submit import pages as submit
 from scheduler.web.submit import smallest_change as submit_change
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
-from scheduler.web.workloads import failure_line, kept_files, latest_error, log, metrics, terminal
+from scheduler.web.workloads import failure_line, latest_error, log, metrics, retained_files, terminal
 from scheduler.web.workloads import pages as workloads
 
 urlpatterns = [
@@ -46,7 +46,7 @@ urlpatterns = [
     path(
         "workloads/<uuid:workload_id>/outputs", workloads.detail, {"tab": "outputs"}, name="workload-outputs"
     ),
-    path("workloads/<uuid:workload_id>/files/delete", kept_files.delete, name="workload-files-delete"),
+    path("workloads/<uuid:workload_id>/files/delete", retained_files.delete, name="workload-files-delete"),
     path(
         "workloads/<uuid:workload_id>/resources",
         workloads.detail,

@@ -301,22 +301,24 @@ def claim_files_of_an_ended_pod_are_read_without_links(runtime: Runtime, pod: Po
     """Contract test for every runtime that keeps files. The pod must run `LEAVES_FILES`."""
     runtime.start(pod)
     assert ended(runtime, pod.pod_id).exit_code == 3
-    listing = runtime.list_kept_files(pod.pod_id, pod.workspace, "")
+    listing = runtime.list_retained_files(pod.pod_id, pod.workspace, "")
     paths = {file.path for file in listing.files}
     assert {"pod/a.txt", "workspace/deep/b"} <= paths
     assert not any("secret" in path or "order" in path for path in paths)
     assert listing.skipped["pod/link"] == listing.skipped["workspace/out"] == "is a symbolic link"
-    assert runtime.read_kept_file(pod.pod_id, pod.workspace, "workspace/deep/b", 1, 9) == b"eta"
-    assert [f.path for f in runtime.list_kept_files(pod.pod_id, pod.workspace, "pod").files] == ["pod/a.txt"]
+    assert runtime.read_retained_file(pod.pod_id, pod.workspace, "workspace/deep/b", 1, 9) == b"eta"
+    assert [f.path for f in runtime.list_retained_files(pod.pod_id, pod.workspace, "pod").files] == [
+        "pod/a.txt"
+    ]
     for path in ("pod/link", "pod/../order", "pod", "", "etc/passwd", "workspace/out/passwd", "../order"):
         with pytest.raises(FilesNotFound):
-            runtime.read_kept_file(pod.pod_id, pod.workspace, path, 0, 10)
+            runtime.read_retained_file(pod.pod_id, pod.workspace, path, 0, 10)
     for path in ("pod/..", "etc", "/etc"):
         with pytest.raises(FilesNotFound):
-            runtime.list_kept_files(pod.pod_id, pod.workspace, path)
+            runtime.list_retained_files(pod.pod_id, pod.workspace, path)
     runtime.forget(pod.pod_id)
     with pytest.raises(FilesNotFound):
-        runtime.list_kept_files(pod.pod_id, pod.workspace, "")
+        runtime.list_retained_files(pod.pod_id, pod.workspace, "")
 
 
 LEAVES_FILES = (

@@ -255,10 +255,10 @@ class FakeRuntime:
         self._record_call("read_file", pod_id)
         return self._files_of(pod_id)[path][offset : offset + limit]
 
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+    def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         return self.list_files(pod_id, [path] if path else list(self._files_of(pod_id)))
 
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+    def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         return self.read_file(pod_id, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:

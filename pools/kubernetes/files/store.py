@@ -17,7 +17,7 @@ from pools.runtimes.shim.records import sync_directory
 
 TREE, INFO = "tree", "info.json"
 NOT_COPIED = "the pod's files no longer exist: the pod was deleted before Berth had copied them"
-NOT_KEPT = "the pod's files were not kept"
+NOT_RETAINED = "the pod's files were not kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class FileCopies:
         tree, info = self._open(pod_id)
         return reading.read_file(str(tree), info["base"], path, offset, limit)
 
-    def list_kept(self, pod_id: str, path: str) -> PodFiles:
-        roots, info = self._kept_roots(pod_id)
+    def list_retained(self, pod_id: str, path: str) -> PodFiles:
+        roots, info = self._retained_roots(pod_id)
         listing = reading.list_below(roots, path)
         left_out = {
             each: reason
@@ -98,13 +98,13 @@ class FileCopies:
         }
         return _with_skipped_paths(listing, left_out)
 
-    def read_kept(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        return reading.read_listed_file(self._kept_roots(pod_id)[0], path, offset, limit)
+    def read_retained(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        return reading.read_listed_file(self._retained_roots(pod_id)[0], path, offset, limit)
 
-    def _kept_roots(self, pod_id: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
+    def _retained_roots(self, pod_id: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
         tree, info = self._open(pod_id)
         if not info["has_all"]:
-            raise FilesNotFound(NOT_KEPT)
+            raise FilesNotFound(NOT_RETAINED)
         return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
 
     def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
@@ -133,11 +133,11 @@ class CopiedFilesMixin:
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return self._files.read_output(pod_id, path, offset, limit)
 
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        return self._files.list_kept(pod_id, path)
+    def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        return self._files.list_retained(pod_id, path)
 
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        return self._files.read_kept(pod_id, path, offset, limit)
+    def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        return self._files.read_retained(pod_id, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
         raise FilesNotFound(f"Kubernetes pools do not support S3 volumes, such as {volume}")

@@ -57,7 +57,7 @@ class PodFileReader(Protocol):
         """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesNotFound."""
         ...
 
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+    def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         """Return the regular files of an ended pod at or below `path`, or all of them if `path` is empty.
 
         Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
@@ -65,7 +65,7 @@ class PodFileReader(Protocol):
         """
         ...
 
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+    def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesNotFound."""
         ...
 

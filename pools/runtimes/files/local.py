@@ -22,11 +22,11 @@ class LocalFiles:
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return reading.read_file(*self._root_and_subdirectory(pod_id), path, offset, limit)
 
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        return reading.list_below(self._kept_directories(pod_id, workspace), path)
+    def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        return reading.list_below(self._retained_directories(pod_id, workspace), path)
 
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        return reading.read_listed_file(self._kept_directories(pod_id, workspace), path, offset, limit)
+    def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        return reading.read_listed_file(self._retained_directories(pod_id, workspace), path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
         return volume_changes.list_changes(self._pod_dir(pod_id).require_ended(), validate_name(volume))
@@ -35,8 +35,8 @@ class LocalFiles:
         directory = self._pod_dir(pod_id).require_ended()
         return volume_changes.read_file(directory, validate_name(volume), path, offset, limit)
 
-    def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
-        return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
+    def _retained_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
+        return self._pod_dir(pod_id).retained_directories(self._workspaces / validate_name(workspace))
 
     def _root_and_subdirectory(self, pod_id: str) -> tuple[str, str]:
         """Return the pod's own directory, and the subdirectory that paths are relative to."""

@@ -132,10 +132,10 @@ class NodeAgent:
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         return _decode_files(self._request("files", pod_id=pod_id, paths=list(paths)))
 
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+    def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         return _decode_files(self._request("kept_files", pod_id=pod_id, workspace=workspace, path=path))
 
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+    def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         place = {"pod_id": pod_id, "workspace": workspace, "path": path}
         return self._request("kept_file", **place, offset=offset, limit=limit).content
 

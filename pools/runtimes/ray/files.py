@@ -19,13 +19,13 @@ class RayFiles:
         with _translate_errors():
             return self._files_agent(pod_id).read_file(pod_id, path, offset, limit)
 
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+    def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         with _translate_errors():
-            return self._files_agent(pod_id).list_kept_files(pod_id, workspace, path)
+            return self._files_agent(pod_id).list_retained_files(pod_id, workspace, path)
 
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+    def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         with _translate_errors():
-            return self._files_agent(pod_id).read_kept_file(pod_id, workspace, path, offset, limit)
+            return self._files_agent(pod_id).read_retained_file(pod_id, workspace, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
         with _translate_errors():

@@ -20,7 +20,7 @@ from pools.signals import changed
 SSH = NodePool.Provider.SSH.value
 
 
-def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+def pin_keys_of_remaining_hosts(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the pool's new values, with the pinned keys of hosts that remain listed."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns

@@ -253,14 +253,14 @@ def _highest_values(
     if len(times) <= MAX_POINTS:
         return times, values
     begin, bucket_seconds = axis.begin.timestamp(), axis.bucket_seconds
-    kept_times, kept_values = list[float](), list[float | None]()
+    shown_times, shown_values = list[float](), list[float | None]()
     samples = zip(times, values, strict=True)
     for _, bucket in groupby(samples, lambda sample: int((sample[0] - begin) // bucket_seconds)):
         rows = list(bucket)
         highest = max((value for _, value in rows if value is not None), default=None)
-        kept_times.append(rows[0][0])
-        kept_values.append(highest)
+        shown_times.append(rows[0][0])
+        shown_values.append(highest)
         if highest is not None and rows[-1][1] is None:
-            kept_times.append(rows[-1][0])
-            kept_values.append(None)
-    return kept_times, kept_values
+            shown_times.append(rows[-1][0])
+            shown_values.append(None)
+    return shown_times, shown_values

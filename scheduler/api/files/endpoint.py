@@ -17,8 +17,8 @@ from berth.server.api.transport.streaming import stream_download
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.code.archive import CONTENT_TYPE as TAR
-from projects.services.kept_files import record_read, release_files
-from scheduler.api.files.kept_files import find_kept_files, require_files
+from projects.services.retained_files import record_read, release_files
+from scheduler.api.files.retained_files import find_retained_files, require_files
 
 OCTETS = "application/octet-stream"
 PodName = Annotated[Word, Field(description="ROLE-INDEX; by default the first failed pod.")]
@@ -40,7 +40,7 @@ class PodQuery(Query):
     run: RunNumber | None = None
 
 
-class KeptFilesQuery(ListQuery):
+class RetainedFilesQuery(ListQuery):
     # Allow longer pages than other lists do, because the node reads all directories for each page.
     limit: Annotated[int, Field(ge=1, le=10_000, description="Maximum number of items.")] = 50
     pod: PodName | None = None
@@ -54,11 +54,11 @@ class DownloadFilesQuery(PodQuery):
 
 
 class WorkloadFiles(ApiView):
-    @operation("List the files of a failed pod", query=KeptFilesQuery, page=KeptFileResponse)
+    @operation("List the files of a failed pod", query=RetainedFilesQuery, page=KeptFileResponse)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query = parse_query(request, KeptFilesQuery)
+        query = parse_query(request, RetainedFilesQuery)
         workload = selectors.find_workload(self.actor, workload_id)
-        pod_files = find_kept_files(self.actor, workload, query.pod, query.run, timezone.now())
+        pod_files = find_retained_files(self.actor, workload, query.pod, query.run, timezone.now())
         path = (query.path or "").strip("/")
         files = pod_files.list(path)
         if path:
@@ -84,7 +84,7 @@ class DownloadWorkloadFiles(ApiView):
     def get(self, request: Request, workload_id: UUID) -> StreamingHttpResponse:
         query = parse_query(request, DownloadFilesQuery)
         workload = selectors.find_workload(self.actor, workload_id)
-        pod_files = find_kept_files(self.actor, workload, query.pod, query.run, timezone.now())
+        pod_files = find_retained_files(self.actor, workload, query.pod, query.run, timezone.now())
         path = (query.path or "").strip("/")
         files = pod_files.list(path)
         require_files(files, path)

@@ -21,7 +21,7 @@ from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
-from scheduler.loop.dispatch.cleanup.kept_files import keep_files
+from scheduler.loop.dispatch.cleanup.retained_files import keep_files
 from scheduler.loop.dispatch.evictions.cluster_evictions import (
     find_cluster_evictions,
     record_cluster_evictions,

@@ -16,7 +16,7 @@ from scheduler.web.workloads.files import (
     Preview,
     preview_text,
 )
-from scheduler.web.workloads.kept_files import load_kept_files
+from scheduler.web.workloads.retained_files import load_retained_files
 
 PODS_MAX = 100
 
@@ -37,7 +37,7 @@ def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
         "preview": _build_preview(chosen, request.GET.get("path", "")) if chosen else None,
         "outputs_follow": any(row.state == OutputState.WAITING for row in rows),
         "declared": workload.spec.get("outputs", ()),
-        **load_kept_files(request, workload),
+        **load_retained_files(request, workload),
     }
 
 

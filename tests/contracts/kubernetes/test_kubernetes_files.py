@@ -63,7 +63,7 @@ def test_links_are_not_followed_when_outputs_of_an_ended_pod_are_read(stage: Rea
         with pytest.raises(FilesNotFound):
             stage.runtime.read_file("p-1", path, 0, 10)
     with pytest.raises(FilesNotFound, match="not kept"):
-        stage.runtime.list_kept_files("p-1", "train-1", "")
+        stage.runtime.list_retained_files("p-1", "train-1", "")
     stage.runtime.forget("p-1")
     with pytest.raises(FilesNotFound):
         stage.runtime.list_files("p-1", outputs)

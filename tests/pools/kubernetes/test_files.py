@@ -138,11 +138,11 @@ def test_failed_pod_keeps_all_files_and_a_completed_pod_only_its_outputs(stage: 
         stage.end_pod(pod_id, code)
         ended(stage.runtime, pod_id)
         assert [file.path for file in stage.runtime.list_files(pod_id, ["state"]).files] == ["state"]
-    listing = stage.runtime.list_kept_files("p-1", "train-1", "").files
+    listing = stage.runtime.list_retained_files("p-1", "train-1", "").files
     assert [file.path for file in listing] == ["pod/core", "pod/state"]
-    assert stage.runtime.read_kept_file("p-1", "train-1", "pod/core", 0, 10) == b"core"
+    assert stage.runtime.read_retained_file("p-1", "train-1", "pod/core", 0, 10) == b"core"
     with pytest.raises(FilesNotFound, match="not kept"):
-        stage.runtime.list_kept_files("p-2", "train-1", "")
+        stage.runtime.list_retained_files("p-2", "train-1", "")
 
 
 def test_only_pods_with_files_to_copy_have_a_second_container(stage: FakeKubernetesStage) -> None:

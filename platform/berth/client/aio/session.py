@@ -157,7 +157,7 @@ class AsyncSession:
 
     async def _wait_for_nodes(self) -> None:
         needed = self._options.min_nodes
-        began = kept_alive = time.monotonic()
+        began = last_keep_alive = time.monotonic()
         progress = protocol.StartProgress()
         while True:
             state = await self.state()
@@ -169,9 +169,9 @@ class AsyncSession:
             if self._start_timeout is not None and now - began > self._start_timeout:
                 raise state.start_timeout_error(needed, self._start_timeout)
             progress.report(state, now - began)
-            if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise, the idle timeout would end the session
+            if now - last_keep_alive > KEEP_ALIVE_SECONDS:  # otherwise, the idle timeout ends the session
                 await self._transport.execute("GET", f"sessions/{self.id}/results")
-                kept_alive = now
+                last_keep_alive = now
             await self._sleep(POLL_SECONDS)
 
     async def _send_calls(self) -> None:

@@ -158,7 +158,7 @@ class Session:
 
     def _wait_for_nodes(self) -> None:
         needed = self._options.min_nodes
-        began = kept_alive = time.monotonic()
+        began = last_keep_alive = time.monotonic()
         progress = protocol.StartProgress()
         while True:
             state = self.state()
@@ -170,9 +170,9 @@ class Session:
             if self._start_timeout is not None and now - began > self._start_timeout:
                 raise state.start_timeout_error(needed, self._start_timeout)
             progress.report(state, now - began)
-            if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise, the idle timeout would end the session
+            if now - last_keep_alive > KEEP_ALIVE_SECONDS:  # otherwise, the idle timeout ends the session
                 self._transport.execute("GET", f"sessions/{self.id}/results")
-                kept_alive = now
+                last_keep_alive = now
             self._sleep(POLL_SECONDS)
 
     def _send_calls(self) -> None:

@@ -121,12 +121,12 @@ def _get_reports(pods: NodePods, body: dict[str, Any]) -> Any:
     return {pod_id: encode_report(report) for pod_id, report in pods.get_reports(body["pod_ids"]).items()}
 
 
-def _stop(pods: NodePods, body: dict[str, Any]) -> None:
+def _stop_pod(pods: NodePods, body: dict[str, Any]) -> None:
     notice = StopNotice(int(body["signal"]), int(body["lead_seconds"])) if "signal" in body else None
     pods.stop(body["pod_id"], int(body["grace_seconds"]), notice)
 
 
-def _clear(pods: NodePods, body: dict[str, Any]) -> None:
+def _clear_pod(pods: NodePods, body: dict[str, Any]) -> None:
     pods.forget(body["pod_id"])
     pods.drop_log(body["pod_id"])
 
@@ -136,52 +136,52 @@ def _checkpointed_at(pods: NodePods, body: dict[str, Any]) -> str | None:
     return saved.isoformat() if saved else None
 
 
-def _log(pods: NodePods, body: dict[str, Any]) -> LogChunk:
+def _read_log(pods: NodePods, body: dict[str, Any]) -> LogChunk:
     return pods.read_log(body["pod_id"], int(body["offset"]), min(int(body["limit"]), CHUNK_MAX))
 
 
-def _log_times(pods: NodePods, body: dict[str, Any]) -> Any:
+def _read_log_times(pods: NodePods, body: dict[str, Any]) -> Any:
     return pods.read_log_times(body["pod_id"], int(body["start"]), int(body["end"]))
 
 
-def _file(pods: NodePods, body: dict[str, Any]) -> bytes:
+def _read_file(pods: NodePods, body: dict[str, Any]) -> bytes:
     offset, limit = int(body["offset"]), min(int(body["limit"]), CHUNK_MAX)
     return pods.read_file(body["pod_id"], body["path"], offset, limit)
 
 
-def _kept_files(pods: NodePods, body: dict[str, Any]) -> Any:
-    return asdict(pods.list_kept_files(body["pod_id"], body["workspace"], body["path"]))
+def _list_retained_files(pods: NodePods, body: dict[str, Any]) -> Any:
+    return asdict(pods.list_retained_files(body["pod_id"], body["workspace"], body["path"]))
 
 
-def _kept_file(pods: NodePods, body: dict[str, Any]) -> bytes:
+def _read_retained_file(pods: NodePods, body: dict[str, Any]) -> bytes:
     offset, limit = int(body["offset"]), min(int(body["limit"]), CHUNK_MAX)
-    return pods.read_kept_file(body["pod_id"], body["workspace"], body["path"], offset, limit)
+    return pods.read_retained_file(body["pod_id"], body["workspace"], body["path"], offset, limit)
 
 
-def _volume_file(pods: NodePods, body: dict[str, Any]) -> bytes:
+def _read_volume_file(pods: NodePods, body: dict[str, Any]) -> bytes:
     offset, limit = int(body["offset"]), min(int(body["limit"]), CHUNK_MAX)
     return pods.read_volume_file(body["pod_id"], body["volume"], body["path"], offset, limit)
 
 
 CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
-    "log": _log,
-    "log_times": _log_times,
+    "log": _read_log,
+    "log_times": _read_log_times,
     "files": lambda pods, body: asdict(pods.list_files(body["pod_id"], body["paths"])),
-    "file": _file,
-    "kept_files": _kept_files,
-    "kept_file": _kept_file,
+    "file": _read_file,
+    "kept_files": _list_retained_files,
+    "kept_file": _read_retained_file,
     "volume_changes": lambda pods, body: asdict(pods.list_volume_changes(body["pod_id"], body["volume"])),
-    "volume_file": _volume_file,
+    "volume_file": _read_volume_file,
     "tail": lambda pods, body: pods.tail_log(body["pod_id"], int(body["lines"])),
     "drop_workspace": lambda pods, body: pods.drop_workspace(body["workspace"]),
     "measure": lambda pods, body: encode_measurements(pods.measure(body["pod_ids"], [THIS_INSTANCE])),
 }
 SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_pod_spec(body))},
-    "stop": _stop,
+    "stop": _stop_pod,
     "look": _get_reports,
     "isolation": lambda pods, body: encode_isolation(pods.get_isolation([THIS_INSTANCE])[THIS_INSTANCE]),
     "known": lambda pods, body: list(pods.list_pods()),
-    "clear": _clear,
+    "clear": _clear_pod,
     "checkpointed_at": _checkpointed_at,
 }

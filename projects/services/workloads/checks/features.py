@@ -28,7 +28,7 @@ def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[
 
     Raises Invalid if no pool qualifies, or if the document lists a pool that lacks a required feature.
     """
-    _check_kept_time(spec)
+    _check_keep_failed_pod(spec)
     accepting = list(pools)
     for feature in _required_features(spec):
         rejecting = [
@@ -43,7 +43,7 @@ def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[
     return accepting
 
 
-def _check_kept_time(spec: WorkloadSpec) -> None:
+def _check_keep_failed_pod(spec: WorkloadSpec) -> None:
     seconds, limit = spec.keep_failed_pod, settings.BERTH_KEEP_FAILED_POD_SECONDS
     if seconds is not None and seconds > limit:
         message = "is more than this installation allows" if limit else "is disabled on this installation"

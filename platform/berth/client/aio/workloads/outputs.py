@@ -9,7 +9,7 @@ from berth.client.archives import unpack
 from berth.client.http import Params
 from berth.client.models.files import KeptFile, OutputFile, PodOutputs
 
-KEPT_FILES_PAGE = 10_000  # large pages, because the node reads all directories for each page
+FILES_PER_PAGE = 10_000  # large pages, because the node reads all directories for each page
 
 
 class AsyncPodFiles(AsyncResource):
@@ -96,7 +96,7 @@ class AsyncFiles(AsyncPodFiles):
         Raises NotFound.
         """
         params = {"path": path, "pod": pod, "run": run}
-        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
+        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, FILES_PER_PAGE)
 
     async def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
         """Delete the files of one failed pod, one run or all runs, without waiting for them to expire."""

@@ -4,7 +4,7 @@ import pytest
 
 from berth.server.wiring import Wiring
 from projects.models import Audit, Pod
-from tests.api.workloads.test_kept_files import leave_failed_pod
+from tests.api.workloads.test_retained_files import leave_failed_pod
 from tests.cast import Cast
 from tests.fakes.runtime import FakeRuntime
 from tests.web.conftest import SignIn
@@ -14,7 +14,7 @@ from tests.web.conftest import SignIn
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
     monkeypatch.setattr(
-        "scheduler.api.files.kept_files.load_wiring", lambda: Wiring(fake.clock, {}, {"fake": fake})
+        "scheduler.api.files.retained_files.load_wiring", lambda: Wiring(fake.clock, {}, {"fake": fake})
     )
     return fake
 

@@ -13,13 +13,13 @@ from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles
 from projects.actor import Actor
 from projects.code.archive import archive_parts, archive_size
 from projects.models import Pod, Workload
-from projects.services.kept_files import find_kept_pod
+from projects.services.retained_files import find_pod_with_retained_files
 
 PART_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFiles:
+class RetainedFiles:
     """Files of one failed pod.
 
     Methods raise NotFound, or Unavailable if the node does not respond.
@@ -31,12 +31,12 @@ class KeptFiles:
     def list(self, path: str = "") -> PodFiles:
         """List the files at and below a path such as `pod/results`, or all files."""
         with _translate_errors():
-            return self.runtime.list_kept_files(*self._pod_and_workload_ids, path)
+            return self.runtime.list_retained_files(*self._pod_and_workload_ids, path)
 
     def read_first_bytes(self, file: PodFile, size: int) -> bytes:
         """Return the first `size` bytes of a file."""
         with _translate_errors():
-            return self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, 0, size)
+            return self.runtime.read_retained_file(*self._pod_and_workload_ids, file.path, 0, size)
 
     def read(self, file: PodFile) -> Iterator[bytes]:
         """Yield the content of a file, up to its listed size. Raises NotFound if the file was truncated."""
@@ -44,7 +44,7 @@ class KeptFiles:
         while offset < file.size:
             with _translate_errors():
                 size = min(PART_BYTES, file.size - offset)
-                part = self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, offset, size)
+                part = self.runtime.read_retained_file(*self._pod_and_workload_ids, file.path, offset, size)
             if not part:
                 raise NotFound(f"{file.path} was truncated while it was being read. Download the file again.")
             offset += len(part)
@@ -62,16 +62,16 @@ class KeptFiles:
         return str(self.pod.pk), str(self.pod.workload_id)
 
 
-def find_kept_files(
+def find_retained_files(
     actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime
-) -> KeptFiles:
+) -> RetainedFiles:
     """Return the files of a failed pod, by default the lowest-ranked failed pod of the latest run.
 
     Raises NotFound, Forbidden or Unavailable.
     """
-    chosen = find_kept_pod(actor, workload, pod, run, now)
+    chosen = find_pod_with_retained_files(actor, workload, pod, run, now)
     try:
-        return KeptFiles(chosen, load_wiring().runtime_for(chosen.node.pool))
+        return RetainedFiles(chosen, load_wiring().runtime_for(chosen.node.pool))
     except UnavailableImplementation as error:
         raise Unavailable(str(error)) from None
 

@@ -15,23 +15,25 @@ from projects.models import Pod, Workload
 from projects.services import announce, audit, events
 from projects.services.workloads.control import lock_workload
 
-PODS_MAX = 10  # maximum number of failed pods with kept files, per workload or array
+PODS_MAX = 10  # maximum number of failed pods with retained files, per workload or array
 
 
-def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
+def pods_with_retained_files(workload: Workload, now: datetime) -> QuerySet[Pod]:
     """Return the failed pods whose files are still stored on nodes, latest run first."""
     rows = Pod.objects.filter(workload=workload, files_until__gt=now).select_related("node__pool")
     return rows.order_by("-run", "rank", "-created_at", "pk")
 
 
-def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime) -> Pod:
+def find_pod_with_retained_files(
+    actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime
+) -> Pod:
     """Return a failed pod whose files are still stored, by default the lowest-ranked pod of the latest run.
 
     `pod` has the form ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the
     pod.
     """
     require(actor, Action.OPERATE, workload)
-    chosen = _select_pods(kept_pods(workload, now), pod, run).first()
+    chosen = _select_pods(pods_with_retained_files(workload, now), pod, run).first()
     if chosen is None:
         raise NotFound(_missing_message(workload, pod, run))
     return chosen
@@ -44,7 +46,7 @@ def release_files(
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
         workload = lock_workload(workload)
-        released = list(_select_pods(kept_pods(workload, now).select_related(None), pod, run))
+        released = list(_select_pods(pods_with_retained_files(workload, now).select_related(None), pod, run))
         if not released:
             return 0
         Pod.objects.filter(pk__in=[each.pk for each in released]).update(files_until=now)

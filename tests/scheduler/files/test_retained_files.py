@@ -9,7 +9,11 @@ from berth.core.errors import Forbidden, Invalid
 from pools.models import NodePool
 from projects.models import Audit, Event, Pod, Workload
 from projects.services import workloads
-from projects.services.kept_files import find_kept_pod, kept_pods, release_files
+from projects.services.retained_files import (
+    find_pod_with_retained_files,
+    pods_with_retained_files,
+    release_files,
+)
 from tests.scheduler.arrays.test_arrays import submit_array, tasks
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
@@ -36,12 +40,12 @@ def sweep(stage: Stage, seconds: float) -> tuple[str, ...]:
 def test_files_of_a_failed_pod_are_kept_for_the_requested_time(stage: Stage) -> None:
     workload, pod = failed(stage)
     assert stage.phase(workload) == "failed"
-    (row,) = kept_pods(workload, stage.clock.now())
+    (row,) = pods_with_retained_files(workload, stage.clock.now())
     workload.refresh_from_db()
     assert (row.pk, row.allocation.released_at is not None) == (pod.pk, True)
     assert sweep(stage, 29 * 60) == (str(pod.pk),)
     assert sweep(stage, 120) == ()
-    assert not kept_pods(workload, stage.clock.now()).exists()
+    assert not pods_with_retained_files(workload, stage.clock.now()).exists()
 
 
 @pytest.mark.parametrize(
@@ -66,20 +70,20 @@ def test_retry_starts_a_new_pod_while_the_failed_pods_files_are_kept(stage: Stag
 
 
 def test_only_the_latest_failed_pods_keep_their_files(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projects.services.kept_files.PODS_MAX", 2)
+    monkeypatch.setattr("projects.services.retained_files.PODS_MAX", 2)
     workload, _ = failed(stage, retry=[{"on": ["pod_failed"], "backoff": 1}])
     for _ in range(2):
         stage.tick(4, seconds=1)
         stage.finish(workload, 1)
         stage.tick(2, seconds=1)
-    assert [pod.run for pod in kept_pods(workload, stage.clock.now())] == [3, 2]
+    assert [pod.run for pod in pods_with_retained_files(workload, stage.clock.now())] == [3, 2]
 
 
 @pytest.mark.heavy
-def test_tasks_of_an_array_share_the_limit_on_kept_pods(
+def test_tasks_of_an_array_share_the_limit_on_retained_pods(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projects.services.kept_files.PODS_MAX", 2)
+    monkeypatch.setattr("projects.services.retained_files.PODS_MAX", 2)
     single, _ = failed(stage)
     array = submit_array(stage, keep_failed_pod="30m", array={"tasks": 3, "max_running": 1})
     for task in tasks(array):
@@ -89,7 +93,7 @@ def test_tasks_of_an_array_share_the_limit_on_kept_pods(
         stage.tick(2, seconds=1)
     with_files = Workload.objects.filter(pods__files_until__gt=stage.clock.now())
     assert set(with_files.values_list("array_index", flat=True)) == {None, 1, 2}
-    assert [pod.workload_id for pod in kept_pods(single, stage.clock.now())] == [single.pk]
+    assert [pod.workload_id for pod in pods_with_retained_files(single, stage.clock.now())] == [single.pk]
 
 
 @pytest.mark.heavy
@@ -115,14 +119,14 @@ def test_files_are_kept_once_despite_a_crash_while_the_failure_is_recorded(stage
     while stage.phase(workload) != "failed":
         scheduler.tick()
     assert scheduler.deaths
-    assert [row.pk for row in kept_pods(workload, stage.clock.now())] == [pod.pk]
+    assert [row.pk for row in pods_with_retained_files(workload, stage.clock.now())] == [pod.pk]
 
 
 @pytest.mark.heavy
 def test_early_deletion_of_files_is_audited_once(stage: Stage) -> None:
     workload, pod = failed(stage)
     carol, now = stage.cast.carol, stage.clock.now()
-    assert find_kept_pod(carol, workload, "worker-0", 1, now).pk == pod.pk
+    assert find_pod_with_retained_files(carol, workload, "worker-0", 1, now).pk == pod.pk
     assert release_files(actor=carol, workload=workload, now=now, pod="worker-9") == 0
     assert release_files(actor=carol, workload=workload, now=now) == 1
     assert release_files(actor=carol, workload=workload, now=now) == 0
@@ -137,7 +141,7 @@ def test_viewers_cannot_read_or_delete_the_files(stage: Stage) -> None:
     workload, _ = failed(stage)
     now = stage.clock.now()
     with pytest.raises(Forbidden):
-        find_kept_pod(stage.cast.erin, workload, None, None, now)
+        find_pod_with_retained_files(stage.cast.erin, workload, None, None, now)
     with pytest.raises(Forbidden):
         release_files(actor=stage.cast.erin, workload=workload, now=now)
 

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from berth.db.writes.moves import RowChange, change_rows
 from projects.models import Pod, PodState, Workload
-from projects.services.kept_files import release_beyond_limit
+from projects.services.retained_files import release_beyond_limit
 from scheduler.loop.observe.specs import SpecCache
 
 
@@ -16,8 +16,8 @@ def keep_files(
     failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
     specs: SpecCache,
 ) -> None:  # fmt: skip
-    """Keep the files of failed pods if their workload sets `keep_failed_pod`, and release kept files beyond
-    the limit. `failed` maps workloads to their failed pods.
+    """Keep the files of failed pods if their workload sets `keep_failed_pod`, and release files beyond the
+    limit. `failed` maps workloads to their failed pods.
 
     Must be called in the transaction that records the pods' end.
     """

@@ -15,8 +15,8 @@ from pools.runtimes.files.base import PodFile
 from projects.access import Action, may
 from projects.models import Pod, Workload
 from projects.selectors import find_workload
-from projects.services.kept_files import PODS_MAX, kept_pods, record_read, release_files
-from scheduler.api.files.kept_files import find_kept_files
+from projects.services.retained_files import PODS_MAX, pods_with_retained_files, record_read, release_files
+from scheduler.api.files.retained_files import find_retained_files
 from scheduler.web.workloads.files import (
     FILES_MAX,
     PREVIEW_BYTES,
@@ -29,7 +29,7 @@ from scheduler.web.workloads.files import (
 Context = dict[str, Any]
 
 
-def load_kept_files(request: Request, workload: Workload) -> Context:
+def load_retained_files(request: Request, workload: Workload) -> Context:
     """Return the failed pods whose files are kept, and the files of the pod that the user selected.
 
     The result is empty for users who are not allowed to run commands in the pods. Only the selected pod's
@@ -38,22 +38,24 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
     if not may(request.actor, Action.OPERATE, workload):
         return {}
     now = timezone.now()
-    pods = list(kept_pods(workload, now)[:PODS_MAX])
+    pods = list(pods_with_retained_files(workload, now)[:PODS_MAX])
     chosen = next((pod for pod in pods if str(pod.pk) == request.GET.get("failed")), None)
-    context: Context = {"kept_pods": pods, "kept_pod": chosen}
+    context: Context = {"retained_pods": pods, "retained_pod": chosen}
     if chosen is None:
         return context
     try:
-        pod_files = find_kept_files(request.actor, workload, f"{chosen.role}-{chosen.index}", chosen.run, now)
+        pod_files = find_retained_files(
+            request.actor, workload, f"{chosen.role}-{chosen.index}", chosen.run, now
+        )
         files = pod_files.list().files
         rows = [_build_file_row(chosen, file) for file in files[:FILES_MAX]]
-        context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
+        context |= {"retained_rows": rows, "retained_more": len(files) - len(rows)}
         if file := _previewed_file(files, request.GET.get("path", "")):
             record_read(actor=request.actor, workload=workload, pod=chosen)
             text = preview_text(pod_files.read_first_bytes(file, PREVIEW_BYTES))
             context["preview"] = Preview(file.path, text, file.size > PREVIEW_BYTES, "")
     except BerthError as error:
-        context["kept_problem"] = error.detail
+        context["retained_problem"] = error.detail
     return context
 
 

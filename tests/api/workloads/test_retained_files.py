@@ -24,7 +24,7 @@ FILES = {"pod/a.txt": b"alpha\n", "pod/code/b.bin": b"\0" * 5_000_000, "workspac
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
     monkeypatch.setattr(
-        "scheduler.api.files.kept_files.load_wiring", lambda: Wiring(fake.clock, {}, {"fake": fake})
+        "scheduler.api.files.retained_files.load_wiring", lambda: Wiring(fake.clock, {}, {"fake": fake})
     )
     return fake
 
