@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
-from tests.browser.driver.chromium import open_settled
+from tests.browser.driver.chromium import WIDE, open_settled
 
 
 def test_hourly_average_readout_names_the_hour_of_its_bar(opened: Open) -> None:
@@ -65,4 +65,18 @@ def test_quota_and_fair_share_marks_have_different_shapes(opened: Open) -> None:
             "edge round": ["round", True],
             "share": ["round", True],
         }
+        assert faults == []
+
+
+def test_average_utilization_and_its_data_table_fit_in_their_cards(opened: Open) -> None:
+    overflow = "each => each.scrollWidth - each.clientWidth"
+    with opened("ada", viewport=WIDE) as (page, faults):
+        open_settled(page, "/")
+        note = page.locator(".overview-figures .figure").first.locator(".note > span")
+        expect(note).to_have_text(re.compile(r"^\d+% used \(1 h\)(, \d+% measured)?$"))
+        note.evaluate("each => { each.textContent = '100% used (1 h), 88% measured' }")
+        assert note.evaluate(overflow) == 0
+        page.get_by_text("Data table").click()
+        expect(page.get_by_role("columnheader", name="Total")).to_be_visible()
+        assert page.locator("#course-table .table-wrap").evaluate(overflow) == 0
         assert faults == []

@@ -57,9 +57,9 @@ def test_average_utilization_excludes_time_without_measurements(
         return " ".join(figure(client, "GPUs allocated")[1].split())
 
     # Half of the hour before counts: 30 minutes of one GPU at 100%, and 15 minutes at 60%.
-    assert tile().endswith("87% used in the last hour, 38% measured"), tile()
+    assert tile().endswith("87% used (1 h), 38% measured"), tile()
     UtilizationPoint.objects.filter(pk=earlier.pk).update(gpu_milli_seconds=0, gpu_busy_milli_seconds=0)
-    assert tile().endswith("60% used in the last hour, 12% measured"), tile()
+    assert tile().endswith("60% used (1 h), 12% measured"), tile()
     UtilizationPoint.objects.filter(pk=earlier.pk).update(
         gpu_milli_seconds=3_600_000, gpu_busy_milli_seconds=3_600_000
     )
