@@ -54,7 +54,8 @@ def test_bulk_actions_stay_in_view_until_the_selection_is_cleared(
         select(page, "ablation-7")
         select(page, "ablation-8")
         page.mouse.wheel(0, 400)
-        page.wait_for_function("scrollY > 200")
+        while page.evaluate("scrollY") <= 200:
+            page.wait_for_timeout(20)
         expect(page.locator("#bulk")).to_be_in_viewport(ratio=1)
         expect(page.get_by_role("button", name="Cancel 2 selected workloads")).to_be_visible()
         page.get_by_role("button", name="Clear selection").click()

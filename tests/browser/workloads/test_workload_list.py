@@ -19,7 +19,8 @@ def test_list_header_stays_in_view_below_the_bulk_actions(opened: Open) -> None:
         page.get_by_role("checkbox", name="Select embedding-refresh", exact=True).check()
         page.mouse.move(800, 400)
         page.mouse.wheel(0, 500)
-        page.wait_for_function("scrollY > 300")
+        while page.evaluate("scrollY") <= 300:
+            page.wait_for_timeout(20)
         expect(head).to_be_in_viewport(ratio=1)
         bar, box = present(page.locator("#bulk").bounding_box()), present(head.bounding_box())
         assert box["y"] >= bar["y"] + bar["height"] - 2, "the actions do not cover the head"
@@ -66,4 +67,23 @@ def test_late_live_update_does_not_undo_a_new_sort_order(opened: Open, scene: Sc
         with page.expect_response(re.compile("sort=-gpus")):
             route.fulfill(response=response)
         expect(head).to_have_attribute("aria-sort", "descending")
+        assert faults == []
+
+
+def test_menu_marks_the_view_that_the_list_shows(opened: Open) -> None:
+    with opened("dave", viewport=WIDE) as (page, faults):
+        page.goto("/workloads")
+        page.locator("summary", has_text="Views").click()
+        view = page.get_by_role("link", name="Failing and pending first", exact=True)
+        expect(view).not_to_have_attribute("aria-current", "true")
+        view.click()
+        order = page.locator("#sort-note")
+        expect(order).to_have_text("Failing and pending first")
+        page.locator("summary", has_text="Views").click()
+        view = page.locator(".views").get_by_role("link", name="Failing and pending first", exact=True)
+        expect(view).to_have_attribute("aria-current", "true")
+        expect(view).to_have_css("font-weight", "600")
+        order.click()
+        expect(order).to_have_count(0)
+        expect(page.locator(".views a").first).not_to_have_attribute("aria-current", "true")
         assert faults == []

@@ -1,4 +1,4 @@
-// The bar of actions on the selected rows of a list, such as workloads or nodes, and the columns of the list.
+// The bar of actions on the selected rows of a list, such as workloads or nodes, and the columns and views of the list.
 (() => {
   "use strict";
   // Selected workloads stay selected when the list is fetched again.
@@ -79,6 +79,13 @@
   document.addEventListener("htmx:configRequest", (event) => { // URLs contain columns only if the user has chosen some
     const usual = document.querySelector("[data-usual-columns]")?.dataset.usualColumns, { formData, verb } = event.detail;
     if (verb === "get" && usual && formData.getAll("columns").join() === usual) formData.delete("columns");
+  });
+  document.addEventListener("htmx:pushedIntoHistory", () => { // the list has changed, so another view or none is shown
+    const queryOf = (search) => { const query = new URLSearchParams(search); query.delete("cursor"); return query.toString(); };
+    for (const view of document.querySelectorAll(".views .menu-line > a:not(.button)")) {
+      if (queryOf(view.search) === queryOf(location.search)) view.setAttribute("aria-current", "true");
+      else view.removeAttribute("aria-current");
+    }
   });
   document.addEventListener("htmx:load", () => {
     for (const box of document.querySelectorAll("input[form=bulk]")) if (picked.has(box.value)) box.checked = true;
