@@ -164,6 +164,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "queued": choices.queued,
         "projects": choices.projects,
         "length": length,
+        "free": capacity_by_pool([pool])[pool.pk].free if pool else None,
         "matches": None if matches is None else _sum_lengths(matches.values()),
         "unschedulable": unschedulable,
         "may_create_pool": not pools and may(request.actor, Action.ADMINISTER),

@@ -54,7 +54,7 @@ def test_counts_include_only_visible_workloads(cast: Cast, sign_in: SignIn) -> N
     queue(cast.ads, "theirs", "ProjectLimit")
     page = sign_in("dave").get(ADDRESS)
     assert page.context["reasons"] == [("ProjectLimit", 1)]
-    assert "2 workloads, 2 GPUs requested." in page.content.decode()
+    assert "2 workloads, 2 GPUs requested, 0 free." in page.content.decode()
     assert "You can see 1 of the 2 workloads." in page.content.decode()
 
 
@@ -135,6 +135,7 @@ def test_every_pool_has_a_heading_with_its_queue_and_free_gpus(cast: Cast, sign_
             cast.vision, f"there-{position}", replicas=2, reason="WaitingForCapacity", explanation=explanation
         )
     client = sign_in("dave")
+    assert "2 workloads, 4 GPUs requested, 4 free." in client.get("/queue?pool=spare").content.decode()
     groups = client.get("/queue").context["groups"]
     assert [
         (heading.name, heading.workloads, heading.gpu_milli, heading.free, [row.name for row, *_ in entries])

@@ -65,9 +65,9 @@ def test_array_is_one_row_in_every_order_and_with_every_filter(
     page = client.get(f"{ADDRESS}{query}").content.decode()
     assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
     listed_gpus = 3 if query == "&search=sweep" else 5
-    total = f"{len(rows)} of 3 workloads, {listed_gpus} of 5 GPUs requested."
+    total = f"{len(rows)} of 3 workloads, {listed_gpus} of 5 GPUs requested, 0 free."
     assert (total if "search" in query or "reason" in query or "project" in query
-            else "3 workloads, 5 GPUs requested.") in page  # fmt: skip
+            else "3 workloads, 5 GPUs requested, 0 free.") in page  # fmt: skip
 
 
 def test_gpus_of_all_queued_tasks_place_an_array_among_other_workloads(cast: Cast, sign_in: SignIn) -> None:
