@@ -29,12 +29,12 @@ def step_rows(actor: Actor, decisions: Iterable[Decision]) -> list[tuple[Decisio
     existing = nodes().filter(name__in=names, pk__in=visible_nodes(actor))
     linked = set(existing.values_list("name", flat=True))
     return [
-        (decision, list(_build_step_rows(decision, linked)), _names_all_workloads(decision))
+        (decision, list(_build_step_rows(decision, linked)), _mentions_all_workloads(decision))
         for decision in decisions
     ]
 
 
-def _names_all_workloads(decision: Decision) -> bool:
+def _mentions_all_workloads(decision: Decision) -> bool:
     workloads = (decision.workload, *(victim.workload for victim in decision.victims))
     return all(workload.name for workload in workloads)
 

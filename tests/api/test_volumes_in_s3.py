@@ -243,7 +243,7 @@ def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_few_requests_wait_for_an_unresponsive_object_store_without_database_connections(
+def test_requests_waiting_for_an_unresponsive_object_store_are_few_and_hold_no_database_connection(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Queue[bool] = Queue()

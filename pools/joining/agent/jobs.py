@@ -96,7 +96,7 @@ class Job:
         return float(fields[3]) if len(fields) == 4 else time.time()
 
     @property
-    def started_since_boot(self) -> bool:
+    def has_started_since_boot(self) -> bool:
         """Whether the script has been started since the last boot."""
         fields = read_file(self.path + ".pid").split()
         return len(fields) == 4 and fields[2] == boot_id()

@@ -83,7 +83,7 @@ class StartScript:
             self.answer = dict(json.loads(read_file(NODE_FILE)))
         except ValueError:
             return {}
-        if not self.job.started_since_boot:
+        if not self.job.has_started_since_boot:
             return {}
         if self.job.is_running or (self.job.exit_code == 0 and not self._fails_node_check(self.answer)):
             return self.answer

@@ -18,7 +18,7 @@ def evict(podman: Podman, limit: int) -> None:
     bytes.
     """
     store = podman.store
-    for digest in _oldest_first(store):
+    for digest in _sort_oldest_first(store):
         if stored_bytes(store) <= limit:
             return
         _remove(podman, digest)
@@ -53,7 +53,7 @@ def _read(path: str) -> list[dict[str, Any]]:
         return list(json.load(file))
 
 
-def _oldest_first(store: ImageStore) -> list[str]:
+def _sort_oldest_first(store: ImageStore) -> list[str]:
     uses = []
     for entry in os.scandir(store.digests):
         if not entry.name.endswith(".new"):

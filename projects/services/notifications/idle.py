@@ -11,7 +11,7 @@ from projects.queries.idle_gpus import idle_since
 from projects.services.notifications.notify import (
     create_delivery,
     lock_subscription,
-    subscriptions_to,
+    subscriptions_to_event,
     workloads_in_scope,
 )
 
@@ -21,7 +21,7 @@ MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent}% utilization)
 def notify_about_idle_gpus(now: datetime) -> int:
     """Notify each address once per idle period. Return the number of deliveries."""
     count = 0
-    for subscription in subscriptions_to("idle"):
+    for subscription in subscriptions_to_event("idle"):
         with transaction.atomic():
             row = lock_subscription(subscription.pk)
             if row is not None:

@@ -149,7 +149,7 @@ def notify_about_pending_workloads(now: datetime) -> int:
     Return the number of deliveries.
     """
     count = 0
-    for subscription in subscriptions_to("pending"):
+    for subscription in subscriptions_to_event("pending"):
         with transaction.atomic():
             row = lock_subscription(subscription.pk)
             if row is None:
@@ -227,7 +227,7 @@ def notify_pools(now: datetime) -> int:
     """
     count = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
-    for row in subscriptions_to("pool"):
+    for row in subscriptions_to_event("pool"):
         for pool in failing:
             stopped = pool.provisioning_stopped
             recent = Delivery.objects.filter(
@@ -242,7 +242,7 @@ def notify_pools(now: datetime) -> int:
     return count
 
 
-def subscriptions_to(event: str) -> QuerySet[Subscription]:
+def subscriptions_to_event(event: str) -> QuerySet[Subscription]:
     return Subscription.objects.filter(events__contains=[event]).order_by("pk")
 
 

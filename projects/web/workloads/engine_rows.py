@@ -49,7 +49,7 @@ def insert_inference_engine_rows(
     """
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE]
     engines = _engines_by_service(services, matching) if services else {}
-    totals = _gpus_of_engines(services) if services else {}
+    totals = _engine_gpus(services) if services else {}
     result = []
     for row in shown:
         row_engines, values = engines.get(row.pk, []), cast("Any", row)
@@ -82,7 +82,7 @@ def _engines_by_service(
     return result
 
 
-def _gpus_of_engines(services: Sequence[Workload]) -> dict[uuid.UUID, tuple[int, int]]:
+def _engine_gpus(services: Sequence[Workload]) -> dict[uuid.UUID, tuple[int, int]]:
     """Return the allocated and requested milli-GPUs of each service's live added engines."""
     live = added_engines().filter(service__workload__in=services, workload__phase__in=LIVE_PHASES)
     amounts = ("service__workload", "workload__gpu_milli_now", "workload__gpu_milli_min")

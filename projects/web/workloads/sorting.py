@@ -87,7 +87,7 @@ def _wait_seconds(each_task: bool) -> Combinable:
     own = _seconds(F("first_started_at") - F("submitted_at"))
     if each_task:
         return Coalesce(own, Value(0))
-    starts = _tasks_of_row().filter(first_started_at__isnull=False).order_by("first_started_at")
+    starts = _row_tasks().filter(first_started_at__isnull=False).order_by("first_started_at")
     first = Subquery(starts.values("first_started_at")[:1])
     of_array = _seconds(first - F("array__submitted_at"))
     return Coalesce(Case(When(IS_TASK, then=of_array), default=own), Value(0))
@@ -111,13 +111,13 @@ def _gpus(each_task: bool) -> Columns:
         shown: Combinable = Case(ended, default=F("gpu_milli_now"))
         return {"shown_gpu_milli": shown, "requested_gpu_milli": F("gpu_milli_min")}
 
-    current_tasks = _tasks_of_row().filter(held=False, phase__in=LIVE_PHASES)
+    current_tasks = _row_tasks().filter(held=False, phase__in=LIVE_PHASES)
     is_service = Q(kind=WorkloadKind.SERVICE, array__isnull=True)
 
     def total(column: str) -> Case:
         return Case(
             When(IS_ACTIVE_TASK, then=_sum(current_tasks, column)),
-            When(is_service, then=F(column) + _sum(_engines_of_row(), column)),
+            When(is_service, then=F(column) + _sum(_row_engines(), column)),
             default=F(column),
         )
 
@@ -127,11 +127,11 @@ def _gpus(each_task: bool) -> Columns:
 
 
 def _evictions(each_task: bool) -> Columns:
-    return {"shown_evictions": _total_of_array("preemptions", each_task)}
+    return {"shown_evictions": _array_total("preemptions", each_task)}
 
 
 def _runs(each_task: bool) -> Columns:
-    return {"shown_runs": _total_of_array("run", each_task)}
+    return {"shown_runs": _array_total("run", each_task)}
 
 
 def _state(each_task: bool) -> Columns:
@@ -144,13 +144,13 @@ def _state(each_task: bool) -> Columns:
             When(IS_RUNNING_SERVICE & Exists(_serving(False)), then=Value(PARTLY_SERVING)),
             When(IS_RUNNING_SERVICE, then=Value("serving")),
         ]
-    of_array = [] if each_task else _states_of_array()
+    of_array = [] if each_task else _array_states()
     default = Cast("phase", CharField())
     return {"shown_state": Case(*of_array, *of_workload, default=default, output_field=CharField())}
 
 
-def _states_of_array() -> list[When]:
-    tasks = _tasks_of_row()
+def _array_states() -> list[When]:
+    tasks = _row_tasks()
     running = tasks.filter(phase__in=(Phase.STARTING, Phase.RUNNING, Phase.STOPPING))
     queued = tasks.filter(phase=Phase.PENDING, held=False)
     is_unschedulable = Exists(queued.filter(reason=UNSCHEDULABLE_REASON)) & ~Exists(
@@ -170,7 +170,7 @@ def _attention(each_task: bool) -> Columns:
     """Rank rows by urgency. Failures come first, followed by unschedulable or degraded rows, pending rows and
     all others.
     """
-    failed_tasks = _tasks_of_row().filter(phase=Phase.FAILED)
+    failed_tasks = _row_tasks().filter(phase=Phase.FAILED)
     degraded = Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING)
     if not each_task:
         degraded &= Q(array__isnull=True)
@@ -186,19 +186,19 @@ def _attention(each_task: bool) -> Columns:
     return {**_state(each_task), "attention": Case(*ranks, default=5, output_field=IntegerField())}
 
 
-def _total_of_array(column: str, each_task: bool) -> Combinable:
+def _array_total(column: str, each_task: bool) -> Combinable:
     if each_task:
         return F(column)
-    total = _sum(_tasks_of_row(), column)
+    total = _sum(_row_tasks(), column)
     return Case(When(IS_TASK, then=total), default=F(column), output_field=BigIntegerField())
 
 
-def _tasks_of_row() -> QuerySet[Workload]:
+def _row_tasks() -> QuerySet[Workload]:
     """Return the current tasks of the row's array."""
     return Workload.objects.filter(array=OuterRef("array"), superseded=False).order_by()
 
 
-def _engines_of_row() -> QuerySet[Workload]:
+def _row_engines() -> QuerySet[Workload]:
     """Return the live workloads of the engines that were added to the row's service."""
     engines = added_engines().filter(service__workload=OuterRef(OuterRef("pk"))).values("workload")
     return Workload.objects.filter(pk__in=engines, phase__in=LIVE_PHASES).order_by()

@@ -160,12 +160,16 @@ def _count_excluded_gangs(board: Board, excluded: Collection[str]) -> Counter[Pe
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
-        if gang is not None and gang.group is not None and _is_at_or_after_first_pending(gang, gang.group):
+        if (
+            gang is not None
+            and gang.group is not None
+            and _is_at_or_after_first_pending_gang(gang, gang.group)
+        ):
             counts[gang.group] += 1
     return counts
 
 
-def _is_at_or_after_first_pending(gang: Gang, group: PendingGroup) -> bool:
+def _is_at_or_after_first_pending_gang(gang: Gang, group: PendingGroup) -> bool:
     return group.at < len(group.gangs) and gang_sort_key(group.gangs[group.at]) <= gang_sort_key(gang)
 
 

@@ -203,10 +203,10 @@ def _total_capacity(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Nod
 
 
 def _max_replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
-    return sum(_max_replicas_on(pool, role, node) * count for node, count in nodes)
+    return sum(_max_replicas_on_node(pool, role, node) * count for node, count in nodes)
 
 
-def _max_replicas_on(pool: Pool, role: Role, node: Node) -> int:
+def _max_replicas_on_node(pool: Pool, role: Role, node: Node) -> int:
     """Return how many of the role's replicas fit on the empty node."""
     request, counts = role.request, [node.max_pods]
     by_limits = request.devices > 0

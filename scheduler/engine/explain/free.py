@@ -78,7 +78,9 @@ class NodeView:
         """Return the largest free block on a node: whole devices or, if `shared`, a part of one device."""
         key = kind, shared
         if key not in self._blocks:
-            self._blocks[key] = max((self._largest_block_on(i, kind, shared) for i in self.usable), default=0)
+            self._blocks[key] = max(
+                (self._largest_block_on_node(i, kind, shared) for i in self.usable), default=0
+            )
         return self._blocks[key]
 
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
@@ -141,7 +143,7 @@ class NodeView:
             return sum(amounts)
         return min(self.free_amount_on_node(i, kind), pods.cpu if kind == CPU else pods.memory)
 
-    def _largest_block_on(self, i: int, kind: int, shared: bool) -> int:
+    def _largest_block_on_node(self, i: int, kind: int, shared: bool) -> int:
         nodes = self.nodes
         if kind != GPU:
             return self.free_amount_on_node(i, kind)
@@ -220,7 +222,7 @@ class FreeCapacity:
         short = [kind for kind in KINDS if self.missing_amount(kind)]
         return sorted(short, key=lambda kind: -self.missing_amount(kind) / self.requested(kind))
 
-    def replicas_on(self, i: int, part: BoardRole, kind: int) -> int:
+    def replicas_on_node(self, i: int, part: BoardRole, kind: int) -> int:
         """Return how many replicas of the role fit on the node, considering only this resource."""
         nodes, request = self.view.nodes, part.request
         if part.mask is not None and not part.mask[i]:

@@ -89,13 +89,13 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
         "missing": free.missing_amount(kind),
         **free.view.unavailable_amounts(kind),
     }
-    reserved = _free_on_reserved_nodes(free, kind)
-    avoided = _free_on_avoided_nodes(free, kind)
+    reserved = _free_amount_on_reserved_nodes(free, kind)
+    avoided = _free_amount_on_avoided_nodes(free, kind)
     more: Numbers = {"also": also, "reserved": reserved, "avoided": avoided}
     return numbers | {key: value for key, value in more.items() if value}
 
 
-def _free_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
+def _free_amount_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
     """Return the free amount on ready, matching nodes that the workload avoids after a failure."""
     roles = [need.part.role for need in free.arrangement if need.part.role.avoided_nodes]
     nodes = free.view.nodes
@@ -113,7 +113,7 @@ def _without_avoided_nodes(role: Role) -> Role:
     return replace(role, avoided_nodes=())
 
 
-def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
+def _free_amount_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
     """Return the free amount on ready, matching nodes that are reserved for other projects."""
     parts = [need.part for need in free.arrangement if need.part.project]
     nodes = free.view.nodes
@@ -128,7 +128,7 @@ def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
 def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
     for need in free.arrangement:
         replicas_by_resource = {
-            kind: [free.replicas_on(i, need.part, kind) for i in free.usable]
+            kind: [free.replicas_on_node(i, need.part, kind) for i in free.usable]
             for kind in KINDS
             if free.replica_amount(need.part, kind)
         }

@@ -13,7 +13,9 @@ def refresh_other_pools(board: Board) -> bool:
     If a placement is withdrawn, the workload's request is counted again.
     """
     placed_in_other_pool = {
-        name for name in board.served - board.cycle.evicted if _was_placed_elsewhere(board.gangs.get(name))
+        name
+        for name in board.served - board.cycle.evicted
+        if _was_placed_in_another_pool(board.gangs.get(name))
     }
     if placed_in_other_pool == board.cycle.placed_in_other_pool:
         return False
@@ -28,7 +30,7 @@ def refresh_other_pools(board: Board) -> bool:
     return True
 
 
-def _was_placed_elsewhere(gang: Gang | None) -> bool:
+def _was_placed_in_another_pool(gang: Gang | None) -> bool:
     """Return whether the gang was pending in this pool and still has no pods in it."""
     return gang is not None and gang.group is not None and not gang.pod_count
 

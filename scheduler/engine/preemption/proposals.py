@@ -261,7 +261,7 @@ def _cheaper_single_victims(
             ):
                 priced += [
                     (victims_sort_key(selection, (victim,)), victim)
-                    for victim in selection.victims_in(gang)
+                    for victim in selection.victims_in_gang(gang)
                     if victim.is_gang and policy.rule(victim) is not None
                 ]
     if not priced:
@@ -280,7 +280,7 @@ def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement)
     requested = total_request(arrangement)
     for account in selection.policy.gang.account.path:
         while not _fits_under_limit(selection, account, requested):
-            ordered = selection.in_eviction_order(_victims_in(selection, account))
+            ordered = selection.sort_in_eviction_order(_victims_in_queue(selection, account))
             if not any(selection.select(victim) for victim in ordered[:1]):
                 return False
     return True
@@ -299,7 +299,7 @@ def _fits_under_limit(selection: VictimSelection, account: QueueAccount, request
     return all(not requested[k] or account.allocated[k] + requested[k] <= max_allocation[k] for k in KINDS)
 
 
-def _victims_in(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim]:
+def _victims_in_queue(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim]:
     return (victim for victim in selection.victim_candidates() if account in victim.gang.account.path)
 
 
@@ -314,7 +314,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
     ordered_victims = (
         None
         if board.elastic_gangs or not selection.policy.moves_only
-        else iter(selection.in_eviction_order(selection.victim_candidates()))
+        else iter(selection.sort_in_eviction_order(selection.victim_candidates()))
     )
     while more:
         more = (
@@ -342,7 +342,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
     """Select victims until `goal` victims are selected. Return False if there are too few."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
-        for victim in selection.in_eviction_order(selection.victim_candidates()):
+        for victim in selection.sort_in_eviction_order(selection.victim_candidates()):
             if len(selection.selected) >= goal:
                 break
             selection.select(victim)

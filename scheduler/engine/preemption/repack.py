@@ -24,7 +24,7 @@ def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool
         return False
     board, preemptor = selection.board, selection.policy.gang
     start, own = board.log_position(), list[tuple[BoardRole, Slot]]()
-    for gang, part, index in _largest_first(selection, arrangement):
+    for gang, part, index in _sort_largest_first(selection, arrangement):
         slot = _place_pod(board, gang, part, index)
         if slot is None:
             board.rewind(start)
@@ -41,7 +41,7 @@ def size_sort_key(victim: Victim) -> tuple[int, int, int, str, int]:
     return (*victim.amounts, victim.gang.name, victim.index)
 
 
-def _largest_first(selection: VictimSelection, arrangement: Arrangement) -> list[Entry]:
+def _sort_largest_first(selection: VictimSelection, arrangement: Arrangement) -> list[Entry]:
     result: list[Entry] = [
         (victim.gang, part, pod.index) for victim in selection.selected for part, pod in victim.pods
     ]

@@ -25,7 +25,11 @@ from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends
 from scheduler.reports.explanations.boots import expected_boot_end, reserved_nodes_ready_time
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
-from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, remaining_bound
+from scheduler.reports.queues.group_quotas import (
+    AllocatedOutside,
+    allocated_amounts_in_other_pools,
+    remaining_bound,
+)
 from scheduler.reports.visibility import Viewer, viewer_for
 
 MOST_EVICTIONS = 20
@@ -173,7 +177,7 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
     pool_name = workload.pools[0] if pool is None else pool.name
     owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
     names = {"project": project.name, "department": project.department.name}
-    outside = allocated_in_other_pools([pool] if pool else [])
+    outside = allocated_amounts_in_other_pools([pool] if pool else [])
     shown: dict[str, Any] = {}
     for kind, owner in owners.items():
         quota = Quota.objects.filter(owner, applies_to_any([pool] if pool else [])).first()

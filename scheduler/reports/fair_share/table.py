@@ -9,7 +9,11 @@ from projects.models import Quota
 from projects.models.tenants import Tenant, applies_to_any, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
-from scheduler.reports.queues.group_quotas import allocated_in_other_pools, remaining_bound, remaining_gpus
+from scheduler.reports.queues.group_quotas import (
+    allocated_amounts_in_other_pools,
+    remaining_bound,
+    remaining_gpus,
+)
 from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.selectors import queue_statuses
 
@@ -63,7 +67,7 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
     stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
     rows, outside = (
         quotas(actor).filter(applies_to_any([pool])).select_related(None),
-        allocated_in_other_pools([pool]),
+        allocated_amounts_in_other_pools([pool]),
     )
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}

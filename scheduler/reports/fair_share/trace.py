@@ -27,7 +27,7 @@ from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import explain_share, split_request
-from scheduler.reports.queues.group_quotas import allocated_in_other_pools
+from scheduler.reports.queues.group_quotas import allocated_amounts_in_other_pools
 from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
@@ -118,7 +118,7 @@ def _divide_pool(
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
     """Return copies of the queues, with group quotas reduced by the allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
-    for (_, (department, project)), allocated in allocated_in_other_pools([pool]).items():
+    for (_, (department, project)), allocated in allocated_amounts_in_other_pools([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
         pool_quota = result[name].pool_quotas.get(pool.name) if name in result else None
         if name is not None and pool_quota is not None and pool_quota.group:

@@ -77,7 +77,7 @@ def subtract_allocated_amounts(bound: Bound, elsewhere: Iterable[int]) -> Bound:
     return gpu, cpu, memory
 
 
-def allocated_in_other_pools(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
+def allocated_amounts_in_other_pools(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
     """Return the queues' allocations in other pools of the same quota groups, keyed by group and owner.
 
     The amounts are from the last cycle and include reservations. If no pool is in a group, no query is made.

@@ -8,7 +8,7 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import applies_to_any
-from scheduler.reports.queues.group_quotas import allocated_in_other_pools, remaining_gpus
+from scheduler.reports.queues.group_quotas import allocated_amounts_in_other_pools, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 
@@ -86,7 +86,7 @@ def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> t
     rows = Quota.objects.filter(
         applies_to_any([pool]), project__in=[status.project_id for status in project_statuses]
     )
-    outside = allocated_in_other_pools([pool])
+    outside = allocated_amounts_in_other_pools([pool])
     quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}
     result = []
     for status in project_statuses:

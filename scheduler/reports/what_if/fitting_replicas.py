@@ -32,7 +32,7 @@ def describe_fit(
     [pool] = by_name[name].pools
     nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
     free = _free_gpus(snapshot, nodes)
-    freed = sum(_gpus_on(nodes, by_name[each]) for each in effects.evicted if each in by_name)
+    freed = sum(_total_gpus_on_nodes(nodes, by_name[each]) for each in effects.evicted if each in by_name)
     replicas = require_integer(change.after)
     enough, too_many = (_requested_gpus(snapshot, name, change, replicas + more) for more in (0, 1))
     if not enough <= free + freed < too_many:
@@ -53,10 +53,10 @@ def _free_gpus(snapshot: Snapshot, nodes: Collection[str]) -> int:
     """Return the GPUs of the nodes, in thousandths, that are neither allocated nor reserved."""
     total = sum(node.usable_gpus for node in snapshot.nodes if node.name in nodes) * MILLI
     reserved = sum(row.milli * len(row.devices) for row in snapshot.reservations if row.node in nodes)
-    return total - reserved - sum(_gpus_on(nodes, workload) for workload in snapshot.workloads)
+    return total - reserved - sum(_total_gpus_on_nodes(nodes, workload) for workload in snapshot.workloads)
 
 
-def _gpus_on(nodes: Collection[str], workload: Workload) -> int:
+def _total_gpus_on_nodes(nodes: Collection[str], workload: Workload) -> int:
     """Return the GPUs, in thousandths, that the workload's pods have on the nodes."""
     return sum(
         pod.milli * len(pod.devices)

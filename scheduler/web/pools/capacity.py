@@ -114,7 +114,9 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
         if project is not None:
             allocated[pool] += total.allocated[GPU]
             reserved[pool] += total.reserved[GPU]
-    reserved_unallocated_gpus = _reserved_unallocated(selected_pools) if reserved.total() else Counter[int]()
+    reserved_unallocated_gpus = (
+        _count_reserved_unallocated_gpus(selected_pools) if reserved.total() else Counter[int]()
+    )
     closed = Counter({pool.pk: sum(gpus[pool.pk, state] for state in CLOSED) for pool in selected_pools})
     closed_allocated = _allocated_gpus_on_closed_nodes(selected_pools) if closed.total() else Counter[int]()
     return {
@@ -148,7 +150,7 @@ def _allocated_gpus_on_closed_nodes(pools: list[NodePool]) -> Counter[int]:
     return result
 
 
-def _reserved_unallocated(pools: list[NodePool]) -> Counter[int]:
+def _count_reserved_unallocated_gpus(pools: list[NodePool]) -> Counter[int]:
     """Return each pool's reserved milli-GPU on unallocated parts of devices."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))

@@ -115,7 +115,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
     every = pools_and_groups_to_show(actor)
-    by_use = _most_used_first(every)
+    by_use = _sort_most_used_first(every)
     named = {word for text in query.getlist("pools") for word in text.split(",")}
     chosen = {word for text in query.getlist("values") for word in text.split(",")}
     start = query.get("rows", "")
@@ -131,7 +131,7 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
     )
 
 
-def _most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
+def _sort_most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
     """Sort quota groups before pools.
 
     Within each kind, columns with allocated or reserved GPUs come first, then columns with more capacity.

@@ -17,7 +17,11 @@ from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import PoolOrGroup, Tenant, applies_to_any
 from projects.selectors import departments, projects, quotas
-from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, quota_owner
+from scheduler.reports.queues.group_quotas import (
+    AllocatedOutside,
+    allocated_amounts_in_other_pools,
+    quota_owner,
+)
 from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
@@ -266,7 +270,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else applies_to_any(selected_pools)
-    outside = allocated_in_other_pools(selected_pools)
+    outside = allocated_amounts_in_other_pools(selected_pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)

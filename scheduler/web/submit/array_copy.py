@@ -22,7 +22,7 @@ from projects.selectors import arrays
 from projects.services.workloads import DocumentChange
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import PENDING_PHASES
-from scheduler.web.submit.document_presets import name_of_copy
+from scheduler.web.submit.document_presets import copy_name
 from scheduler.web.workloads.change_link import document_with_change
 from scheduler.web.workloads.details import document_text
 
@@ -57,7 +57,7 @@ class ArrayCopy:
 
     @property
     def text(self) -> str:
-        name = name_of_copy(self.array)
+        name = copy_name(self.array)
         return document_text(self.array, **{**self.document, "name": name})
 
 

@@ -140,7 +140,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
     if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
         if isinstance(like, Workload):
             return document_text(like, name=next_free_name(like.project, like.name))
-        return document_text(like, name=name_of_copy(like))
+        return document_text(like, name=copy_name(like))
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else _most_used_project(actor, mine)
@@ -153,7 +153,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
     return HEADER.format(name=name, project=project) + rest
 
 
-def name_of_copy(array: WorkloadArray) -> str:
+def copy_name(array: WorkloadArray) -> str:
     """Return a free name for a copy of the array. A numeric suffix would turn it into that of a task."""
     return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 

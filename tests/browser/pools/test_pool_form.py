@@ -10,7 +10,7 @@ from tests.browser.driver.axe import accessibility_faults
 
 
 @pytest.mark.heavy
-def test_error_summary_has_the_focus_and_leads_to_the_fields(opened: Open, scene: Scene) -> None:
+def test_error_summary_is_focused_and_links_to_the_fields(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/new")
         page.get_by_label("Name", exact=True).fill("My Pool!")

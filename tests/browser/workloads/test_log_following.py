@@ -34,7 +34,9 @@ def scroll(page: Page, distance: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["/logs", ""])
-def test_log_is_followed_again_at_its_end(opened: Open, pods: list[Pod], home: Path, path: str) -> None:
+def test_scrolling_to_the_end_of_a_log_resumes_following(
+    opened: Open, pods: list[Pod], home: Path, path: str
+) -> None:
     write_steps(home, pods[0])
     with opened("dave") as (page, faults):
         open_log(page, pods[0], path)
@@ -101,7 +103,9 @@ def test_selected_text_stays_in_view(opened: Open, pods: list[Pod], home: Path) 
         assert faults == []
 
 
-def test_switched_off_following_stays_off_at_the_end(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_following_stays_off_at_the_end_of_a_log_if_the_user_disabled_it(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
     write_steps(home, pods[0])
     with opened("dave") as (page, faults):
         open_log(page, pods[0])

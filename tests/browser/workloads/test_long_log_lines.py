@@ -20,7 +20,7 @@ TOP_OF_TEXT = """() => {
 }"""
 
 
-def test_word_that_is_longer_than_a_line_begins_beside_its_number(
+def test_word_longer_than_a_line_starts_next_to_its_line_number(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write(home, pods[0], f"{'x' * 1000}\nend\n")
@@ -31,9 +31,7 @@ def test_word_that_is_longer_than_a_line_begins_beside_its_number(
         assert faults == []
 
 
-def test_line_numbers_stay_in_view_beside_lines_that_do_not_wrap(
-    opened: Open, pods: list[Pod], home: Path
-) -> None:
+def test_line_numbers_stay_in_view_next_to_unwrapped_lines(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], f"first\n{'long line ' * 500}\nERROR third\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

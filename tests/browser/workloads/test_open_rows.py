@@ -31,7 +31,7 @@ def test_click_on_a_row_opens_its_workload_or_array(opened: Open, scene: Scene) 
         assert faults == []
 
 
-def test_click_beside_a_checkbox_selects_the_row(opened: Open) -> None:
+def test_click_next_to_a_checkbox_selects_the_row(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         box = page.get_by_role("checkbox", name="Select ablation-7", exact=True)

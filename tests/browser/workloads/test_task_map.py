@@ -87,7 +87,7 @@ def test_expanding_the_task_list_at_the_end_of_the_page_keeps_the_scroll_positio
         assert faults == []
 
 
-def test_list_of_tasks_of_a_pending_array_is_visible_without_scrolling(opened: Open, scene: Scene) -> None:
+def test_task_list_of_a_pending_array_is_visible_without_scrolling(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 1440, "height": 900}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         expect(page.locator("#smallest-change")).to_contain_text("Starts")

@@ -107,7 +107,7 @@ def test_joblib_error_is_raised_and_the_session_continues(session: Session) -> N
     assert session.submit(node).result(240) in (0, 1)
 
 
-def test_error_names_an_unpicklable_function_or_argument_before_sending(session: Session) -> None:
+def test_unpicklable_function_or_argument_raises_an_error_before_it_is_sent(session: Session) -> None:
     lock = threading.Lock()
 
     def holds_a_lock() -> bool:

@@ -296,7 +296,7 @@ def test_only_the_leader_fetches_code(scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_code_and_requests_that_no_workload_needs_are_deleted(scene: Scene) -> None:
+def test_unneeded_code_and_fetch_requests_are_deleted(scene: Scene) -> None:
     workload = scene.submit()
     scene.fetch()
     scene.stage.tick(2)

@@ -384,7 +384,7 @@ def test_device_map_marks_idle_devices_and_devices_of_the_same_workload(
     assert re.search(r'aria-label="GPU 0: [^"]+, idle"', page)
 
 
-def test_figures_shown_to_members_state_once_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:
+def test_member_figures_state_only_once_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:
     page = sign_in("dave").get("/").content.decode()
     assert page.count("all projects") == page.count("my projects") == 1
     assert "Workloads, evictions and wait: my projects." in page

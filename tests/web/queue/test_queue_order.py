@@ -135,7 +135,7 @@ def test_queue_names_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in
     assert ">at least 2 have no max runtime<" in start()
 
 
-def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_others(
+def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_rest(
     cast: Cast, sign_in: SignIn
 ) -> None:
     because = "workloads without a maximum runtime have 9 GPUs allocated, and this workload needs 1 GPU"

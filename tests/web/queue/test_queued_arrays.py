@@ -70,7 +70,7 @@ def test_array_is_one_row_in_every_order_and_with_every_filter(
             else "3 workloads, 5 GPUs requested, 0 free.") in page  # fmt: skip
 
 
-def test_gpus_of_all_queued_tasks_place_an_array_among_other_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_array_is_sorted_by_the_total_gpus_of_its_queued_tasks(cast: Cast, sign_in: SignIn) -> None:
     queue_alone(cast, "two", 1, 2)
     queue_array(cast, [2, 4, 5], gpu_milli_min=1000)
     queue_alone(cast, "also-two", 3, 2)
@@ -82,7 +82,7 @@ def test_gpus_of_all_queued_tasks_place_an_array_among_other_workloads(cast: Cas
     assert 'data-label="GPUs">3<' in page and "1 per task" in page
 
 
-def test_array_row_counts_its_tasks_with_another_reason(cast: Cast, sign_in: SignIn) -> None:
+def test_array_row_counts_its_tasks_with_other_reasons(cast: Cast, sign_in: SignIn) -> None:
     array = queue_array(cast, [1, 2, 3, 4])
     tasks = Workload.objects.filter(array=array)
     tasks.filter(array_index__in=(2, 3)).update(reason="Backoff")
@@ -98,7 +98,9 @@ def test_array_row_counts_its_tasks_with_another_reason(cast: Cast, sign_in: Sig
     assert listed(client, "&reason=WaitingForCapacity") == ["2 sweep-1"], "a single task has its own name"
 
 
-def test_array_with_a_reserved_task_states_the_positions_of_the_others(cast: Cast, sign_in: SignIn) -> None:
+def test_array_with_a_reserved_task_states_the_positions_of_its_other_tasks(
+    cast: Cast, sign_in: SignIn
+) -> None:
     array = queue_array(cast, [1, 1, 2])
     Workload.objects.filter(array=array, array_index=0).update(phase=Phase.RESERVED, pool=cast.pool)
     client = sign_in("dave")
@@ -116,7 +118,7 @@ def test_array_is_listed_on_one_page_only(cast: Cast, sign_in: SignIn) -> None:
     assert seen[0] == "1, …, 90 sweep"
 
 
-def test_export_has_a_line_for_each_task(cast: Cast, sign_in: SignIn) -> None:
+def test_export_has_a_row_for_each_task(cast: Cast, sign_in: SignIn) -> None:
     queue_array(cast, [1, 3])
     queue_alone(cast, "between", 2, 4)
     for sort, names in (("", "sweep-0 between sweep-1"), ("&sort=-gpus", "between sweep-0 sweep-1")):

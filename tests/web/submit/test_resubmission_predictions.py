@@ -53,7 +53,7 @@ def test_resubmission_that_would_evict_workloads_asks_first(cast: Cast, dave: Cl
     assert new is not None and "Would start and evict 1 other workload." in text_of(dave, new)
 
 
-def test_resubmission_does_not_wait_for_a_free_dry_run(
+def test_resubmission_does_not_wait_for_a_dry_run_slot(
     cast: Cast, dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reject(**_: object) -> None:

@@ -88,7 +88,7 @@ def test_page_shows_the_workload_message_if_no_pod_failed(cast: Cast, sign_in: S
     assert CARD not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_pod_that_failed_first_has_its_own_row_above_the_others(cast: Cast, sign_in: SignIn) -> None:
+def test_pod_that_failed_first_has_its_own_row_above_the_other_pods(cast: Cast, sign_in: SignIn) -> None:
     workload = failed(cast, "Pod worker-1 ended with exit code 1.")
     node = make.node(cast.pool, gpus=3)
     pods = [

@@ -49,7 +49,7 @@ class Cgroups:
                 self._v2.add(path)
         own = _own_groups()
         if CPU in self.limits and _USAGE_CONTROLLER in own:
-            parent = _version_1_path(_USAGE_CONTROLLER, own)
+            parent = _cgroup_v1_path(_USAGE_CONTROLLER, own)
             if os.path.realpath(parent) != os.path.realpath(os.path.dirname(self.paths[CPU])):
                 self.paths[USAGE] = f"{parent}/{self.name}"
 
@@ -119,7 +119,7 @@ def find_parent(controller: str) -> tuple[str, bool]:
     """
     own = _own_groups()
     if controller in own:
-        return _version_1_path(controller, own), False
+        return _cgroup_v1_path(controller, own), False
     parent = _ROOT + os.path.dirname(own.get("", "/")).rstrip("/")
     if controller not in _read(f"{parent}/cgroup.subtree_control").split():
         _write(f"{parent}/cgroup.subtree_control", f"+{controller}")
@@ -136,7 +136,7 @@ def _own_groups() -> dict[str, str]:
     return own
 
 
-def _version_1_path(controller: str, own: dict[str, str]) -> str:
+def _cgroup_v1_path(controller: str, own: dict[str, str]) -> str:
     return f"{_ROOT}/{controller}{own[controller].rstrip('/')}"
 
 

@@ -86,7 +86,7 @@ class NodeCosts:
 
     def _price_nodes(self, banned: Collection[int]) -> None:
         ready, mask = self.board.nodes.ready, self.part.mask
-        for i in sorted(self.selection.nodes_with_candidates()):
+        for i in sorted(self.selection.nodes_with_victim_candidates()):
             if ready[i] and i not in banned and (mask is None or mask[i]):
                 self._price_node(i)
 
@@ -108,7 +108,7 @@ class NodeCosts:
 
         Return the name of the node's victim queue, or None if the node cannot be cleared.
         """
-        result = cheapest_victims_on(self.selection, self.part, i)
+        result = cheapest_victims_on_node(self.selection, self.part, i)
         if result is None:
             return None
         queue, policy = self._victim_queue(result), self.selection.policy
@@ -169,7 +169,7 @@ class NodeCosts:
         return None
 
 
-def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
+def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
     """Return the cheapest victims that make room for one more replica on the node, or None if there
     are none.
     """
@@ -178,7 +178,7 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
         return None
     ordered = [
         victim
-        for victim in selection.in_eviction_order(selection.victims_on(i))
+        for victim in selection.sort_in_eviction_order(selection.victims_on_node(i))
         if room.benefits_from(victim)
     ]
     sets: list[list[Victim]] = []

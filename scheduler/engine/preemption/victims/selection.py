@@ -28,7 +28,7 @@ class VictimSelection:
         self._allowed_queues: dict[str, bool] = {}
         self._protected: dict[str, bool] = {}
 
-    def victims_on(self, i: int) -> Iterator[Victim]:
+    def victims_on_node(self, i: int) -> Iterator[Victim]:
         """Yield possible victims with pods on the node, in no particular order."""
         on_node = self.board.on_node[i].values()
         if self.policy.moves_only:
@@ -47,7 +47,7 @@ class VictimSelection:
             if self.policy.evicts_gangs and not self.is_protected(gang):
                 yield self._gang_victim(gang)
 
-    def victims_in(self, gang: Gang) -> Iterator[Victim]:
+    def victims_in_gang(self, gang: Gang) -> Iterator[Victim]:
         if not self._may_be_victim(gang):
             return
         if self.policy.evicts_extra_replicas and gang.is_elastic:
@@ -80,9 +80,9 @@ class VictimSelection:
                                 for pod in part.live.values():
                                     yield single_pod_victim(self.board, gang, part, pod)
                     else:
-                        yield from self.victims_in(gang)
+                        yield from self.victims_in_gang(gang)
 
-    def nodes_with_candidates(self) -> set[int]:
+    def nodes_with_victim_candidates(self) -> set[int]:
         """Return the nodes with pods of possible victims."""
         index = self.board.nodes.index
         may_evict = self.policy.may_evict_gang
@@ -95,7 +95,7 @@ class VictimSelection:
             for pod in part.live.values()
         }
 
-    def in_eviction_order(self, victims: Iterable[Victim]) -> list[Victim]:
+    def sort_in_eviction_order(self, victims: Iterable[Victim]) -> list[Victim]:
         """Return the victims that the policy allows now, in eviction order."""
         policy = self.policy
         allowed = [(key, victim) for victim in victims if (key := policy.victim_sort_key(victim)) is not None]

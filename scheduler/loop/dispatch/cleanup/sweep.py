@@ -101,7 +101,7 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
             row = rows.get(pod_id)
             if row is None:
                 yield _EndedPod(pod_id, None, pod_id in with_outputs)
-            elif _ended_long_ago(row[1], row[2], now):
+            elif _has_ended_long_ago(row[1], row[2], now):
                 keeps_files = row[3] is not None and row[3] > now
                 yield _EndedPod(pod_id, row[0], pod_id in with_outputs or keeps_files)
 
@@ -154,7 +154,7 @@ def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
     return ""
 
 
-def _ended_long_ago(state: str, ended: datetime | None, now: datetime) -> bool:
+def _has_ended_long_ago(state: str, ended: datetime | None, now: datetime) -> bool:
     return state not in LIVE_POD_STATES and ended is not None and now - ended >= MIN_ENDED_AGE
 
 

@@ -139,7 +139,7 @@ def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, s
     assert " by a workload in project ads, which reclaimed 4 GPUs." in hidden and "nightly" not in hidden
 
 
-def test_card_states_the_numbers_of_the_queues_that_the_rule_names(cast: Cast, sign_in: SignIn) -> None:
+def test_card_shows_the_numbers_of_the_queues_named_in_the_rule(cast: Cast, sign_in: SignIn) -> None:
     numbers = {
         "victim": [
             make.eviction_side("vision", 8, 11, 12, 8),

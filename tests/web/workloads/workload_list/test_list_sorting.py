@@ -103,7 +103,7 @@ def test_gpus_of_a_service_do_not_depend_on_the_filters(cast: Cast, sign_in: Sig
 
 
 @pytest.mark.parametrize("sort", ["-gpus", "gpus", "attention", "-state", "-evictions", "-wait", "name"])
-def test_pages_of_a_sorted_list_have_every_row_once(sort: str, cast: Cast, sign_in: SignIn) -> None:
+def test_pages_of_a_sorted_list_contain_each_row_once(sort: str, cast: Cast, sign_in: SignIn) -> None:
     for number in range(52):
         phase, message = ("running", ALL_RUN) if number % 2 else ("pending", "")
         make.workload(cast.vision, f"w{number:02}", gpus=1 + number % 3, phase=phase, message=message)
@@ -116,7 +116,9 @@ def test_pages_of_a_sorted_list_have_every_row_once(sort: str, cast: Cast, sign_
 
 
 @pytest.mark.parametrize("sort", ["-gpus", "attention", "-state"])
-def test_statement_count_does_not_depend_on_the_rows(sort: str, cast: Cast, sign_in: SignIn) -> None:
+def test_statement_count_does_not_depend_on_the_number_of_rows(
+    sort: str, cast: Cast, sign_in: SignIn
+) -> None:
     client, counts = sign_in("dave"), []
     for number in (1, 6):
         for place in range(number):
@@ -141,7 +143,7 @@ def test_states_are_sorted_as_shown(cast: Cast, sign_in: SignIn) -> None:
     assert titles == ["Partly serving", "Pending", "Running", "Running", "Unschedulable"]
 
 
-def test_array_keeps_its_place_after_a_retry_of_its_first_task(cast: Cast, sign_in: SignIn) -> None:
+def test_array_keeps_its_position_after_its_first_task_is_retried(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "sweep", 2)
     set_tasks(array, "failed", "completed")
     first = Workload.objects.get(array=array, array_index=0)

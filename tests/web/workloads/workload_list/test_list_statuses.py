@@ -99,7 +99,7 @@ def test_pending_row_has_a_reason_and_a_position(
         ("ready", None, r"Starts once pods there have stopped "),
     ],
 )
-def test_reserved_row_names_its_node_and_what_the_workload_waits_for(
+def test_reserved_row_states_its_node_and_what_the_workload_is_waiting_for(
     cast: Cast, sign_in: SignIn, state: str, ready_in: timedelta | None, expected: str
 ) -> None:
     ready_at = ready_in and timezone.now() + ready_in

@@ -186,7 +186,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup("Arrays", list(array_hits(matching_arrays)), kind=ARRAY)
     candidates = [*matching_workloads, *matching_services, *matching_arrays]
     if not verb and (target := _action_target(candidates, words)) is not None:
-        yield _actions_on(actor, target)
+        yield _actions_on_target(actor, target)
     yield HitGroup("Array tasks", list(task_hits(actor, words)))
     yield HitGroup(
         "Schedules",
@@ -287,7 +287,7 @@ def _target_name(target: Target) -> str:
     return target.workload.name if isinstance(target, Service) else target.name
 
 
-def _actions_on(actor: Actor, target: Target) -> HitGroup:
+def _actions_on_target(actor: Actor, target: Target) -> HitGroup:
     """Return the group of actions on the target. It is shown after the group of the target's kind."""
     if isinstance(target, WorkloadArray):
         title, hits = "Arrays", row_actions(actor, (), [target])
