@@ -111,3 +111,13 @@ def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in:
             assert len(client.get("/").context["mine"]) == number + 1
         counts.append(len(statements))
     assert counts[1:] == counts[1:2] * 2, counts
+
+
+def test_separate_queue_positions_of_an_array_have_a_plural_label(cast: Cast, sign_in: SignIn) -> None:
+    array = submit_array(cast, "grid", 2)
+    for index, position in ((0, 2), (1, 7)):
+        Workload.objects.filter(array=array, array_index=index).update(
+            explanation={"queue_position": position, "pool": cast.pool.name}
+        )
+    page = sign_in("dave").get("/").content.decode()
+    assert '<span class="phone-only unit">positions </span>2, 7</td>' in page
