@@ -87,11 +87,14 @@ def test_expanding_the_task_list_at_the_end_of_the_page_keeps_the_scroll_positio
         assert faults == []
 
 
-def test_task_list_of_a_pending_array_is_visible_without_scrolling(opened: Open, scene: Scene) -> None:
-    with opened("dave", viewport={"width": 1440, "height": 900}) as (page, faults):
+@pytest.mark.parametrize(("width", "last"), [(1440, 1), (1024, 0)])
+def test_task_list_of_a_pending_array_is_visible_without_scrolling(
+    width: int, last: int, opened: Open, scene: Scene
+) -> None:
+    with opened("dave", viewport={"width": width, "height": 900}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         expect(page.locator("#smallest-change")).to_contain_text("Starts")
-        expect(page.locator("#tasks tbody tr").nth(1)).to_be_in_viewport(ratio=1)
+        expect(page.locator("#tasks tbody tr").nth(last)).to_be_in_viewport(ratio=1)
         assert faults == []
 
 
