@@ -36,6 +36,16 @@ def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open
         assert faults == []
 
 
+def test_lowest_utilization_fits_on_one_line_in_medium_windows(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport={"width": 1024, "height": 900}) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
+        lowest = page.locator(".spark-top > .lowest")
+        expect(lowest).to_be_visible()
+        box = lowest.bounding_box()
+        assert box and box["height"] < 20
+        assert faults == []
+
+
 @pytest.mark.heavy
 def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
