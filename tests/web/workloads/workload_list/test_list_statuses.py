@@ -94,7 +94,11 @@ def test_pending_row_has_a_reason_and_a_position(
     ("state", "ready_in", "expected"),
     [
         ("booting", timedelta(minutes=2), r"Starts 20[-\d]+ [:\d]+ UTC ?, once booted"),
-        ("booting", timedelta(minutes=-2), r"Was due 20[-\d]+ [:\d]+ UTC ?; starts once the node has booted"),
+        (
+            "booting",
+            timedelta(minutes=-2),
+            r"Start was due 20[-\d]+ [:\d]+ UTC ?; starts once the node has booted",
+        ),
         ("booting", None, r"Starts once booted "),
         ("ready", None, r"Starts once pods there have stopped "),
     ],
