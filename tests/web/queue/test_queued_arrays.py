@@ -63,6 +63,7 @@ def test_array_is_one_row_in_every_order_and_with_every_filter(
     others = [] if query == "&search=sweep" else ["3 between", "5 last"]
     assert sorted(rows) == sorted([*others, f"1{DASH}2, 4 sweep 3 tasks, 0 to 2"])
     page = client.get(f"{ADDRESS}{query}").content.decode()
+    assert page.count('data-label="Positions"') == 1
     assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
     listed_gpus = 3 if query == "&search=sweep" else 5
     total = f"{len(rows)} of 3 workloads, {listed_gpus} of 5 GPUs requested, 0 free."
