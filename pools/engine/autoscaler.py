@@ -9,7 +9,7 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 
 @dataclass(frozen=True, slots=True)
 class PoolPressure:
-    """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot.
+    """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot, such as a GPU.
 
     `queued` is work that fits the pool's limits but needs more nodes, plus work with reservations on booting
     nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and `booting`

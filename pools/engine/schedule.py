@@ -30,7 +30,7 @@ class Schedule:
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest run up to `now`. Return None if it was at least `within` ago.
+        """Return the latest scheduled time up to `now`, or None if it was at least `within` ago.
 
         The schedule applies in the time zone `zone`. If a local time occurs twice because the clocks go back,
         the first occurrence counts.

@@ -166,7 +166,10 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Continue without quotas. If the account may list quotas but not watch them, keep the last list."""
+        """Record why quotas cannot be read, and continue without them.
+
+        If the account may list quotas but not watch them, keep the last list.
+        """
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:

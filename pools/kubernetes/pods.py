@@ -135,7 +135,7 @@ class PodCalls:
     ) -> None:
         """Delete an existing pod. The grace period is at most the pod's own.
 
-        The node deletes the log with the container, so the log is copied until then.
+        The log is copied until the node deletes it together with the container.
         """
         if read_report(pod).state is PodState.EXITED or (grace and command_report(pod)):
             return
@@ -163,10 +163,10 @@ class PodCalls:
         return pod if cluster.mirror.is_own_pod(pod) else None
 
     def delete_unusable_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
-        """Delete a pod that cannot start or does not exit, and record the report as its end.
+        """Delete a pod that cannot start or does not exit, and record `report` as its final report.
 
-        The planned end is recorded before the deletion, because Berth may crash during this call, and the
-        watch may report the deletion before the call returns.
+        The ledger stores the report before the deletion, because Berth may crash during this call, and the
+        watch may notice the deletion before the call returns.
         """
         self._ledger.plan_end(pod_id, report, durable=True)
         with translate_failures(cluster.api.server):

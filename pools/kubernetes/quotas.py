@@ -25,8 +25,9 @@ def read_quotas(
 ) -> tuple[ClusterQuota, ...]:
     """Return the sorted cluster quotas that apply to a pool's pods.
 
-    `pods` contains the pool's own pods. The requests of the pods that Berth still counts are subtracted from
-    the used amounts. Ended pods and pods that are being deleted no longer count.
+    `pods` contains the pool's own pods. Berth counts their requests itself, so these are subtracted from the
+    used amounts. Ended pods and pods that are being deleted are not subtracted, because Berth no longer
+    counts them.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
     applicable = [quota for quota in quotas if _applies_to_pods(quota)]

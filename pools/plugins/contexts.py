@@ -78,7 +78,10 @@ class HookContexts:
 
 @contextmanager
 def hook_contexts(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[HookContexts]:
-    """Open a hook's contexts for a block. Errors inside the block are always raised."""
+    """Open a hook's contexts for a block.
+
+    Errors inside the block are always raised, even if a context would suppress them.
+    """
     record = HookContexts(hook)
     record.enter(plugins, *facts)
     try:

@@ -15,9 +15,10 @@ TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
-    """Return at most `limit` bytes of the log from `offset`, or from the end of the gap that contains it.
+    """Return at most `limit` bytes of the log from `offset` or, if it is in a gap, from the end of the gap.
 
-    The caller must determine `ended` before the call. Otherwise, the last bytes could be missed.
+    `ended` says whether the pod has ended. The caller must determine it before this call. Otherwise, the last
+    bytes could be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:

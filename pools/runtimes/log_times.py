@@ -79,7 +79,7 @@ def extend_times(log_path: Path, log_limit: int, start: int, times: Sequence[Log
 
 
 def _first_index_after(fd: int, offset: int, count: int) -> int:
-    """Return the index of the first entry that ends after the offset, or `count`."""
+    """Return the index of the first entry that ends after the offset, or `count` if no entry does."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

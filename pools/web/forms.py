@@ -291,11 +291,11 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def field_names_by_path(self) -> dict[str, str]:
-        """Map the paths of problems to the names of form fields, where these differ."""
+        """Return the names of form fields that differ from the paths in problems, keyed by path."""
         return PATHS | provider_fields.field_names_by_path(self.chosen_provider())
 
     def set_machine_defaults(self, gpus: int) -> None:
-        """Set the default number of GPUs per node for pools on this machine. The machine has `gpus` GPUs."""
+        """Set the default number of GPUs per node for pools on this machine, which has `gpus` GPUs."""
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."

@@ -72,8 +72,9 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
 
 
 def _is_valid_key(model: type[Model], key: str) -> bool:
-    """Return whether the text can be a primary key. Audit entries for pruning refer to no object and contain
-    other text.
+    """Return whether the text can be a primary key.
+
+    Audit entries about pruning refer to no object, so their text is not a key.
     """
     try:
         model._meta.pk.to_python(key)

@@ -162,7 +162,7 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
             )
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Include related objects, because Django deletes users itself instead of calling a service."""
+        """List related objects as well, because Django itself deletes users instead of calling a service."""
         return DjangoModelAdmin.get_deleted_objects(self, objs, request)
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:

@@ -13,11 +13,11 @@ Fence = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Dependencies of a service pass.
+    """Interfaces that the reconciliation of a service uses.
 
-    `engines` takes the inference engine's kind, and whether Berth manages the engine. Addresses from users
-    are restricted. `router` returns None for a service without a router. `fence` opens a transaction that
-    commits only if this process is still the leader.
+    `engines` takes an inference engine's kind and whether Berth manages it. If Berth does not manage it, a
+    user chose its address, and its client rejects forbidden addresses. `router` returns None for a service
+    without a router. `fence` opens a transaction that commits only if this process is still the leader.
     """
 
     engines: Callable[[str, bool], EngineAdapter]

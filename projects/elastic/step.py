@@ -68,7 +68,7 @@ def _apply_probes(
     ports: Ports,
     now: datetime,
 ) -> tuple[ServiceView, bool]:
-    """Load the current rows and apply the probes to them.
+    """Load the current rows and update their states from the results of probes.
 
     Return the rows and whether a state changed. If so, the caller must load the rows again.
     """

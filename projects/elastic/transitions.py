@@ -22,9 +22,10 @@ ROUTER_TIMEOUT = timedelta(hours=1)
 def apply_probes(
     view: ServiceView, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime
 ) -> bool:
-    """Apply the probes in the caller's transaction. Return whether a state changed.
+    """Update the states of the service, its engines and its scale request from the results of probes.
 
-    The caller must load `view` after locking the service.
+    Return whether a state changed. Runs in the caller's transaction. The caller must load `view` after
+    locking the service.
     """
     any_changed = False
     for engine in view.engines:

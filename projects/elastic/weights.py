@@ -62,7 +62,10 @@ def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
 
 
 def clear_sync_marks(fence: Fence) -> None:
-    """Clear all marks of running copies. Only a new leader calls this, when no other process is copying."""
+    """Clear the marks of weight copies in progress.
+
+    Only a new leader calls this, while no other process is copying weights.
+    """
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 

@@ -14,8 +14,8 @@ from berth.core.wording.words import format_count
 class Failure:
     """Failure of a run. `kind` is an exit code, a signal or a reason, as in retry rules.
 
-    `role` and `node` are set if a single pod failed. `of_pod` is True if a pod failed. Rules for `pod_failed`
-    then also match.
+    `role` and `node` are set if a single pod failed. If a pod failed, `of_pod` is True, and rules for
+    `pod_failed` also match.
     """
 
     kind: str

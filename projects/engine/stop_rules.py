@@ -86,8 +86,7 @@ class TaskStop:
 def steps_to_compare(
     rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
 ) -> tuple[list[int], int]:
-    """Return the latest steps of the running tasks, in ascending order, and the task index where the next
-    call must start.
+    """Return the latest steps of running tasks in ascending order, and the index of the next task to read.
 
     Tasks before index `first` and tasks that have not reached the rule's `after_steps` are omitted. The
     returned index is 0 unless there are more than `limit` different steps.

@@ -80,7 +80,7 @@ class WorkloadCode:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTree:
-    """Outcome of registering a tree. The tree is stored if no chunk is missing."""
+    """Code tree that a client has registered. It is stored only if no chunk is missing."""
 
     digest: str
     size: int

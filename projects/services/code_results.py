@@ -119,7 +119,10 @@ def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
 
 
 def _record_secret_uses(fetch: CodeFetch, key: ReadKey, workloads: Sequence[Workload], now: datetime) -> None:
-    """Record which version of the secret was used to fetch the code, as for pod secrets."""
+    """Record which version of the secret was used to fetch the workloads' code.
+
+    The records have the same form as those of secrets that pods receive.
+    """
     secret = key.secret
     if secret is None or not workloads:
         return

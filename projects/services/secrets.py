@@ -113,7 +113,7 @@ def delete_personal_secret(*, actor: Actor, secret: UserSecret) -> None:
 def require_submitter_for_personal_secrets(
     actor: Actor, specs: Iterable[WorkloadSpec | None], submitter_id: int | None
 ) -> None:
-    """Raise Forbidden if one of the documents uses personal secrets and the user did not submit it.
+    """Raise Forbidden if a document uses personal secrets and the actor did not submit the documents.
 
     Otherwise, a project admin could edit the command and read another user's secrets.
     """

@@ -110,8 +110,9 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the values of the first metric that is present, keyed by rank. Values per priority are ignored.
-    The value is NaN for a rank with several values.
+    """Return the values of the first of the metrics that is present, keyed by rank.
+
+    Values for a single priority are ignored. If a rank has several values, its value is NaN.
     """
     name = next((name for name in names if lines.get(name)), "")
     values_by_rank: dict[Key, float] = {}

@@ -21,7 +21,10 @@ class ScrapeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample, and the errors for the inference engines missing from the sample, keyed by engine ID."""
+    """Sample of a service's metrics, and the errors of the inference engines that the sample lacks.
+
+    `errors` is keyed by engine ID.
+    """
 
     sample: MetricsSample
     errors: dict[str, ServingError]

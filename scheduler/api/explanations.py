@@ -129,7 +129,7 @@ class DocumentSmallestChange(ApiView):
     )  # fmt: skip
     @repeatable
     def post(self, request: Request) -> Response:
-        """Search for a change without storing anything."""
+        """Search for the smallest change that would let an unsaved workload start. Nothing is stored."""
         draft = validate(actor=self.actor, document=parse_document(request))
         answer = find_unsaved_workload_change(draft.workload, draft.spec, viewer_for(self.actor))
         return Response(SmallestChangeResponse.from_row(answer))

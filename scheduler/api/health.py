@@ -45,7 +45,7 @@ class WakeResponse(ResponseModel):
 
 
 class HealthResponse(ResponseModel):
-    """Scheduler state, with invariants checked during the request."""
+    """State of the scheduler. The invariants are checked during the request."""
 
     leader: LeaderResponse | None
     last_cycle: LastCycleResponse | None

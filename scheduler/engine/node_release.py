@@ -1,8 +1,7 @@
 """Decide whether a pool can release a node.
 
-`decide` runs on a snapshot without the node, so the same engine makes the decision. A node may be released
-only if all its pods can be placed elsewhere immediately, no other workload is evicted, and no pending
-workload starts later.
+The engine's `decide` plans a cycle for a snapshot without the node. The node may be released only if all its
+pods can be placed elsewhere immediately, no other workload is evicted, and no pending workload starts later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,7 +158,7 @@ def _remove_nodes(
 ) -> Snapshot:
     """Return the snapshot without the nodes and their pods.
 
-    Workloads in `moving` can be placed only in this pool.
+    Workloads in `moving` may use only `pool`.
     """
     return replace(
         snapshot,

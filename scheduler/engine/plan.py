@@ -169,7 +169,7 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class UnmetShape:
-    """Pending replicas with the same request. Replicas that exceed limits are not counted."""
+    """Request of pending replicas, and their number. Replicas that exceed limits are not counted."""
 
     workload: str  # the first workload with this request
     role: str

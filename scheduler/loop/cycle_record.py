@@ -134,7 +134,7 @@ class CycleRun:
 
 
 def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
-    """If explanations are due, compose them, so that `record_newest_cycle` can begin to write them.
+    """Compose the explanations of pending workloads if they are due, for `record_newest_cycle` to write.
 
     Yield True between parts of the work.
     """

@@ -381,7 +381,7 @@ class Loop:
         return fenced_step
 
     def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. Return None after an error, unless leadership or the database is lost."""
+        """Return a step's result, or None after an error. Loss of leadership or the database is raised."""
         try:
             return step()
         except LeadershipLost:

@@ -58,14 +58,14 @@ class DigestResolver(Protocol):
     """Digest lookups in the background, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
-        """Start a lookup for the run, unless the run already has one in progress or an uncollected result.
+        """Start a lookup for the run, unless one is in progress or has a result that was not collected.
 
         `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
         """
         ...
 
     def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
-        """Return the finished lookups of the runs, each only once. Drop finished lookups of other runs."""
+        """Remove and return the results of the runs' finished lookups. Discard the results of other runs."""
         ...
 
     def wake_fds(self) -> tuple[int, ...]:

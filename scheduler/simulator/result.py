@@ -70,7 +70,7 @@ def _decisions(bundle: Bundle, running: set[str]) -> Iterable[Document]:
 def _split_scaled_down_and_moved(
     steps: Sequence[Place | Evict],
 ) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
-    """If a workload is both scaled down and moved, split its steps into one sequence per kind."""
+    """Split the steps of a workload that is both scaled down and moved into one sequence per kind."""
     placed_again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
     yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in placed_again]
     yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in placed_again]

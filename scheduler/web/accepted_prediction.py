@@ -48,7 +48,10 @@ class AcceptedPrediction:
 
 
 def sign_prediction(request: Request, prediction: AcceptedPrediction, document: Mapping[str, Any]) -> str:
-    """Return a message that only this user can send back, and only with the same document."""
+    """Sign the prediction, and return it as a message.
+
+    The message is valid only if the same user sends it with the same document.
+    """
     content = [request.user.pk, _digest(document), asdict(prediction)]
     return signing.dumps(content, salt=SALT, compress=True)
 
@@ -89,10 +92,9 @@ def ask_before_evicting(
     label: str,
     target: str = "#answer",
 ) -> HttpResponse | None:
-    """Return a dialog if evictions are predicted, or None. The user confirms them with `form_action`.
+    """Return a dialog that asks whether to evict the predicted victims, or None if there are none.
 
-    The answer to the confirmation replaces the contents of the element `target`.
-
+    The user confirms with `form_action`, and the response replaces the contents of the element `target`.
     `predict` is called only if the prediction that was sent is missing, expired or for another document.
     """
     if not request.htmx:

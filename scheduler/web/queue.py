@@ -304,10 +304,7 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_phrase(nodes: Sequence[Node]) -> str:
-    """Return when and on which nodes a reserved workload starts.
-
-    Return an empty string if no nodes are given.
-    """
+    """Return a phrase that says when and on which nodes a reserved workload starts, or "" without nodes."""
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]

@@ -1,4 +1,4 @@
-"""Workloads that the expected starts on the queue page depend on."""
+"""Workloads that must end before the expected starts on the queue page."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ ENDLESS_MAX = 5  # maximum number of workloads without a maximum runtime that ar
 
 
 def load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set the workloads that must end before each expected start, as text with links."""
+    """Set `starts_after` of each row: the workloads that must end before its expected start, with links."""
     viewer = viewer_for(actor)
     awaited = [
         [end.workload for end in expected_start_after(viewer, row.explanation or {}, starts)][-MAX_NAMED:]

@@ -67,8 +67,9 @@ class _Input:
         os.set_blocking(self._wake_write, False)
 
     def wake(self) -> None:
-        """Make the thread recheck the send window and the terminal's size. Safe to call from signal
-        handlers.
+        """Make the thread check the send window and the terminal's size again.
+
+        Safe to call from signal handlers.
         """
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")

@@ -62,7 +62,7 @@ def collect_deferred_garbage() -> bool:
 
 @dataclass(slots=True)
 class FullCollections:
-    """Schedule of full collections: one every ten minutes, and more while the process is idle."""
+    """Schedule of full garbage collections: one every ten minutes, and more while the process is idle."""
 
     _last: datetime | None = None
 

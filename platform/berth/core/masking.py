@@ -71,8 +71,9 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield the distinct maskable lines of the value. If there are any, also yield encodings of the value.
-    Long patterns are split.
+    """Yield the byte strings to mask: the value's distinct maskable lines and, if it has any, its encodings.
+
+    Long byte strings are split.
     """
     lines = dict.fromkeys(_maskable_lines(value))
     for line in lines:

@@ -12,9 +12,10 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
-    """Kind of a missing object: the start of the error message, and the remedy if no visible name is similar.
+    """Kind of object that a request names but that does not exist.
 
-    `{owner}` stands for the object to which the missing object would belong.
+    Each value contains the beginning of the error message, and the remedy to suggest if no visible object has
+    a similar name. `{owner}` is replaced by the object to which the missing object would belong.
     """
 
     ARRAY = "There is no array", "List arrays with `berth list --all`."

@@ -21,7 +21,7 @@ class SourceLines:
 
     @classmethod
     def from_text(cls, text: str) -> "SourceLines":
-        """Find the line numbers of the values in a text.
+        """Find the line number of each value in a YAML text.
 
         If the text cannot be parsed, the result is empty.
         """

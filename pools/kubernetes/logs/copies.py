@@ -67,8 +67,9 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: CopyPosition) -> CopyPosition:
-        """Return a position in the next second. Otherwise, the API would repeat the first lines of the
-        current second.
+        """Note that the rest of the current second's log is missing, and return the start of the next second.
+
+        Otherwise, the API would repeat the first lines of the current second.
         """
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"

@@ -80,10 +80,10 @@ def enclosure_command(
 def prepared_command(
     shared: FileSystemView, level: IsolationLevel, *, program: str, blocks_nesting: bool = True
 ) -> tuple[str, ...]:
-    """Return the bubblewrap command line of an enclosure that still lacks the pod's own mounts.
+    """Return the bubblewrap command line for an enclosure without the pod's own mounts.
 
-    `shared` is the part of the view that all pods have in common. The root directory remains writable for the
-    shim, which adds the mounts.
+    `shared` is the part of the file system that all pods have in common. The root directory remains writable
+    for the shim, which adds the pod's mounts.
     """
     argv = _base_options(shared, level, program, blocks_nesting)
     return (*argv, *_mount_options(_mounts(shared), set()), *_END)

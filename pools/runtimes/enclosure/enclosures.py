@@ -68,7 +68,8 @@ class Enclosures:
     def rejection_reason(self, spec: PodSpec, workspaces: Path) -> str:
         """Return why this machine must not run the pod, or an empty string if it may.
 
-        A machine without isolation serves only one project, so record the pod's project if it is the first.
+        A machine without isolation serves only one project. The first pod that may run there determines the
+        project, which is then recorded.
         """
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:

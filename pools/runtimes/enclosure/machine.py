@@ -56,7 +56,9 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
 
 
 def declared_paths_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> FileSystemView:
-    """Return the view of the paths that the operator has declared for pods. Paths in `state` are hidden."""
+    """Return the part of the file system that the operator has declared for pods. Paths in `state` are
+    hidden.
+    """
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)
@@ -89,7 +91,7 @@ def _is_copyable(path: str) -> bool:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths at which the mounts make a path of the machine visible in the pod."""
+    """Yield the paths inside the pod at which `mounts` make the machine's `path` visible."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]

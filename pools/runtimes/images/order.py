@@ -120,8 +120,9 @@ def _bind_option(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield each mount, followed by the machine's mount points below it. Otherwise, these mount points would
-    remain writable inside a read-only mount.
+    """Yield each mount, followed by a mount for each of the machine's mount points inside it.
+
+    Without mounts of their own, these mount points would remain writable inside a read-only mount.
     """
     points = [_unescape(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:

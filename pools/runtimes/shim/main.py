@@ -23,8 +23,8 @@ from pools.runtimes.shim.wakes import wake_listeners
 def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
     """Run the pod in the directory. Do nothing if another shim already runs it.
 
-    The pod ends with the process `anchor` (`pid:start`), unless `anchor` is empty. The pod uses the prepared
-    enclosure if it fits.
+    The pod is stopped when the process `anchor` (`pid:start`) ends, unless `anchor` is empty. The pod uses
+    the prepared enclosure if that suits the pod.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -136,7 +136,7 @@ class Server:
         return 0
 
     def _end_outdated_spares(self) -> None:
-        """Stop the spare shims if the enclosure to prepare has changed since they were forked."""
+        """Stop the spare shims if they were forked for an outdated enclosure."""
         try:
             status = os.stat(f"{self._root}/{FILE}")
         except FileNotFoundError:

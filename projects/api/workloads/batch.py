@@ -47,7 +47,7 @@ class RejectedItemResponse(ResponseModel):
 
 
 class BatchItemResponse(ResponseModel):
-    """Outcome of one document. Outcomes are in the order of the documents."""
+    """Result for one document of the request. Results are in the order of the documents."""
 
     workload: WorkloadResponse | None = Field(description="The stored workload; null if there is none.")
     warnings: list[str]

@@ -44,7 +44,10 @@ class _Stop:
     unstarted: Sequence[str]
 
     def is_new_for(self, task: Workload) -> bool:
-        """Return whether this would change a live task. Cancellation takes precedence over suspension."""
+        """Return whether the cancellation or suspension would change a live task.
+
+        Cancellation takes precedence over suspension.
+        """
         if task.phase == Phase.STOPPING:
             return task.next_phase not in (*lifecycle.ENDED, self.to)
         return task.phase != self.to
@@ -80,8 +83,9 @@ def suspend(
 ) -> int:
     """Suspend the array's live tasks, or only those in `indexes`. Return the number of suspended tasks.
 
-    Tasks that are suspended or being cancelled stay unchanged. Held tasks of the array take their place. With
-    `dry_run`, no task is changed. Raises Invalid for an index that the array does not have.
+    Tasks that are suspended or being cancelled stay unchanged. Held tasks of the array are released in place
+    of the suspended ones. With `dry_run`, no task is changed. Raises Invalid for an index that the array does
+    not have.
     """
     return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 

@@ -63,8 +63,9 @@ def dependency_problems(
 
 
 def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
-    """Return the warnings for each document. Each warning is about an awaited name that neither exists nor is
-    being submitted.
+    """Return the warnings for each document.
+
+    There is a warning for each awaited name that neither exists nor is being submitted.
     """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}

@@ -71,8 +71,9 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
 
 
 def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
-    """Return the pending reason with current states and queue positions, or None if there are no unmet
-    dependencies.
+    """Return a message about the unmet dependencies, or None if there are none.
+
+    The states and queue positions in the message are current.
     """
     waiting = [each for each in dependency_statuses(actor, workload) if each.outcome != "met"]
     awaited = [Awaited(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]

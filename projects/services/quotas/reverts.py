@@ -94,7 +94,7 @@ def _check_not_superseded(change: QuotaChange) -> None:
 def superseding_change(
     change: QuotaChange, shown: Iterable[Entry], latest: Mapping[QuotaKey, int]
 ) -> int | None:
-    """Return the ID of the latest change to the shown quotas since `change`. Return None if there is none."""
+    """Return the ID of the latest change since `change` to a quota in `shown`, or None if there is none."""
     newest = max((latest.get(_quota_key(entry), 0) for entry in shown), default=0)
     return newest if newest > change.pk else None
 

@@ -38,7 +38,10 @@ def free_name(project: Project, name: str) -> str:
 
 
 def _search(project: Project, name: str) -> Iterator[str]:
-    """Yield the first free name in each range of numbers after `name`, or "" if a range has none."""
+    """Search for free names by increasing the number at the end of `name`, one range of numbers at a time.
+
+    For each range, yield its first free name, or "" if it has none.
+    """
     base, number = name, 1
     numbered = NUMBERED.fullmatch(name)
     if numbered is not None and _used_names(project, [numbered["base"]]):

@@ -83,8 +83,8 @@ class ValueChange:
 class ActivityEntry:
     """Sentence about an audit entry: the actor, `verb`, the object `name` with its link, and the `tail`.
 
-    `changes` are the values that the sentence does not already contain. `in_group` is the verb for several
-    such entries, such as "submitted {} workloads", or "" if they are never grouped.
+    `changes` are the values that the sentence does not already contain. `in_group` is the verb of a sentence
+    about several entries, such as "submitted {} workloads", or "" if these entries are never grouped.
     """
 
     row: Audit

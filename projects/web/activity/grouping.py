@@ -14,7 +14,7 @@ MAX_NAMES = 4  # maximum number of objects named in a group's sentence
 
 @dataclass(frozen=True, slots=True)
 class EntryGroup:
-    """Similar audit entries of one user within a minute, shown as one sentence that can be expanded."""
+    """Audit entries of one minute with the same actor and verb, shown as one expandable sentence."""
 
     entries: list[ActivityEntry]
 
@@ -39,8 +39,10 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    """Yield the entries in order. Similar entries within a minute form a group, which takes the place of the
-    first one. Entries of different quota changes are not grouped.
+    """Yield the entries in order, with groups in place of their first entries.
+
+    A group contains entries of one minute with the same actor and verb. Entries of different quota changes
+    are not grouped.
     """
     for _, of_minute in groupby(entries, key=_entry_minute):
         yield from _group_minute(list(of_minute))

@@ -107,10 +107,10 @@ class ArrayProgress:
 
     @property
     def legend(self) -> list[dict[str, Any]]:
-        """Legend of the bar: completed tasks and nonzero counts in the bar's order, then the tasks on its
-        empty part.
+        """Legend of the bar.
 
-        Each entry has its colour, its label, and the tab that lists its tasks.
+        It lists the completed tasks and all nonzero counts in the bar's order, followed by the tasks that the
+        bar leaves empty. Each entry has its colour, its label, and the tab that lists its tasks.
         """
         counts = self.counts
         parts = (
@@ -145,8 +145,9 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
 
 
 def _current_tasks(active: Mapping[uuid.UUID, TaskCounts]) -> dict[uuid.UUID, CurrentTasks]:
-    """Return the current tasks of active arrays. Read ended tasks only for the first start or the last
-    change.
+    """Return the current tasks of active arrays.
+
+    Ended tasks are read only to find an array's first start or last change.
     """
     if not active:
         return {}

@@ -41,7 +41,7 @@ class CellField:
 
     @property
     def default_text(self) -> str:
-        """Return the text of a new quota's default value."""
+        """Return the text of the value that a new quota has by default."""
         return format_cell_value(self, self.default)
 
 

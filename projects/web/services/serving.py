@@ -25,7 +25,9 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServingStatus:
-    """Status of a service: chip title and tone, the number of serving engines, and why others are not."""
+    """Status of a service: its chip's title and tone, how many engines serve, and why the other engines do
+    not.
+    """
 
     title: str
     tone: str
@@ -45,7 +47,7 @@ class ServingStatus:
 def engine_status(engine: InferenceEngine) -> EngineStatus:
     """Return the status of an inference engine.
 
-    While a check fails, the status is the failure instead of the engine's state.
+    The status is the engine's state or, while a check fails, this failure.
     """
     title = to_words(engine.state)
     match engine.state:

@@ -31,7 +31,7 @@ class Activity:
 
     @property
     def details(self) -> list[str]:
-        """Parts of the details. The first part is capitalized, and no part is broken across lines."""
+        """Comma-separated parts of `detail`. The first is capitalized, and none is broken across lines."""
         return f"{self.detail[:1].upper()}{self.detail[1:]}".split(", ") if self.detail else []
 
     def __str__(self) -> str:

@@ -155,7 +155,7 @@ class StateCount:
 
     @property
     def phrase(self) -> str:
-        """Text such as "6 workloads and 3 added engines, 1 of them reserved"."""
+        """The numbers as text, such as "6 workloads and 3 added engines, 1 of them reserved"."""
         engines = f" and {format_count(self.engines, 'added engine')}" if self.engines else ""
         reserved = f", {self.reserved} of them reserved" if self.reserved else ""
         return format_count(self.count, "workload") + engines + reserved

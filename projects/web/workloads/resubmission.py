@@ -63,9 +63,7 @@ def resubmit_and_open(
 
 
 def _checkpoint_note(workload: Workload) -> str:
-    """Return a clause that says that the workload wrote no checkpoint. If the clause does not apply, return
-    an empty string.
-    """
+    """Return a clause that says that the workload wrote no checkpoint, or "" if the clause does not apply."""
     has_run = workload.started_at is not None and workload.phase != Phase.COMPLETED
     if not has_run or workload.last_checkpoint_at is not None:
         return ""

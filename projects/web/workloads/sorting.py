@@ -205,7 +205,10 @@ def _row_engines() -> QuerySet[Workload]:
 
 
 def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
-    """Return the current engines of the row's service that are serving, or that are not serving."""
+    """Return a query for the current engines of the row's service.
+
+    The engines are those that are serving or, if `is_serving` is False, the others.
+    """
     engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
     serving = Q(state=EngineState.ACTIVE, is_healthy=True)
     return engines.filter(serving if is_serving else ~serving).order_by()

@@ -63,8 +63,9 @@ class MaskedReader:
         return chunk
 
     def _read_bytes_before(self, offset: int, count: int) -> bytes:
-        """Return up to `count` bytes that precede the offset, starting no earlier than the end of the last
-        gap.
+        """Return up to `count` bytes of the log that end at the offset.
+
+        If the log has a gap there, return only the bytes after the gap.
         """
         begin = at = max(offset - count, 0)
         data = b""

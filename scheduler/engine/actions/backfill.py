@@ -251,7 +251,7 @@ class _HoldSearch:
         """Treat the gangs as ended.
 
         To save time, a gang is removed from the board only when this can make a difference. Gangs in the same
-        project are removed immediately, because they count against the project's bound.
+        project are removed immediately, because they count towards the project's quota and limit.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:

@@ -26,7 +26,7 @@ def enforce_load_limit(board: Board, choice: int) -> None:
 
 
 def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
-    """Return the victims by gang without changing the board."""
+    """Return the replicas to remove, grouped by gang. The board is not changed."""
     start, chosen = board.log_position(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:

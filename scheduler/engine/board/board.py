@@ -190,7 +190,7 @@ class Board:
         self.nodes.touched = None
 
     def trial(self, gang: Gang, default_reason: Reason | None) -> Trial:
-        """Open a trial. Actions place, evict and reject gangs only in trials."""
+        """Start a trial for the gang. Actions place, evict and reject gangs only in trials."""
         self.cycle.trials += 1
         return Trial(self, gang, default_reason)
 
@@ -326,7 +326,7 @@ class Board:
                 self._blocked_indices.append((part, pod.index))
 
     def start_reserved_pods(self, gang: Gang) -> None:
-        """Append a bundle that starts the gang's reserved pods."""
+        """Add a bundle to the plan that starts the gang's reserved pods."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
             for part in gang.parts

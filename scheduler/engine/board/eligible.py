@@ -83,8 +83,9 @@ def exceeded_bound(
 def exceeded_bounds(
     gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
 ) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits and then the quotas that the request would exceed, the project's before its
-    department's.
+    """Yield the limits that the request would exceed, then the quotas.
+
+    In both cases, those of the project come before those of its department.
     """
     for account in gang.account.path:
         kind = (

@@ -69,7 +69,7 @@ class BoardRole:
         return self.live.values() if len(self.live) < 2 else [self.live[index] for index in sorted(self.live)]
 
     def free_indices(self) -> Iterator[int]:
-        """Yield unused indices, lowest first. The iterator becomes invalid when an index is released."""
+        """Yield unused replica indices, lowest first. Releasing an index invalidates the iterator."""
         while self._first in self.live or self._first in self.used:
             self._first += 1
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
@@ -376,7 +376,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def smallest_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the arrangement's smallest possible request, which is its request on the largest devices."""
+    """Return the smallest possible request: the arrangement's total on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count

@@ -257,7 +257,7 @@ class QueueAccount:
 
 
 class QueueGroup:
-    """One queue's accounts in all pools of a quota group. The accounts share one quota and one limit."""
+    """Accounts of one queue in the pools of a quota group. The accounts share one quota and one limit."""
 
     __slots__ = ("accounts", "name")
 

@@ -78,7 +78,10 @@ class Nodes:
 
     @property
     def nodes_by_free_devices(self) -> list[list[int]]:
-        """Ready nodes by their number of whole free devices, kept up to date after the first use."""
+        """Indexes of the ready nodes with 0, 1, 2, ... entirely free devices.
+
+        The lists are built on first use and updated afterwards.
+        """
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):

@@ -121,9 +121,10 @@ class QuotaHold:
 
 
 def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
-    """Return the amounts that will be released before the gang fits in the quota, or None if it never will.
+    """Return when enough non-preemptible quota is released for the gang, and all amounts released by then.
 
-    Gangs are assumed to end in order of declared end. Gangs without one come last, by start time.
+    Return None if the quota will never suffice. Other gangs are assumed to end in the order of their declared
+    ends. Gangs without a declared end come last, by start time.
     """
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]

@@ -32,8 +32,9 @@ class RequestMix:
         return self._counts
 
     def count_gang(self, gang: Gang, sign: int) -> None:
-        """Count the live replicas of each GPU role, or the role's minimum if that is higher. If `sign` is -1,
-        undo the count.
+        """Add the gang's GPU roles to the mix, each with the higher of its live replicas and its minimum.
+
+        If `sign` is -1, remove them instead.
         """
         if self._counts is None:
             return

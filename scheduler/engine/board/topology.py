@@ -45,7 +45,7 @@ class Topology:
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def node_domain(self, level: str, i: int) -> frozenset[int]:
-        """Return the node's domain, or an empty set if the node belongs to no domain."""
+        """Return the nodes of the domain that contains node `i`, or an empty set if no domain contains it."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property

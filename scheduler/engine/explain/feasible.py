@@ -159,10 +159,10 @@ def _shortage_numbers(resource: str, requested: int, most: int) -> dict[str, int
 
 
 def _requested_total(arrangement: Sequence[ReplicaRequest]) -> Sums:
-    """Return the total limits, or the total requests if no GPUs are requested.
+    """Return the arrangement's total limits or, if it requests no GPUs, its total requests.
 
-    CPU-only workloads may start as soon as their requests fit. GPU memory requests are not added as GPUs,
-    because the required fraction depends on the device.
+    CPU-only workloads may start as soon as their requests fit. GPU memory requests are not counted as GPUs,
+    because the fraction of a device that they need depends on the device.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0

@@ -61,7 +61,7 @@ class NodeView:
         return frozenset(self.usable)
 
     def restricted_to(self, usable: Sequence[int]) -> "NodeView":
-        """Return a view limited to the nodes in `usable`."""
+        """Return a view that contains only the nodes in `usable`."""
         return NodeView(self.nodes, self._masks, self.units, usable)
 
     def total(self, kind: int) -> int:

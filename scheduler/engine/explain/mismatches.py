@@ -39,7 +39,10 @@ def mismatch_numbers(
 
 
 def _node_obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
-    """Return the longest-lasting obstacle that prevents the role from using the node, or None."""
+    """Return the obstacle that prevents the role from using the node, or None.
+
+    If there are several obstacles, return the one that lasts longest.
+    """
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):

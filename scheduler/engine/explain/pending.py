@@ -109,10 +109,10 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that remains insufficient even after evictions.
+        """Return the resource to report as missing, and the evictions that free the most of it, or None.
 
-        If evictions would suffice for every resource, return the first resource. Also return the evictions
-        that free the most of the returned resource, or None.
+        This is the first resource that remains insufficient even after evictions. If evictions would suffice
+        for every resource, it is the first of all resources.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:

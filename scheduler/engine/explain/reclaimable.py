@@ -222,9 +222,10 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionUnit]:
-    """Convert gang amounts, each with its count, to eviction units.
+    """Convert the amounts of gangs to eviction units.
 
-    Most gangs are alike, so each distinct gang is converted only once.
+    `counted` says how many gangs have the same amounts. As most gangs do, each distinct gang is converted
+    only once.
     """
     return Counter({
         EvictionUnit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
@@ -235,7 +236,7 @@ def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionU
 def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
     """Return the largest amount that evictions can free.
 
-    Evictions stop once the victims are charged `excess` or more in total.
+    Evictions stop once the amounts charged for the victims add up to `excess` or more.
     """
     units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:

@@ -67,7 +67,7 @@ class PoolRejections:
             yield self._build_rejection(gang, blockers, position, () if group is None else keys[group])
 
     def positions(self) -> Iterator[Position]:
-        """Yield the workload, queue position and blockers of each rejection, in the order of `expand`."""
+        """Yield each rejection's workload, queue position and blockers, in the same order as `expand`."""
         for _, gang, position, blockers in self._gangs_with_positions():
             yield gang.name, position, blockers
 
@@ -281,7 +281,7 @@ class Rejections(Sequence[Rejection]):
         self._left = self._expand_all()
 
     def expand(self, count: int) -> bool:
-        """Expand up to `count` more rejections. Return whether there may be more."""
+        """Expand up to `count` more rejections in advance. Return whether there may be more."""
         before = len(self._ready)
         try:
             self._ready += islice(self._left, count)
@@ -293,7 +293,7 @@ class Rejections(Sequence[Rejection]):
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection, in order.
 
-        With a single pool, this avoids expanding the rejections.
+        With a single pool, the rejections are not expanded.
         """
         if len(self._pools) == 1 and "_expanded_rejections" not in vars(self):
             return self._pools[0].positions()

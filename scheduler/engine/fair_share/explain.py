@@ -27,7 +27,7 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divide_requests(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Divide the pool's capacity fairly between queues with the given requests, and return all divisions.
+    """Return how the pool's resources are divided among queues with the given requests.
 
     A queue's request includes its allocation.
     """

@@ -43,7 +43,8 @@ class Offer:
 class Round:
     """One round of offers to queues of the same rank that still need more.
 
-    A remainder round instead grants the units that remain after rounding down, in the order of its offers.
+    A remainder round makes no new offers. It grants the units that were left after rounding down, in the
+    order of `offers`.
     """
 
     phase: str  # phase of the division: "quota", "over_quota" or "remainder"

@@ -32,7 +32,7 @@ MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 @dataclass(frozen=True, slots=True)
 class SiblingLevel:
-    """Sibling queues, with the allocations that count as usage and the relative usage per allocated unit."""
+    """Usage of sibling queues: the allocations that add to it, and the relative usage per allocated unit."""
 
     charged: Mapping[QueueAccount, int]
     usage_per_unit: Mapping[QueueAccount, float]
@@ -74,10 +74,10 @@ class TurnTaking:
         return self._gang.account.queue_taking_turns(self.kind), project.queue_taking_turns(self.kind)
 
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
-        """Return whether the victim queue has used more than the preemptor's queue, and the preemptor may
-        exceed its queues' shares.
+        """Return whether the victim queue may lose its turn to the preemptor's queue.
 
-        This is checked only after all gangs with a lower relative usage have been tried.
+        It may if it has used more than the preemptor's queue, and the preemptor's queues may exceed their
+        shares. All gangs with a lower relative usage have been tried before this check.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -85,7 +85,10 @@ class TurnTaking:
         return all(account in self._may_exceed_share for account in path[: path.index(own_queue) + 1])
 
     def must_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue's turn is over, so that the amount may be reclaimed from it."""
+        """Return whether the victim queue's turn is over: its usage is far enough above the preemptor's.
+
+        The amount may then be reclaimed from the victim queue.
+        """
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
@@ -162,9 +165,9 @@ def _sibling_accounts(board: Board, account: QueueAccount) -> Sequence[QueueAcco
 
 
 def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
-    """Return the level of an account and its siblings, cached until an allocation changes.
+    """Return the usage of a queue and its siblings, cached until an allocation changes.
 
-    Projects that take turns directly with other departments belong to the department level.
+    Projects that take turns directly with other departments are treated as siblings of these departments.
     """
     if account.parent and account.parent.divided[kind]:
         account = account.parent

@@ -1,4 +1,4 @@
-"""Add gangs to a board, remove gangs, and prepare the board for a cycle."""
+"""Add gangs to a pool's board, remove gangs, and prepare the board for a cycle."""
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable

@@ -36,7 +36,7 @@ PlacedPod = tuple[Gang, BoardRole, Pod]
 
 
 def queues_in_pools(layout: Layout, pools: Collection[str]) -> dict[tuple[str, str], QueueInPool]:
-    """Return the state of each queue, keyed by queue and pool.
+    """Return each queue's state before any decision, keyed by queue and pool.
 
     Must be called before the engine changes the boards.
     """

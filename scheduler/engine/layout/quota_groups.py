@@ -63,10 +63,10 @@ class QuotaGroups:
         self._changed.clear()
 
     def boards_in_order(self) -> list[Board]:
-        """Return the boards in the order in which the engine processes them.
+        """Return the pools' boards in the order in which the engine processes them.
 
-        The first board that needs a group's remaining quota gets it. To be fair to all pools, the board whose
-        pending workload has the smallest sort key comes first.
+        The first board whose gangs need a group's remaining quota gets it. To be fair to all pools, the board
+        whose pending workload has the smallest sort key comes first.
         """
         return sorted(
             self._boards.values(), key=lambda board: (self._first_pending_gang(board), board.pool.name)

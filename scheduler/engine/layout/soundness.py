@@ -14,9 +14,10 @@ ValidatedPods = tuple[list[Pod], list[Pod], list[str]]
 def validate_pods(
     name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]
 ) -> ValidatedPods:
-    """Validate a workload's pods. Duplicate pods count as stuck, and pods of unknown roles as invalid.
+    """Validate a workload's pods.
 
-    Duplicate reservations are dropped, and so are pods on unknown nodes unless they have completed.
+    Duplicate pods are treated as stuck, and pods of unknown roles as invalid. Duplicate reservations are
+    dropped. Pods on unknown nodes are dropped unless they have completed.
     """
     valid, invalid, notes = [], [], []
     replicas: set[tuple[str, int]] = set()

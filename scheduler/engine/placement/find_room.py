@@ -84,8 +84,9 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the arrangement in each distinct order of its replicas: by size, by constraints, by CPU, and
-    unsorted.
+    """Yield the arrangement with its replicas in different orders, each distinct order once.
+
+    The replicas are sorted by size, by constraints and by CPU, and finally left in the given order.
     """
     tried = set()
     for order in (

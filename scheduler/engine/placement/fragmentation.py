@@ -29,7 +29,7 @@ NO_FIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """The request mix as arrays, with one row per kind of GPU request, weighted by replicas."""
+    """The request mix as arrays: one row per kind of GPU request, weighted by its number of replicas."""
 
     cpu: Ints
     memory: Ints
@@ -226,7 +226,7 @@ class Fragmentation:
         )
 
     def _scores(self, after: _NodeStates) -> Ints:
-        """Return the loss that each state adds, per replica of the mix, in fifths of a device."""
+        """Return the loss that each node state would add, in fifths of a device per replica of the mix."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._losses_by_state(after) - self._losses[after.node]) // divisor
 
@@ -256,7 +256,10 @@ class Fragmentation:
 
 
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return how much a replica would use on each of the `count` fullest devices that have room for it."""
+    """Return how many milli-GPU a replica would use on each device.
+
+    It would use the `count` fullest devices that have room for it.
+    """
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

@@ -127,8 +127,10 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return possible slots for a replica on the usable nodes from position `first`, tightest nodes
-        first. Of several nodes in the same state, only the first is included.
+        """Return possible slots for a replica, tightest nodes first.
+
+        Only usable nodes from position `first` are considered, and only one of several nodes in the same
+        state.
         """
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
@@ -147,7 +149,10 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _with_node_domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return `inside` with the node's domains added, or None if a topology scope rules out the node."""
+        """Return the topology domains that bind the replicas if one of them is placed on node `i`.
+
+        `inside` contains the domains so far. Return None if a topology scope rules out the node.
+        """
         for scope in scopes:
             level = scope.constraint.required
             if level is None:

@@ -63,9 +63,9 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the figures for rejecting a gang that is blocked even though the total resources suffice.
+    """Return the figures that explain why a gang is blocked even though the total resources suffice.
 
-    They describe `resource`, or the policy's first resource if the policy does not reclaim `resource`.
+    The figures describe `resource`, or the policy's first resource if the policy does not reclaim `resource`.
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))

@@ -186,9 +186,9 @@ def _find_outcome(
     budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
-    """Return the best evictions and moves, which are applied to the board, or None.
+    """Return the best evictions and moves, or None. They are already applied to the board.
 
-    If the policy would leave a queue below its quota, other policies are also tried.
+    If they would leave a queue below its quota, alternative policies are also tried.
     """
     board, start = trial.board, trial.start
     best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)

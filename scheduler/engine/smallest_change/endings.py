@@ -46,7 +46,7 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return a function that computes by how much limits and quotas are still exceeded after a gang ends.
+    """Return a function that computes how far limits and quotas would still be exceeded after a gang's end.
 
     It returns None if the gang's end does not help, or if the non-preemptible quota would still be exceeded.
     Evictions can remove an excess over a limit, but not over this quota.

@@ -119,7 +119,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
-    """Yield each stage in order, with a flag that says whether a later start also counts."""
+    """Yield each stage in order, with a flag: whether a change that lets the workload start later also
+    counts.
+    """
     yield from ((stage, False) for stage in OWNER_STAGES)
     never_starts = not any(_may_ever_start(case.snapshot, case.rejection) for case in cases)
     if never_starts:

@@ -34,11 +34,11 @@ class Dependent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies, keyed by workload ID, and placeholders for workloads that are not in the snapshot.
+    """Unmet dependencies, keyed by workload ID, and placeholders for awaited workloads outside the snapshot.
 
-    A suspended placeholder stands for an array or workload that cannot end without intervention, because it
-    is suspended or was never submitted. `never_met` contains the pending workloads with a dependency that can
-    no longer be met.
+    A placeholder is suspended if its array or workload cannot end without intervention, because it is
+    suspended or was never submitted. `never_met` contains the pending workloads with a dependency that can no
+    longer be met.
     """
 
     unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]

@@ -122,7 +122,9 @@ class LiveWorkloads:
         self._shared = shared
 
     def engine_objects(self) -> tuple[model.Workload, ...]:
-        """Return the engine objects of the workloads, sorted by workload ID, and then the placeholders."""
+        """Return the workloads' engine objects, sorted by workload ID, followed by the placeholders for
+        awaited workloads.
+        """
         return tuple(self._engine_objects) + self.placeholders
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:

@@ -66,11 +66,11 @@ class MirrorQuery(Generic[Row]):
             return cursor.fetchall()
 
     def read_changes(self, horizon: int) -> Sequence[tuple[Any, ...]]:
-        """Fetch all rows that have changed since the horizon, whether or not they are live.
+        """Fetch all rows that have changed since the last read, whether or not they are live.
 
-        The result has at least one row, which contains the time of the read. The database plans the query
-        without the value of the horizon. It therefore expects that few rows have changed, and its plan reads
-        the index on `changed_in`.
+        `horizon` is the oldest transaction open at that read. The result has at least one row, which contains
+        the time of the read. The database plans the query without the value of the horizon. It therefore
+        expects that few rows have changed, and its plan reads the index on `changed_in`.
         """
         return prepared.fetch_all(
             f"""SELECT moment.horizon, moment.server,

@@ -26,7 +26,7 @@ def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Re
 
 
 class VolumeRejections:
-    """Pools that do not offer the volumes of pending workloads, because their settings changed."""
+    """Pools whose changed settings no longer offer the volumes of pending workloads."""
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._stored = {pool.name: pool.volumes for pool in pools}

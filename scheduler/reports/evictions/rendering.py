@@ -141,7 +141,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
 
 
 def rule_sentence(row: Eviction, rule: str) -> str:
-    """Return an eviction's rule as a sentence. A name at the beginning keeps its case."""
+    """Return an eviction's rule as a sentence. A name at its beginning is not capitalized."""
     names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
     return rule_to_sentence(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
 

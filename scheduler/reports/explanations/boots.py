@@ -30,10 +30,10 @@ def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
 
 
 def expected_boot_end(pool: str, now: datetime) -> tuple[datetime | None, str]:
-    """Return when all of the pool's pending nodes are expected to be ready, in the same form as
-    `expected_boot`.
+    """Return when all of the pool's pending nodes are expected to be ready, and the basis of the estimate.
 
-    Nodes that the pool has not requested yet count as requested now. Return None if a node is late.
+    If the pool has not requested nodes yet, they are assumed to be requested now. If no estimate is possible
+    or a node is late, return None and the reason.
     """
     expected, because = expected_boot(pool, now)
     pending = Node.objects.filter(pool__name=pool, state__in=PENDING)

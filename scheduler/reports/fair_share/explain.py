@@ -171,7 +171,10 @@ class _ShareExplanation:
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
     def _format_percentage_with_adjustment(self, mine: Offer) -> str:
-        """Format the queue's percentage, before and after any adjustment for decayed usage."""
+        """Format the queue's percentage of the remaining amount.
+
+        If decayed usage changes the percentage, the text contains it before and after this adjustment.
+        """
         if mine.part == mine.plain:
             return _format_percent(mine.part)
         used, k = format_number(float(self.mine.usage)), format_number(float(self.division.k))

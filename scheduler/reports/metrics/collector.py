@@ -152,7 +152,10 @@ class MetricsCollector(LeasedThread):
         self, pods: Iterable[LoggedPod], stored: Mapping[uuid.UUID, MetricsReader],
         pools: Mapping[int, NodePool], now: datetime,
     ) -> Iterator[LogReading]:  # fmt: skip
-        """Yield the readings to store. A round ends after ROUND_BYTES bytes or ROUND_SAMPLES samples."""
+        """Read the pods' new output, and yield the readings to store.
+
+        Reading stops after ROUND_BYTES bytes or ROUND_SAMPLES samples.
+        """
         read_bytes = read_samples = 0
         for pod in pods:
             if read_bytes >= ROUND_BYTES or read_samples >= ROUND_SAMPLES:

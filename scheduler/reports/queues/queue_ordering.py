@@ -65,7 +65,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
 def explain_queue_states(ordering: Sequence[str]) -> str:
     """Explain in a sentence how the states of the workload's queues affect its queue position.
 
-    The result is empty if the sentences name no queue.
+    The result is empty if `ordering` names no queue.
     """
     if is_not_ready(ordering):
         return "Sorted last: workloads that cannot start yet follow those that can."
@@ -127,9 +127,9 @@ def differing_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, 
 
 
 def is_not_ready(ordering: Sequence[str]) -> bool:
-    """Return whether the workload comes last in the queue because it cannot start yet.
+    """Return whether the workload is sorted last because it cannot start yet.
 
-    The key of such a workload has no sentences about its queues.
+    Its queue key then contains no sentences about its queues.
     """
     return next(iter(ordering), "").startswith(WORKLOAD_START)
 

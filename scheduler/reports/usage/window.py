@@ -1,9 +1,9 @@
 """Usage ledger state at the start of a sliding window.
 
 Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
-Nothing is sampled: the ledger is stored whenever it changes, and its value between two points is computed in
-closed form. At most `STEPS` points are stored per window. Usage is assumed to be uniform between two points.
-The resulting error is less than one step of the parent's share.
+Nothing is sampled: the ledger is stored as a point when it changes, at most `STEPS` times per window. Between
+two points, its value is computed in closed form, assuming uniform usage. The resulting error is less than one
+step of the parent's share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,8 +35,9 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
 
 
 def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the stored points around each window's start, keyed by ledger ID, for pools with sliding
-    windows.
+    """Return the last stored point before each window's start and the first one after it.
+
+    The result is keyed by ledger ID, and contains only pools with sliding windows.
     """
     starts: dict[int, WindowStart] = {}
     for pool in pools:
@@ -52,8 +53,9 @@ def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, Wind
 
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Store a point for each settled ledger with a sliding window, at most one per step, and delete old
-    points. Must be called in a transaction.
+    """Store the state of each settled ledger with a sliding window as a point, and delete old points.
+
+    At most one point per step is stored. Must be called in a transaction.
     """
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:

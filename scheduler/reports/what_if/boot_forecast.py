@@ -52,10 +52,10 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
 
 
 def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:
-    """Return the booting nodes where the workload would get reservations.
+    """Return how many booting nodes the workload would get reservations on.
 
-    In a pool below its ready threshold, return the nodes that must boot before the pool accepts workloads.
-    Return None if no such node is booting, if pods must stop first, or if the pool adds no more nodes.
+    In a pool below its ready threshold, return how many nodes must boot before the pool accepts workloads.
+    Return None if none of the nodes is booting, if pods must stop first, or if the pool adds no more nodes.
     """
     if not bundles or any(bundle.kind is not Kind.RESERVE or bundle.evictions for bundle in bundles):
         return None

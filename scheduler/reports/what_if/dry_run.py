@@ -85,9 +85,10 @@ def predict_workloads(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return when the first backoff ends among workloads without pods in the candidate's pools, or None.
+    """Return when the first workload's backoff ends, or None if no workload is in backoff.
 
-    A workload in backoff adds no demand, so fair shares may change when its backoff ends.
+    Only workloads without pods that may use one of the candidate's pools are considered. A workload in
+    backoff adds no demand, so fair shares may change when its backoff ends.
     """
     ends = [
         each.backoff_until

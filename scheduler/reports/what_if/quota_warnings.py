@@ -29,7 +29,7 @@ class QuotaWarning:
 
 @dataclass(frozen=True, slots=True)
 class _PoolOrGroup:
-    """A pool, or the pools of a quota group."""
+    """Pools that share a quota: a single pool, or the pools of a quota group."""
 
     name: str
     pools: tuple[str, ...]

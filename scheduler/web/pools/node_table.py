@@ -76,7 +76,7 @@ class NodeRow:
 
     @property
     def is_usable(self) -> bool:
-        """Whether pods can run on the node, so that its free resources are meaningful."""
+        """Whether pods can run on the node. Otherwise, its free resources mean nothing."""
         return self.node.state in HOSTING
 
     @property

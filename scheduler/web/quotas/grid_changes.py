@@ -38,9 +38,9 @@ QuotaPlace = tuple[str, str]  # owner key and pool name
 def preview_or_apply(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
-    Return the preview as HTML, or JSON that lists the applied, conflicting or invalid changes. Edits that
-    evict workloads or delete quotas are applied only if `confirmed` is the tag of the quota versions that the
-    user confirmed. Otherwise, the JSON contains the question and the tag.
+    Return a preview as HTML. Return conflicts, invalid cells and the applied change as JSON. Edits that evict
+    workloads or delete quotas are applied only if `confirmed` is the tag of the edited quota versions.
+    Otherwise, the JSON contains this tag and a question for the user.
     """
     typed: Sequence[EditedQuota] = ()
     try:

@@ -261,7 +261,7 @@ def _read_rows(actor: Actor, pools: Sequence[PoolOrGroup]) -> list[tuple[Row, li
 
 
 def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
-    """Return the rare fields that have their default value in all quotas of `every`."""
+    """Return the fields shown only on request that have their default value in all quotas of `every`."""
     quotas = [quota.values for top, inner in every for row in (top, *inner) for quota in row.quotas.values()]
     return [
         name

@@ -97,7 +97,10 @@ def _save_consequences(
 
 
 def _find(request: Request, kind: str, name: str, pool: str) -> tuple[Tenant, PoolOrGroup, Quota | None]:
-    """Return the owner, the place and the stored quota. Raises Forbidden if the user may not set it."""
+    """Return the owner, the pool or quota group, and the stored quota.
+
+    Raises Forbidden if the user may not set the owner's quotas.
+    """
     owner, where = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_quota_permission(request.actor, owner)
     return owner, where, find_quota(owner, where)
@@ -115,7 +118,7 @@ def _preview(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm
 def _question_page(
     request: Request, consequences: Consequences, pool: PoolOrGroup, **more: Any
 ) -> HttpResponse:
-    """Show the question in the page's dialog or, without scripts, on a page of its own."""
+    """Ask for confirmation in the page's dialog or, without scripts, on a separate page."""
     context = {
         "ask": consequences, "post_to": request.path, "back": f"{reverse('quotas')}?pool={pool.name}", **more,
     }  # fmt: skip

@@ -88,9 +88,9 @@ class QuotaLine:
     def held_bar(self) -> Bar:
         """Bar of allocated and reserved GPUs, without pending GPUs.
 
-        Marks show the total quota and fair share in the displayed pools. The quota's mark is omitted if the
-        queue exceeds its total quota but has unused quota in some pool. The part over quota would then begin
-        to the left of the mark.
+        Marks show the total quota and fair share in the displayed pools. The quota has no mark if the queue
+        exceeds its total quota but has unused quota in some pool: the part over quota would begin to the left
+        of the mark.
         """
         is_within = self.unused_quota_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
@@ -145,7 +145,7 @@ class QuotaLine:
 
     @property
     def overview_bars(self) -> list[Bar]:
-        """The bars of the row on the overview: one per pool, or one for all pools."""
+        """Bars that the overview shows for this row: one per pool, or one for all pools."""
         return [each.bar for each in self.pool_bars] or [self.held_bar]
 
     @property

@@ -1,4 +1,4 @@
-"""Copies of an array's pending tasks with the change that would start them."""
+"""Copies of an array's pending tasks, with a change that would let the tasks start."""
 
 import json
 import uuid
@@ -78,7 +78,7 @@ def find_array_copy(actor: Actor, query: QueryDict) -> ArrayCopy | None:
 
 
 def submitted_copy(actor: Actor, value: str) -> ArrayCopy | None:
-    """Return the copy that a submitted form names, or None if it names none."""
+    """Return the array copy for the value of the form's hidden input, or None if the value is invalid."""
     array_id, _, indexes = value.partition(" ")
     array = _find_array(actor, array_id)
     if array is None or not all(map(index_range, indexes.split(","))):
@@ -105,7 +105,7 @@ def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
 
 
 def _parse_change(text: str) -> Mapping[str, Any] | None:
-    """Return the change that `link_to_change` encoded, or None for other text."""
+    """Return the change that `link_to_change` encoded, or None if the text does not contain a change."""
     try:
         change = json.loads(text)
         ChangeKind(change["kind"])

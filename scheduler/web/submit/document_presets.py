@@ -154,7 +154,10 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
 
 
 def copy_name(array: WorkloadArray) -> str:
-    """Return a free name for a copy of the array. A numeric suffix would turn it into that of a task."""
+    """Return a free name for a copy of the array.
+
+    The name ends in `-copy`, because a number after the array's name would make it the name of a task.
+    """
     return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 
 

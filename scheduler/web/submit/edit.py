@@ -71,7 +71,7 @@ class EditPage(PredictedOutcome):
 
     @property
     def offers_smallest_change(self) -> bool:
-        """Whether the page offers the smallest change to the stored document."""
+        """Whether the page offers the smallest change that would let the stored workload start."""
         return self.workload.phase == Phase.PENDING and not self.changes
 
     @property
@@ -200,7 +200,7 @@ def _mark_excessive_field(request: Request, edit_page: EditPage) -> None:
 
 
 def _predict(request: Request, edit_page: EditPage, document: dict[str, Any]) -> None:
-    """Add a valid edit's predicted effect."""
+    """Add the predicted effect and the cost of a valid edit to `edit_page`."""
     if edit_page.edit is None:
         return
     try:

@@ -18,7 +18,7 @@ SEARCHED_WORKLOADS, MAX_IMAGES = 100, 10
 
 
 def choices_for(actor: Actor, document: Mapping[str, Any] | None = None, *, project: str = "") -> FormChoices:
-    """Return the choices for a document, or for any document if it is None.
+    """Return the choices for a document, or for all documents if `document` is None.
 
     `project` is the project of a document that does not name one, such as a template.
     """

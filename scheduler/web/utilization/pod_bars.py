@@ -33,7 +33,7 @@ class PodBars:
 
     @property
     def has_lowest(self) -> bool:
-        """Whether some pods are used less than others."""
+        """Whether some pods use their GPUs less than others."""
         return self.equally_low + 1 < self.total
 
 

@@ -136,7 +136,10 @@ def describe_change_and_effects(
 
 
 class Loss(NamedTuple):
-    """Loss of an evicted workload. `is_own` is true if the workload belongs to the preemptor's project."""
+    """GPUs and work that an evicted workload would lose, as text.
+
+    `is_own` is true if the workload belongs to the preemptor's project.
+    """
 
     gpus: str
     work: str
@@ -192,7 +195,7 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
 def document_with_change(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
     """Return the document with the change, or None if the document cannot express it.
 
-    `pools` are the pools that the workload may use, also if the document does not list them.
+    `pools` are the pools that the workload may use, even if the document does not list them.
     """
     document = deepcopy(spec)
     after = change["after"]

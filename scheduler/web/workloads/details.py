@@ -263,8 +263,9 @@ def build_obstacles(
 
 
 def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first blocker's message, with its first sentence replaced by the reason's numbers if there
-    are any.
+    """Return the first blocker's message.
+
+    If the reasons have numbers, a text with these numbers replaces the message's first sentence.
     """
     message = str(blockers[0]["message"]).removeprefix(RESTART_DELAY)
     reasons = [(str(each["reason"]), each.get("numbers") or {}) for each in blockers]
@@ -308,10 +309,10 @@ def _unstated_shortage(message: str, shortage: str) -> str:
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple[str, str]]:
-    """Return the nonzero numbers that neither the blocker nor `message` mentions.
+    """Return the blocker's nonzero numbers that neither its own message nor `message` contains.
 
-    There are none for a restart delay. Missing amounts are omitted, because they follow from the message. The
-    largest free block is omitted if even the total is insufficient.
+    The result is empty for a restart delay. Missing amounts are omitted, because they follow from the
+    message. The largest free block is omitted if even the total is insufficient.
     """
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []

@@ -34,8 +34,9 @@ class Failure:
 
 
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
-    """Return the pod that failed first in the last run, or None. This failure often causes the failures of
-    the other pods.
+    """Return the pod that failed first in the last run, or None.
+
+    The failure of the first pod often causes those of the other pods.
     """
     if workload.phase != Phase.FAILED:
         return None
@@ -97,8 +98,8 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 def failure_fact(workload: Workload) -> str:
     """Return the cause of a failure in a few words for the page's header.
 
-    For a general reason, this is the exit code, if known. Otherwise, it is the message, which says more.
-    Return "" if the workload has not failed.
+    If the reason is general or there is no message, this is the exit code, if known. Otherwise, it is the
+    message. Return "" if the workload has not failed.
     """
     if workload.phase != Phase.FAILED:
         return ""

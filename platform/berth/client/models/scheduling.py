@@ -147,7 +147,7 @@ class Wake(Model):
 
 
 class Health(HealthMixin, Model):
-    """Scheduler state, with invariants checked during the request."""
+    """State of the scheduler. The invariants are checked during the request."""
 
     leader: Leader | None = None
     last_cycle: LastCycle | None = None

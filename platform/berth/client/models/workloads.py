@@ -153,7 +153,7 @@ class RejectedItem(Model):
 
 
 class BatchItem(Model):
-    """Outcome of one document. Outcomes are in the order of the documents."""
+    """Result for one document of the request. Results are in the order of the documents."""
 
     workload: Workload | None = None
     """The stored workload; None if there is none."""

@@ -82,7 +82,10 @@ class YAMLParser(JSONParser):
     read = staticmethod(read_yaml)
 
     def size_max(self, parser_context: Mapping[str, Any] | None) -> int:
-        """Return the default limit, even for paths with a higher limit, because parsing YAML is slow."""
+        """Return the default maximum size of a body.
+
+        The default applies even to paths with a higher maximum, because parsing YAML is slow.
+        """
         return BODY_MAX
 
 

@@ -80,7 +80,7 @@ def spend(bucket: str, client: str, amount: int = 1) -> Budget:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Counter of one client in one time window."""
+    """Cached count for one client in one time window."""
 
     key: str
     seconds: int  # length of the time window

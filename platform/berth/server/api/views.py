@@ -71,7 +71,7 @@ class ApiView(APIView):
         self.actor.require(action, obj)
 
     def is_allowed(self, action: str, obj: object = None) -> bool:
-        """Return whether `require` would pass. Used by responses that show more to admins."""
+        """Return whether the user may perform `action`. Some responses show more to users who may."""
         try:
             self.require(action, obj)
         except (Forbidden, NotFound):
@@ -83,7 +83,10 @@ class ApiView(APIView):
         return False
 
     def stores_response(self, request: Request) -> bool:
-        """Return whether the handler stores the response itself, in the statement that makes the change."""
+        """Return whether the handler itself stores its response to a request with an idempotency key.
+
+        Such a handler stores the response in the statement that makes the change.
+        """
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:

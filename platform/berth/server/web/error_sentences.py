@@ -37,7 +37,7 @@ class ErrorSentence:
     is_shortened: bool = False
 
     def with_suggestion(self, value: str) -> "ErrorSentence":
-        """Return the first sentence of the text, followed by a question that suggests the value."""
+        """Return the first sentence of the error, followed by a question that suggests `value`."""
         return ErrorSentence(
             f"{self.text.partition('. ')[0].removesuffix('.')}. {SUGGESTION}`{value}`?", value
         )
@@ -82,7 +82,10 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Ask for a value if it is missing or does not have the form of an example."""
+    """Return a request to enter or select a value, such as "Enter a name.", or "" if none fits.
+
+    A request fits if the value is missing, or if an example describes the allowed values.
+    """
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
         article = "an " if noun[:1] in "aeiou" else "a "

@@ -114,7 +114,7 @@ def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _containing_field(path: str, fields: Mapping[str, object]) -> str:
-    """Return the field that contains a path.
+    """Return the form field that contains the value at the path, or "" if no field does.
 
     For example, `plugins` contains `plugins[1].name`, and `pip` contains `environment.pip[0]`.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Container:
-    """Substitute for the pod. The relay already runs inside the container."""
+    """Stand-in for the pod, used if the relay already runs inside the container."""
 
     namespaces = None
 

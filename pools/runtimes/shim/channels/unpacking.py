@@ -24,9 +24,9 @@ DIGITS_MAX = 20  # maximum digits of a size or time in an extended header
 class Unpacker:
     """Unpacker of an archive that contains one file or directory.
 
-    The content becomes `target`, or is placed inside it if `target` is a directory. `name` replaces the name
-    in the archive. A file appears under its name once it is complete. Links on the way to a member are not
-    followed.
+    The content becomes `target`, or is placed inside `target` if that is a directory. `name` replaces the
+    name in the archive. A file appears under its name once it is complete. Links in the path of an archive
+    member are not followed.
     """
 
     def __init__(self, target: str, name: str = "") -> None:

@@ -28,10 +28,10 @@ class TransferFailure(Exception):
 
 
 class Transfer:
-    """Transfer of data to one pod. `cause` is set if the pod was stopped during the transfer.
+    """Transfer of data to one pod, in a child process. `cause` is set if the pod was stopped meanwhile.
 
-    Subclasses define `transfer`, which runs in the child process, and the texts of messages. `is_broken` is
-    true if the previous attempt ended in a BROKEN error.
+    Subclasses define the texts of messages and `transfer`, which runs in the child process. Its `is_broken`
+    is true if the previous attempt ended in a BROKEN error.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"

@@ -69,9 +69,9 @@ def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> lis
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid for a deadline in the past.
+    """Raise Invalid if the deadline has passed.
 
-    Such a workload would evict other workloads and then end immediately.
+    Otherwise, the workload could evict other workloads and then end immediately.
     """
     if spec.deadline is not None and spec.deadline <= at:
         received, allowed = (

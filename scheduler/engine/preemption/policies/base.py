@@ -43,7 +43,7 @@ class PreemptionPolicy:
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
-        """Return whether no gang can be a victim if the preemptor is over its fair share."""
+        """Return whether a preemptor over its fair share would have no possible victims."""
         del board, gang
         return False
 
@@ -170,13 +170,13 @@ class PreemptionPolicy:
         return True
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:
-        """Return the highest allocation that a queue on the preemptor's path may have after the evictions."""
+        """Return how much the preemptor's project or department may have allocated after the evictions."""
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the amount that the victim queue must exceed before its last eviction.
+        """Return the victim queue's threshold, or None if the resource has no single threshold.
 
-        Return None if the resource has no single threshold.
+        The queue must exceed this amount before its last eviction.
         """
         del victim_queue, kind
         return None

@@ -251,7 +251,7 @@ class Reclaim(PreemptionPolicy):
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
         """Return the negated relative usage, or 0 if there is none.
 
-        The value is rounded, so that the cost decides between similar queues.
+        The value is rounded, so that the cost decides between queues with nearly the same usage.
         """
         if not victim_queue.relative_usage:
             return 0.0
@@ -279,7 +279,9 @@ class Reclaim(PreemptionPolicy):
         return stage
 
     def may_evict(self) -> bool:
-        """Return whether the preemptor is within its quota or fair share, or its queue has the next turn."""
+        """Return whether the preemptor may evict: it is within its quota or fair share, or its queue has the
+        next turn.
+        """
         return self.deserved or (
             self.turns.is_active and any(map(self.may_evict_from_queue, self.board.by_project))
         )

@@ -248,7 +248,10 @@ def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> K
 
 
 def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with selected victims, or its gang cannot lose all of them."""
+    """Return whether the gang cannot lose the victim in addition to the selected victims.
+
+    That is the case if they have pods in common or if the gang would fall below its minimum.
+    """
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -275,7 +278,7 @@ def _remove_unneeded_victims(room: "_Room", chosen: list[Victim]) -> list[Victim
 
 
 class _Room:
-    """Room for a replica on one node, given the evicted victims."""
+    """Space for one replica on one node, once the selected victims have been evicted."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes

@@ -93,8 +93,8 @@ def sufficient_victim_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
 
-    Costs are computed for at most `max_priced` victims in total. If `may_move` is False, the victims' nodes
-    are taken into account. With `max_cost`, only sets that cost less are yielded.
+    Costs are computed for at most `max_priced` victims in total. If `may_move` is False, victims on different
+    nodes are not interchangeable. With `max_cost`, only sets that cost less are yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)

@@ -109,7 +109,7 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
 def _forget_pods_concurrently(
     pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
 ) -> Iterator[_EndedPod | None]:
-    """Begin to delete the runtime's records of pods, yielding each pod.
+    """Start deleting the runtime's records of pods, and yield the pods in order.
 
     Up to FORGETS_AHEAD deletions are in progress while the caller handles an earlier pod.
     """

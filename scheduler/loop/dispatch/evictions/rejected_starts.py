@@ -1,6 +1,6 @@
 """Release the resources of pods that a cluster keeps rejecting.
 
-A starting workload is requeued, and a running workload is scaled down to its current replicas.
+A starting workload is requeued. A running workload is scaled down to the replicas that have started.
 """
 
 import logging
@@ -63,7 +63,10 @@ def _record_rejections(
     now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip
-    """Record rejections, and remove the records of pods that were accepted or are no longer starting."""
+    """Note which pods were rejected and since when.
+
+    Forget pods that were accepted or are no longer starting.
+    """
     pods = {pod.pk for pod in starting}
     earlier = {pk: at for pk, at in sent.rejected.items() if pk in pods and pk not in accepted}
     sent.rejected = {**earlier, **dict.fromkeys(rejected, now)}
@@ -76,8 +79,8 @@ def _release_rejected_gangs(
 ) -> None:
     """Requeue or scale down workloads whose starts have been rejected for too long.
 
-    `messages` contains the rejections by workload. Each release of the same workload increases its
-    backoff.
+    `messages` contains the rejections by workload. The backoff of a workload increases each time this
+    happens.
     """
     sent = context.sent
     due = {

@@ -134,7 +134,7 @@ def apply_gang_verdicts(
 ) -> None:
     """Evaluate the gangs of locked workloads, and change the phase of each gang that gets a verdict.
 
-    A gang that starts and ends in one evaluation changes its row once.
+    If a gang starts and ends in the same call, its row is still written only once.
     """
     gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)

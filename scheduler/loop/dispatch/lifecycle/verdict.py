@@ -270,7 +270,7 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Return the verdict of the retry rule for lost nodes. Without such a rule, requeue the gang."""
+    """Return the verdict of the retry rule for lost nodes. If there is no such rule, requeue the gang."""
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"

@@ -85,7 +85,7 @@ class ImageLookupResult:
     resolution: Resolution
 
     def build_row(self, now: datetime) -> RunImage:
-        """Return the run's unsaved row, with the result filled in."""
+        """Return the run's row with the result of the lookup. The row is not saved."""
         new = RunImage(workload=self.workload, run=self.workload.run, image=str(self.run.image))
         row = new if self.run.row is None else copy(self.run.row)
         if self.resolution.error is None:

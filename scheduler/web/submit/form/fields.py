@@ -92,7 +92,10 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
-    """Group of form fields under one title. `at` is set if the group can be removed."""
+    """Group of form fields under one title.
+
+    `at` is the group's location in the document, or None if the user cannot remove the group.
+    """
 
     title: str
     fields: tuple[FormField, ...]

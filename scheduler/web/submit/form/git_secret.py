@@ -10,7 +10,10 @@ from scheduler.web.submit.form.field_kinds import PERSONAL_PREFIX
 
 
 def format_git_secret(at: Location, data: Mapping[str, Any]) -> str | None:
-    """Return the secret's name, with a prefix if it is personal. Return None for other values."""
+    """Return the secret's name as the form shows it, with a prefix if it is personal.
+
+    Return None if the form cannot show the document's values.
+    """
     name, personal = value_at(data, at), value_at(data, (*at[:-1], "personal"))
     if isinstance(name, dict | list) or personal not in (None, True, False):
         return None

@@ -28,7 +28,7 @@ def _locations_below(node: Any, at: Location) -> Iterator[Location]:
 
 
 def _key_of_roles(data: Mapping[str, Any]) -> str:
-    """Return the key of the list of roles, which may be misspelled, such as `rolls`."""
+    """Return the document's key for the list of roles. The user may have misspelled it, such as `rolls`."""
     lists = [str(key) for key, value in data.items() if list_length(value)]
     return next((key for key in lists if key != "roles" and closest_match(key, ["roles"])), "roles")
 

@@ -28,10 +28,11 @@ class PeriodMark:
 
 
 def arrange_marks(marks: Iterable[tuple[str, datetime]], scale: Scale) -> tuple[PeriodMark, ...]:
-    """Return the labels, one per row, so that the lines from the labels down to the bar cross no label.
+    """Place each label in its own row, so that the line from a label down to the bar crosses no other label.
 
-    Labels to the right of their lines come first, from left to right. The others follow, from right to left.
-    If the last label is on the left, so are the labels before it, as long as there is room.
+    Labels to the right of their lines come first, from left to right. Labels to the left of their lines
+    follow, from right to left. If the last label is on the left, so are the labels before it, as long as
+    there is room.
     """
     positions = sorted(((text, at, scale.position(at)) for text, at in marks), key=lambda each: each[2])
     turn = len(positions)

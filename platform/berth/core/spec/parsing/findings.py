@@ -100,7 +100,7 @@ def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> 
 
 
 def _find_model(location: tuple[str | int, ...], root_model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model of the object at the location in the document."""
+    """Return the pydantic model of the object at the location in the document."""
     owner = root_model
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:

@@ -186,7 +186,7 @@ def table_state(query: QueryDict, name: str) -> dict[str, str]:
 def sort_choices(choices: Mapping[str, str], current: str) -> list[tuple[str, str, bool]]:
     """Return (value, label, is current) for each option of a sort field.
 
-    The current order is added if it is not one of the choices.
+    If `choices` does not contain the current order, the order is added as an option.
     """
     options = {**({} if current in choices else {current: "Current order"}), **choices}
     return [(value, label, value == current) for value, label in options.items()]

@@ -72,7 +72,7 @@ class Listener:
             self._queues.discard(queue)
 
     def missed_notes(self, since: float) -> list[Note]:
-        """Return the notes recorded since `since`, a timestamp from the clock of any web process.
+        """Return the notes about changes since `since`, a timestamp from the clock of any web process.
 
         If this process has not been listening since then, return only EVERYTHING_CHANGED.
         """

@@ -230,11 +230,11 @@ class _PendingDemand:
 def _lasting_shortfalls(
     actor: Actor, shortfalls: Sequence[Shortfall], now: datetime
 ) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
-    """Yield the lasting shortfalls, each with its pending workloads.
+    """Yield the shortfalls that have lasted for some minutes, each with the demand of its pending workloads.
 
-    A shortfall is omitted if the project's pending workloads in the pool have all been pending for only a few
-    minutes, because the next cycles often resolve it. A shortfall without pending workloads is included,
-    because elastic workloads are waiting to scale up.
+    A shortfall is omitted if all of the project's pending workloads in the pool have been pending for less
+    time, because the next cycles often resolve it. A shortfall without pending workloads is included, because
+    elastic workloads are waiting to scale up.
     """
     if not shortfalls:
         return

@@ -45,7 +45,7 @@ class UtilizationChart:
 def last_hour_utilization(hours: Sequence[UtilizationHour], now: datetime) -> MeanUtilization | None:
     """Return the mean utilization over the last 60 minutes, or None without measurements.
 
-    The rest of the 60 minutes before the current hour counts with the mean of its own hour.
+    For the minutes before the current hour, the mean of the previous hour is used.
     """
     *_, before, current = hours
     part = 1 - min(1.0, (now - current.at).total_seconds() / HOUR)

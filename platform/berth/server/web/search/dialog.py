@@ -76,7 +76,10 @@ Target = Workload | Service | WorkloadArray
 
 @dataclass(frozen=True, slots=True)
 class HitGroup:
-    """Results of one kind. If `follows` is set, the results are actions on the first result of that group."""
+    """Search results of one kind.
+
+    If `follows` names another group, the results are actions on the first result of that group.
+    """
 
     title: str
     hits: list[SearchHit]

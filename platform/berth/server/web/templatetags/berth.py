@@ -77,7 +77,7 @@ UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 
 @register.simple_tag
 def load_pending_reasons(rows: Sequence[Workload]) -> str:
-    """Use one query to load the data for the pending reasons of all workloads with a restart delay."""
+    """Load the data for the pending reasons of workloads with a restart delay, in a single query."""
     load_awaited_shares([row for row in rows if isinstance(row, Workload)])
     return ""
 
