@@ -109,7 +109,7 @@ def limits_in_api_units(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve_limit(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
-    """Return a limit and its source. A limit that is derived from a request is raised to at least `least`."""
+    """Return a limit and its source. If the source is the request, the limit is at least `least`."""
     if declared is not None:
         return declared, LimitSource.DOCUMENT
     if requested and from_request:

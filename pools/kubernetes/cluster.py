@@ -26,7 +26,7 @@ class ForeignNamespace(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """API client, mirror and worker of one cluster. Pools with the same credentials share one object."""
+    """Access to one cluster. Pools with the same credentials share one object."""
 
     api: Api
     mirror: Mirror
@@ -137,7 +137,7 @@ def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
 
 
 def check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
-    """Return `access`. Raises RuntimeFailure if the cluster is unusable or missing."""
+    """Return `access`, or raise RuntimeFailure if it is unusable or the pool is not on Kubernetes."""
     if not isinstance(access, PoolAccess):
         reason = "it is not a pool on Kubernetes" if access is None else access.reason
         raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")

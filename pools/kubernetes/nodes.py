@@ -109,9 +109,7 @@ def read_inventory(
 
 
 def is_large_enough(node: ClusterNode, shape: Shape) -> bool:
-    """Return whether the node would have enough capacity for the pool's node shape if it had no foreign
-    pods.
-    """
+    """Return whether the node's capacity, ignoring all pods, is enough for the pool's node shape."""
     total = node.allocatable
     fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
     return fits and total.gpus >= shape.gpus

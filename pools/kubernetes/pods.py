@@ -251,7 +251,7 @@ class PodCalls:
 
 
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
-    """Return the grace period for a deletion in seconds.
+    """Return the grace period in seconds with which to delete the pod.
 
     It is at most the pod's own grace period plus the time to copy its files. If the command gets less than
     its own grace period, both containers are killed at the same time.

@@ -53,9 +53,10 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Machines and findings. The preview of a provider that creates its machines on demand is empty.
+    """Preview of a pool: the machines that it could use, and findings.
 
-    `source` names the system that was examined, for example a cluster with its version and address.
+    The preview is empty if the provider creates machines on demand. `source` names the system that was
+    examined, for example a cluster with its version and address.
     """
 
     source: str = ""

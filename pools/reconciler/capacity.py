@@ -58,7 +58,7 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 
 
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
-    """Choose the devices that count as used by foreign pods.
+    """Choose which devices to count as used by foreign pods, which Berth does not own.
 
     Kubernetes reports only the number of used devices. Earlier choices are kept, and allocated devices are
     chosen last. An allocated device is chosen only if a foreign pod occupied it first. Berth's pod on the

@@ -136,7 +136,7 @@ def _is_current_request(pool: NodePool, order: LaunchRequest) -> bool:
 
 
 def _is_new_request(pool: NodePool, context: PassContext) -> bool:
-    """Return whether this pass created the launch request. If so, no earlier call can have succeeded."""
+    """Return whether this pass created the launch request. If so, no earlier launch can have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 

@@ -64,7 +64,7 @@ class PodDir:
         return Secrets(str(self.path / "secrets"))
 
     def require_ended(self) -> Path:
-        """Return this directory's path. Raises FilesNotFound if the pod has not ended or was forgotten."""
+        """Return this directory's path. Raises FilesNotFound if the pod is live or its record was deleted."""
         if not self.has_record("exit"):
             raise FilesNotFound("the pod's files no longer exist")
         return self.path

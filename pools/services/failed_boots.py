@@ -16,9 +16,9 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 
 
 def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
-    """Count a failed boot after a node was lost before it became ready. Count at most one per launch request.
+    """Count the failed boot of a node that was lost before it became ready.
 
-    The caller must hold the lock on `node.pool`.
+    Count at most one failed boot per launch request. The caller must hold the lock on `node.pool`.
     """
     pool = node.pool
     already_counted = ScalingEvent.objects.filter(

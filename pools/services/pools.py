@@ -90,9 +90,9 @@ def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments
 def _merge_environment(
     pool: NodePool, values: Mapping[str, Any]
 ) -> tuple[dict[str, Any], environments.PluginChanges]:
-    """Return the values with the merged environment, and the plugins.
+    """Return the values, including the merged environment, and the changes to plugins.
 
-    Raises Invalid with all problems, so that users see them together.
+    Raises Invalid with the problems of all values, so that users see them together.
     """
     try:
         columns, plugins = environments.split_values(values)

@@ -36,7 +36,8 @@ EMPTY_SECONDS = 5.0
 class ServiceLoop(LeaderLoop):
     """Leader loop that reconciles services.
 
-    `ports` builds the dependencies of a pass from a leadership fence.
+    `ports` returns the dependencies of a pass. Its argument is the fence that rejects writes once leadership
+    is lost.
     """
 
     name: ClassVar[str] = NAME

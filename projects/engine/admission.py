@@ -36,7 +36,10 @@ def oversubscribed_resources(
 def submission_warnings(
     requested: Amounts, preemptible: bool, path: Sequence[Allowance], is_department_oversold: bool
 ) -> list[str]:
-    """Return warnings for the submitter. `path` contains the project and then its department."""
+    """Return warnings about limits and quotas for the submitter.
+
+    `path` contains the allowances of the project and then of its department.
+    """
     warnings: list[str] = []
     for allowance in path:
         for resource in allowance.limit.exceeded_resources(requested):

@@ -17,7 +17,10 @@ EXPECTED_FORM = "must look like https://*.apps.example.org"
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Origins of port hosts. `suffix` begins with a dot and is appended to each port's label."""
+    """Web origins of workload ports.
+
+    `suffix` begins with a dot and follows the port's label in host names.
+    """
 
     scheme: str
     suffix: str

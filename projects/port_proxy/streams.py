@@ -23,7 +23,7 @@ OpenPort = Callable[[str, int], socket.socket]
 
 
 class TunnelBackend(httpcore.AsyncNetworkBackend):
-    """Network backend that connects to host names from `tunnel_host` through `open_port`."""
+    """Network backend that connects to pods through `open_port`, and to all other hosts directly."""
 
     def __init__(self, open_port: OpenPort, direct: httpcore.AsyncNetworkBackend) -> None:
         self._open_port, self._direct = open_port, direct

@@ -187,8 +187,9 @@ def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
 
 
 def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
-    """Return an iterator over the content of one file in the tree. As in `read_tree`, the iterator raises
-    StoreFailure.
+    """Return an iterator over the content of one file in the tree.
+
+    The iterator raises StoreFailure in the same cases as that of `read_tree`.
     """
     return file_parts(open_store(), file, _chunk_keys(tree, [file]))
 

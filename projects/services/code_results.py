@@ -28,7 +28,7 @@ WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload 
 
 
 def finish_fetch(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:
-    """Assign the fetched code to the request's workloads, in the caller's transaction.
+    """Assign the fetched code to the workloads that wait for it, in the caller's transaction.
 
     The chunks of the files must already be stored. Raises Conflict if the project exceeds its storage limit.
     """
@@ -56,7 +56,10 @@ def finish_fetch(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: dat
 
 
 def postpone_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
-    """Record a failed attempt, in the caller's transaction. Fail the workloads after the last attempt."""
+    """Record a failed attempt to fetch the code, in the caller's transaction.
+
+    After the last attempt, fail the workloads that wait for the code.
+    """
     if not _lock_fetch(fetch):
         return
     attempts = fetch.attempts + 1
@@ -110,7 +113,7 @@ def _lock_fetch(fetch: CodeFetch) -> bool:
 
 
 def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
-    """Lock the arrays of the workloads that still wait for the request, then the workloads."""
+    """Lock and return the workloads that still wait for the fetched code. Lock their arrays first."""
     assert transaction.get_connection().in_atomic_block
     rows = Workload.objects.filter(code_fetch=fetch, phase__in=WAITING_PHASES)
     lock_task_arrays(list(rows.values_list("pk", flat=True)))

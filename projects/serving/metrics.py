@@ -83,7 +83,7 @@ def _parse_lines(engine: str, text: str) -> Lines:
 
 
 def _sum_over_ranks(lines: Lines, names: Iterable[str]) -> float | None:
-    """Return the sum over all ranks, or None if a rank reports an implausible value."""
+    """Return a metric's sum over all ranks, or None if a rank reports an implausible value."""
     gauges = _gauges_by_rank(lines, names)
     if not gauges or any(not _is_plausible(value, MAX_VALUE) for value in gauges.values()):
         return None
@@ -138,7 +138,7 @@ def _parse_histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
 
 
 def _is_valid(histogram: Histogram) -> bool:
-    """Return whether the bounds ascend to infinity and the counts never decrease."""
+    """Return whether the histogram's bounds ascend to infinity and its counts never decrease."""
     bounds, counts = histogram.bounds, [count for _, count in histogram.buckets]
     if bounds[-1] != math.inf or any(math.isnan(bound) for bound in bounds):
         return False

@@ -60,7 +60,7 @@ def find_empty_nodes(
 def find_node_to_release(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> ReleasableNode | None:
-    """Return the node in `offered` whose release loses the least work, or None.
+    """Return the node whose release loses the least work, or None. Only nodes in `offered` qualify.
 
     `plan` must be the plan for the same snapshot.
     """

@@ -58,7 +58,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the engine's error for each pool that fails even without the other pools."""
+    """Run the engine for each pool alone. Return the errors of the pools for which it fails."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:

@@ -82,7 +82,7 @@ class DecisionVictim:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """Pods of one workload that are started, stopped or reserved on one node, with their devices."""
+    """Start, stop or reservation of one workload's pods on one node."""
 
     action: str
     workload: NamedWorkload

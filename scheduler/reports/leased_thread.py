@@ -46,7 +46,7 @@ class LeasedThread:
         return True
 
     def run_job(self, held: HeldLease) -> None:
-        """Do the job once, with writes fenced by the lease."""
+        """Run the job once. Subclasses must fence all writes with `held`."""
         raise NotImplementedError
 
     def begin(self) -> None:

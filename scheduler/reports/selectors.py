@@ -37,7 +37,10 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
 
 def workload_search_filter(actor: Actor, text: str) -> Q:
-    """Return a filter by the ID, or by part of the name, of a victim or preemptor that the user may see."""
+    """Return a filter for evictions with a matching victim or preemptor that the user may see.
+
+    `text` is the workload's ID or part of its name.
+    """
     return _restrict_to_visible(
         actor, "project_id", _id_or_name_filter(text, "workload_id", "workload_name__icontains")
     ) | _restrict_to_visible(

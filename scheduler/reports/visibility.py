@@ -44,7 +44,7 @@ def viewer_for(actor: Actor) -> Viewer:
 
 
 def visible_department_ids(actor: Actor) -> set[int] | None:
-    """Return the IDs of the departments whose own numbers the user may see, or None for all."""
+    """Return the IDs of the departments that the user sees in full, or None for all departments."""
     if is_platform_admin(actor):
         return None
     return set(fully_visible_departments(actor).values_list("pk", flat=True))
@@ -76,9 +76,10 @@ def project_from_handle(handle: str) -> str:
 
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the queue at which one party's path diverges from the other's, as a list that may be empty.
+    """Return the topmost queue that is on one party's path but not on the other's, in a list that may be
+    empty.
 
-    This is the only queue on the path that the other party is allowed to see.
+    `side` is the first party: "victim" or "preemptor". Of its path, the other party may see only this queue.
     """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")

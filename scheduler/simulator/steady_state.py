@@ -77,7 +77,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _times_when_holds_change(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
-    """Yield the times when nodes may be held for a workload, or become available to other workloads."""
+    """Yield the times at which a hold on nodes for a pending workload may begin, move or end."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return

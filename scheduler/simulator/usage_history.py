@@ -10,7 +10,7 @@ PerResource = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class AllocationRates:
-    """Usage per second that is charged to a queue, and its parent's share per second."""
+    """Rates at which usage accrues: the amounts charged to a queue, and its parent's share."""
 
     charged: PerResource
     parent: PerResource
@@ -18,7 +18,7 @@ class AllocationRates:
 
 @dataclass(slots=True)
 class AllocationPeriod:
-    """Period with constant rates."""
+    """Period during which a queue's allocation rates were constant."""
 
     since: float
     until: float
@@ -82,7 +82,7 @@ class UsageHistory:
 
 
 def _weight(mode: FairShareMode, now: float, since: float, until: float) -> float:
-    """Return how much one unit counts now if it was used during the entire period."""
+    """Return the decayed usage, in unit-seconds, of one unit that was allocated during the entire period."""
     half_life = mode.half_life
     if half_life is None:
         return until - since

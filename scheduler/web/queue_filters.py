@@ -32,7 +32,7 @@ NO_CHOICES = FilterChoices([], [], {}, frozenset(), 0, 0, 0, 0)
 
 
 def load_filter_choices(actor: Actor, pool: NodePool | None) -> FilterChoices:
-    """Return the choices for the queue of one pool, or of all pools."""
+    """Return the filter choices of the queue page for one pool or, if `pool` is None, for all pools."""
     everywhere = queued_workloads(actor, None)
     by_pool, totals, owned = Counter[str](), Counter[bool](), Counter[bool]()
     projects, headings = set(), set()

@@ -37,7 +37,7 @@ def load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadsWithoutMaxRuntime:
-    """Running workloads without a maximum runtime in one pool. An array counts as one workload."""
+    """Running workloads in one pool that have no maximum runtime. An array counts as one workload."""
 
     named: Sequence[tuple[str, str]] = ()  # names and URLs of the largest workloads that the user may see
     count: int = 0  # number of workloads that the user may see

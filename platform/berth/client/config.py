@@ -27,7 +27,7 @@ class InvalidSettings(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Address of the server, access token and default project."""
+    """Client settings: the server's address, the access token and the default project."""
 
     address: str = DEFAULT_ADDRESS
     token: str = field(default="", repr=False)

@@ -149,7 +149,7 @@ class TextEditor:
         return max(self._node_end(entry[0]), self._node_end(entry[1]))
 
     def _node_end(self, node: yaml.Node) -> int:
-        """Return the index after a node's last character. PyYAML's end mark also covers later comments."""
+        """Return the index after a node's last character. PyYAML's end mark may lie after later comments."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             return self._entry_end(_entries(node)[-1])
         start, end = node.start_mark.index, node.end_mark.index

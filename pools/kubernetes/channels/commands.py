@@ -133,9 +133,9 @@ class Command:
             await copier.close()
 
     async def _send_pending_input(self, target: Session, echo: asyncio.Task[None] | None) -> None:
-        """Send the received input.
+        """Send the received input to the command.
 
-        If the pod does not acknowledge input, input counts as accepted once it has been sent.
+        If the pod does not acknowledge input, acknowledge it to the client once it has been sent.
         """
         while data := self._client.take_input():
             await target.send_input(data)

@@ -81,7 +81,7 @@ class CodeDeliveries:
             self._notify()
 
     async def _send_with_retries(self, delivery: Delivery) -> None:
-        """Send the code, with the same retries as shims on nodes. Raises TransferFailed."""
+        """Send the code to the pod, with the retry delays that shims use on nodes. Raises TransferFailed."""
 
         def report_progress(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"

@@ -101,8 +101,9 @@ class LogCopies:
     def _append_lines(
         self, pod_id: str, fd: int, data: bytes, position: CopyPosition, times: Sequence[LogTime]
     ) -> None:
-        """Append data, after which the copy ends at `position`. The copy stays consistent even if a crash
-        interrupts this method.
+        """Append data to the copy, so that the copy ends at `position`.
+
+        The copy stays consistent even if a crash interrupts this method.
         """
         begin = position.size - len(data)
         os.pwrite(fd, data, begin)

@@ -61,7 +61,10 @@ def make_machine(
     name: str, state: str, *, cores: tuple[int, int], memory_mib: tuple[int, int], gres: tuple[str, str],
     reason: str, features: str, is_silent: bool,
 ) -> PreviewedNode:  # fmt: skip
-    """Return a machine. `state` is in lower case. Each pair contains the used amount and the total."""
+    """Return a machine for a preview.
+
+    `state` is in lower case. `cores`, `memory_mib` and `gres` each contain the used amount and the total.
+    """
     model, gpus = _parse_gpus(gres[1])
     _, used_gpus = _parse_gpus(gres[0])
     is_unusable = is_silent or any(word in state for word in UNUSABLE)

@@ -83,7 +83,7 @@ def user_fields(view: FileSystemView, uid: int, call_filter: bytes) -> Record:
 
 
 def is_visible(path: str, view: FileSystemView, files: PodFiles) -> bool:
-    """Return whether the pod can access a path of the machine, or has its own directory at that path."""
+    """Return whether a path exists for the pod, on the machine or in a directory of its own."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
     seen = [mount.target for mount in mounts]

@@ -101,7 +101,10 @@ class _DirectoryWalk:
         self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
-        """Add the file or directory tree at `relative`. `base` is the descriptor of its parent."""
+        """List the file at `relative`, or all files below it if it is a directory.
+
+        `base` is the descriptor of the directory in which `relative` starts.
+        """
         *folders, name = _split_path(relative)
         try:
             with _open_subdirectory(base, folders) as folder:

@@ -25,7 +25,10 @@ class PodmanTimeout(Exception):
 
 
 class PodmanOutput:
-    """Exit code, stdout and stderr of a command. The code is 128 or higher if a signal ended the command."""
+    """Result of a podman command: exit code, stdout and stderr.
+
+    The exit code is 128 or higher if a signal ended the command.
+    """
 
     def __init__(self, code: int, text: str, errors: str) -> None:
         self.code, self.text, self.errors = code, text, errors

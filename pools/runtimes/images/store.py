@@ -86,7 +86,7 @@ class ImageStore:
 
 
 def container_name(pod_directory: str) -> str:
-    """Return the name of a pod's container and of the control groups around it."""
+    """Return the name that a pod's container and the control groups around it share."""
     return f"berth-{os.path.basename(pod_directory)}-{_checksum(pod_directory)}"
 
 

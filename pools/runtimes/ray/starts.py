@@ -24,11 +24,11 @@ class BackgroundStarts:
         return pod_id in self._calls
 
     def wait_for_result(self, pod_id: str) -> None:
-        """Wait for the pod's call, and raise its error, if any."""
+        """Wait for the call that starts the pod, and raise its error, if any."""
         self._calls.pop(pod_id).result()
 
     def wait_ignoring_error(self, pod_id: str) -> None:
-        """Wait for the pod's call, if there is one, and ignore its error."""
+        """Wait for the call that starts the pod, if there is one, and ignore its error."""
         if pod_id in self._calls:
             with suppress(Exception):
                 self.wait_for_result(pod_id)

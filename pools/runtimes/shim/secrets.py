@@ -63,7 +63,7 @@ class Secrets:
     def write_files(self, directory: str, uid: int) -> None:
         """Write the secret files, readable only by the pod's user.
 
-        `uid` 0 stands for this process's user.
+        `uid` is that user, or 0 for this process's user.
         """
         if not self.files:
             return

@@ -36,9 +36,10 @@ _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe
 def serve(fd: int, root: str) -> None:
     """Fork a shim for each request on the socket. Report each fork and each shim's exit status.
 
-    A request consists of its number, the pod's directory and the anchor, joined by NUL. A report consists of
-    the number and, if the shim has ended, its exit status, or NOT_FORKED if there was not enough memory.
-    `root` is the runtime's directory, in which spare shims find the enclosure to prepare.
+    A request consists of its number, the pod's directory and its anchor (the process with which the pod
+    ends), joined by NUL. A report consists of the number and, if the shim has ended, its exit status, or
+    NOT_FORKED if there was not enough memory. `root` is the runtime's directory, in which spare shims find
+    the enclosure to prepare.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import these modules
     import resource  # noqa: F401

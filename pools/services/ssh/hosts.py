@@ -21,7 +21,7 @@ SSH = NodePool.Provider.SSH.value
 
 
 def pin_keys_of_remaining_hosts(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pool's new values, with the pinned keys of hosts that remain listed."""
+    """Return the pool's new values. SSH hosts that are still listed keep their pinned keys."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns
     try:

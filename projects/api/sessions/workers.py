@@ -125,7 +125,7 @@ class SubmitResults(WorkerView):
     )
     @idempotent  # type: ignore[arg-type] # without a user, responses are not stored and may have any type
     def post(self, request: Request) -> HttpResponse:
-        """Accept results. The response contains the next calls, which saves a request per call."""
+        """Store results and return the worker's next calls, which saves it a request per call."""
         pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)
         workers.accept_results(pod=pod, results=_parse_results(request.data))
         return HttpResponse(_encode_calls(pod, query.having), content_type=CONTENT_TYPE)
@@ -186,7 +186,7 @@ def _parse_results(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
 
 
 def _replace_nul(details: Mapping[str, str]) -> dict[str, str]:
-    """Remove or replace NUL characters, which PostgreSQL cannot store."""
+    """Remove NUL characters from keys and replace them in values, because PostgreSQL cannot store them."""
     return {key.replace("\0", ""): text.replace("\0", "�") for key, text in details.items()}
 
 

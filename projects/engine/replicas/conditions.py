@@ -112,7 +112,7 @@ def with_streak(condition: Condition, since: float | None, at: float) -> Conditi
 
 
 def evaluate(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[Condition, ...]:
-    """Return the conditions for the metrics, without streaks."""
+    """Evaluate the scaling conditions for the metrics. Streaks, which depend on the past, are not set."""
     metrics = metrics or _unknown_metrics()
     scale_out, scale_in = config.scale_out_policy, config.scale_in_policy
     backlog_limit = float(scale_out.queue_depth_per_engine * metrics.queued.reporting)

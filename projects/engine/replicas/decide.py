@@ -41,8 +41,9 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and the time and kind of the last scaling action. Times are Unix times. The kind
-    determines the cooldown.
+    """Times for a scaling decision: the current time, and when and how the service was last scaled.
+
+    Times are Unix times. The kind of the last action determines the cooldown.
     """
 
     now: float

@@ -205,7 +205,7 @@ def _audit_entry(task: Workload, stop: TaskStop) -> Audit:
 
 
 def _summarize_stops(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
-    """Return a summary of the stopped tasks for the notification."""
+    """Return text for a notification: how many tasks were stopped, and why the first ones were stopped."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""
     return f"{format_count(len(stopped), 'task')} stopped by the array's stop rule. {shown}{more}."

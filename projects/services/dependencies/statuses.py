@@ -49,7 +49,10 @@ class DependencyStatus:
 
 
 def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[DependencyStatus]:
-    """Return the statuses in document order. If the workload has started, all of its dependencies are met."""
+    """Return the status of each dependency, in document order.
+
+    Once the workload has started, all of its dependencies are met.
+    """
     dependencies = _stored_dependencies(owner.spec)
     if not dependencies:
         return []

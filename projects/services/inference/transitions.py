@@ -15,7 +15,7 @@ from projects.services import announce, events
 
 
 def open_request(request: ScaleRequest, *, message: str = "") -> None:
-    """Store the request and the first row of its history, in the caller's transaction."""
+    """Store a scale request and the first row of its history, in the caller's transaction."""
     request.save(force_insert=True)
     ScaleStep.objects.create(
         request=request, at=request.created_at, status=request.status, message=message or request.reason
@@ -26,7 +26,7 @@ def open_request(request: ScaleRequest, *, message: str = "") -> None:
 def transition_request(
     request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any
 ) -> bool:
-    """Set the request's status to `to`. Return False if its status has changed since it was read."""
+    """Set a scale request's status to `to`. Return False if its status has changed since it was read."""
     allowed = scaling.allowed_request_transitions(request.direction)
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:
@@ -56,7 +56,7 @@ def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **colu
 
 
 def _record_failure(engine: InferenceEngine) -> None:
-    """Record the failure as an event, because failed engines do not appear in lists of live engines."""
+    """Record an engine's failure as an event, because lists of live engines omit failed engines."""
     data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
     reason = engine.message or "No reason was reported."
     message = f"{engine.name} failed: {reason}"

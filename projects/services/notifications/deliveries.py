@@ -82,10 +82,10 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
 
 
 def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
-    """Queue deliveries in the transaction that ends the arrays. Return the number of deliveries.
+    """Queue notifications about ended arrays, in the transaction that ends them.
 
-    Each item of `ended` is an array with a message. The number of queries does not depend on the number of
-    arrays.
+    Return the number of deliveries. Each item of `ended` is an array with a message. The number of queries
+    does not depend on the number of arrays.
     """
     arrays = [array for array, _ in ended]
     subscriptions = notify.find_subscriptions(arrays, {array.state for array in arrays})
@@ -145,7 +145,7 @@ class IdleReport:
 
 
 def enqueue_idle_notifications(reports: Sequence[IdleReport], now: datetime) -> int:
-    """Queue deliveries in the transaction that stores the warnings or suspensions.
+    """Queue notifications about idle GPUs, in the transaction that stores the warnings or suspensions.
 
     Return the number of deliveries. If no address is subscribed, the submitter is notified by email.
     """
@@ -171,8 +171,8 @@ def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
 def _addresses_or_submitter(
     workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
-    """Return each workload's addresses for the events. If there are none, return the submitter's email
-    address.
+    """Return the addresses to notify for each workload. If no address is subscribed to the events, this is
+    the submitter's email address.
     """
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
         workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads

@@ -111,7 +111,7 @@ def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
 
 
 def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines each quota's version before the draft, in draft order."""
+    """Return a tag that combines the versions of the drafted quotas before the draft, in draft order."""
     return "-".join(version_tag(item.before) for item in drafted)
 
 

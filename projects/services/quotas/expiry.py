@@ -49,7 +49,7 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 
 
 def _revert_unedited_quotas(change: QuotaChange) -> str:
-    """Revert the expired quotas that have not been edited since the change.
+    """Revert an expired change, except for quotas that have been edited since.
 
     Return a sentence about the quotas that were not reverted, or an empty string if there are none.
     """

@@ -36,9 +36,9 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
 
 
 def prepare_revert(actor: Actor, change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag of the versions written by the change.
+    """Return the draft that reverts a change, and the tag of the quota versions that the change wrote.
 
-    Raises PreconditionFailed if one of its quotas was changed again. Raises Conflict if the change has
+    Raises PreconditionFailed if one of these quotas was changed again. Raises Conflict if the change has
     already been reverted, or if an owner or pool was deleted. Raises Forbidden, without details, if the user
     does not see every quota in the change.
     """
@@ -138,7 +138,7 @@ def _full_name(entry: Entry) -> str:
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag of the versions written by the change.
+    """Return the draft that reverts a change, and the tag of the quota versions that the change wrote.
 
     Raises Conflict if an owner or pool was deleted.
     """

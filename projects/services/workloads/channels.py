@@ -56,7 +56,7 @@ PORT_TEXT_MAX = 15  # maximum characters in a port's name or number
 
 
 def parse_channel_use(request: bytes) -> ChannelUse:
-    """Return the purpose of a channel from its request. Raises Malformed."""
+    """Return the purpose of a channel, as stated in its request. Raises Malformed."""
     try:
         values = json.loads(request)
         keys = USES.keys() & values.keys()

@@ -171,7 +171,7 @@ class SubmissionView:
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
         """Return the quotas and limits of the project and its department, and whether the department is
-        oversold.
+        oversubscribed.
         """
         department = project.department
         stored, projects = self._allowances[department.pk].in_pool(self.pools[pool])

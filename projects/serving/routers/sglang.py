@@ -81,7 +81,7 @@ class SGLangRouter:
         return None
 
     def _list_workers(self) -> dict[str, dict[str, Any]] | None:
-        """Return the router's engines, keyed by address, or None if the router lacks this endpoint."""
+        """Return the router's engines, keyed by address, or None if the router cannot list them."""
         response = self.wire.get(self.address, "/workers")
         if response.status in NOT_SUPPORTED:
             return None

@@ -150,7 +150,7 @@ class StaticRouter:
     def _resolve_listed_address(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
         """Return the inference engine with its host name resolved, because older releases wrote host names.
 
-        If the address cannot be used, the engine counts as unhealthy.
+        An engine whose address cannot be used is returned as unhealthy.
         """
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))

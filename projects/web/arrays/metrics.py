@@ -13,7 +13,10 @@ RANKED_MAX, LINES_MAX, POINTS = 20, 8, 100
 
 @dataclass(frozen=True, slots=True)
 class RankedTask:
-    """Task with its best and last values. `kind` is the CSS class of its line in the chart, or empty."""
+    """Task with the best and the last value of the metric.
+
+    `kind` is the CSS class of its line in the chart, or empty.
+    """
 
     task: Workload
     best: str

@@ -300,7 +300,7 @@ def _task_squares(
 
 
 def _group_by_ten(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
-    """Return the squares in groups of up to ten, each with the index of its first task."""
+    """Group the squares of the task grid by ten, each group with the index of its first task."""
     groups = groupby(squares, lambda square: square.index // 10)
     return [(group[0].index, group) for group in (list(each) for _, each in groups)]
 
@@ -327,8 +327,9 @@ def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
 
 
 def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts) -> list[str]:
-    """Return the changes that the page offers. If no task has failed, the tasks of an ended array can be
-    run again.
+    """Return the actions that the page offers.
+
+    For an ended array, they include "retry" if a task has failed, otherwise "run again".
     """
     if not may(request.actor, Action.OPERATE, array):
         return []

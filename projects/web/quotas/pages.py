@@ -1,4 +1,4 @@
-"""Form that sets a quota, and its deletion."""
+"""Pages that set and delete a quota."""
 
 from django.http import Http404, HttpResponse
 from django.urls import reverse
@@ -98,7 +98,7 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
 
 
 def _expected_etag(quota: Quota | None, form: QuotaForm) -> str:
-    """Return the tag of the quota version when the form was opened, even if the quota has been deleted
+    """Return the tag of the quota version with which the form was opened, even if the quota has been deleted
     since.
     """
     version = form.cleaned_data["version"]

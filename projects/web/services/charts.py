@@ -246,7 +246,7 @@ def _step_values(
 def _highest_values(
     times: list[float], values: list[float | None], axis: TimeAxis
 ) -> tuple[list[float], list[float | None]]:
-    """Return the highest known value of each bucket if there are more than MAX_POINTS values.
+    """Reduce a series of more than MAX_POINTS values to the highest known value of each bucket.
 
     If a bucket's last value is unknown, a gap follows its highest value.
     """

@@ -43,7 +43,10 @@ class Preview:
 
 
 def preview_settings(service: Service, settings: Mapping[str, Any], now: datetime) -> Preview | None:
-    """Return a preview of valid settings, or None if there are no metrics from the last day."""
+    """Preview how the settings would have scaled the service in the last day.
+
+    Return None if there are no metrics. The settings must be valid.
+    """
     config, _ = document.parse(settings)
     rows = (
         service.points.filter(at__gt=now - SPAN)

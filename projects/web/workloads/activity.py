@@ -20,7 +20,10 @@ NODES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Activity of a running workload, with details for a second line. The tone is empty if all is well."""
+    """Activity of a running workload, with details for a second line.
+
+    `tone` is the CSS class for a problem, or empty if all is well.
+    """
 
     text: str
     detail: str = ""

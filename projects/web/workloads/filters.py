@@ -130,9 +130,7 @@ def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Proble
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with a single task of each array. It is the first attempt of the first task, and
-    represents the array.
-    """
+    """Return the rows with only one task of each array: the first attempt of its first task."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 

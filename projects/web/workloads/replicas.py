@@ -25,7 +25,7 @@ class Replicas:
 
     @property
     def phrase(self) -> str:
-        """Return the numbers with their noun, such as "4 replicas (min 4, max 7)"."""
+        """Return the replica counts as text, such as "4 replicas (min 4, max 7)"."""
         return f"{format_count(self.current, 'replica')} ({self._range})"
 
     @property

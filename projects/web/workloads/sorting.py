@@ -135,7 +135,7 @@ def _runs(each_task: bool) -> Columns:
 
 
 def _state(each_task: bool) -> Columns:
-    """Return the title of the column *State* in lower case. Reservations count as a state of their own."""
+    """Return the values by which the column *State* is sorted, in lower case. Reserved has its own value."""
     unschedulable = When(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON, then=Value("unschedulable"))
     of_workload: list[When] = [unschedulable]
     if not each_task:

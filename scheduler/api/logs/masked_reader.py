@@ -53,7 +53,7 @@ class MaskedReader:
         return masked_chunk, max(length - decided, 0)
 
     def _extend_chunk(self, chunk: LogChunk, count: int) -> LogChunk:
-        """Extend a chunk to at most `count` bytes, or to the next gap."""
+        """Return the chunk, extended to `count` bytes, the next gap in the log or its end."""
         while len(chunk.data) < count and chunk.next_offset < chunk.size:
             more = self.read_raw(chunk.next_offset, count - len(chunk.data))
             if not more.data or more.offset != chunk.next_offset:

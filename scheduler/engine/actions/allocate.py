@@ -49,10 +49,10 @@ def _start_pending_gangs(board: Board, choice: int) -> None:
 
 
 def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Reject all groups if none of them can start. Return whether they were rejected.
+    """If none of the pending groups can start, reject them all. Return whether they were rejected.
 
     The board is unchanged if a group can start, or if there are more than MAX_REQUEST_KINDS distinct
-    requests. The order of groups does not matter, because the free capacity changes only when a gang starts.
+    requests. The groups can be tried in any order, because the free capacity changes only when a gang starts.
     """
     start, rejected, rejections = board.log_position(), RejectionCache(), []
     for group in groups:

@@ -215,8 +215,9 @@ class _HoldSearch:
         return None
 
     def find_hold_on_least_allocated_nodes(self) -> NodeHold | None:
-        """Return a hold on the nodes with the fewest allocated resources. Return None during a pause, if the
-        pool can add nodes, or if the gang would not fit.
+        """Hold the nodes with the fewest allocated resources for the gang, and return the hold.
+
+        Return None if the pool can add nodes, if the gang would not fit, or during a pause between holds.
         """
         board, workload = self._board, self._gang.workload
         _, holds = current_hold_or_pause(board.now - workload.submitted - (board.pool.reservation_after or 0))

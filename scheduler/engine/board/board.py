@@ -46,7 +46,7 @@ class Trial:
     def accept(
         self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = (), retry: bool = False
     ) -> None:
-        """Accept the moves as a bundle. With `retry`, other pending gangs are tried again."""
+        """Accept the tentative moves as one bundle. With `retry`, other pending gangs are tried again."""
         self.kind, self.message, self.evictions, self.retry = kind, message, evictions, retry
 
     def reject(self, reason: Reason, numbers: Numbers) -> None:
@@ -195,7 +195,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def begin_attempt(self) -> int:
-        """Count a placement attempt, and return a mark for rewinding the board."""
+        """Count a placement attempt. Return a mark to which the board can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 

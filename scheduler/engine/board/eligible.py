@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool at that position.
+    With `choice`, return only groups whose gangs list this pool at the position `choice`.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -207,7 +207,7 @@ def _quota_group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the figures that explain an exceeded quota group limit."""
+    """Return the numbers of a blocker for an exceeded quota group limit."""
     pool_quota = group.pool_quota
     bounds = [pool_quota.limit[kind], None if pool_quota.over_quota else pool_quota.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -217,7 +217,7 @@ def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numb
 
 
 def _group_quota_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the figures that explain an exceeded non-preemptible group quota."""
+    """Return the numbers of a blocker for an exceeded non-preemptible group quota."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _with_group_numbers(numbers, allocated, group.pool_quota.quota[kind] or 0)
 
@@ -233,11 +233,10 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 
 
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the reason if the request would put one of the gang's queues over both quota and fair share, or
-    else None.
+    """Return the reason if the request would put one of the gang's queues above both its quota and its fair
+    share, else None.
 
-    A department does not count if another of its projects borrows, because borrowed resources can be
-    reclaimed.
+    A department is skipped if another of its projects borrows, because borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -75,7 +75,7 @@ class BoardRole:
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
 
     def release_index(self, index: int) -> None:
-        """Let `free_indices` consider a replica index again."""
+        """Make a replica index available to `free_indices` again."""
         self._first = min(self._first, index)
 
     def fulfilment(self) -> float:
@@ -224,7 +224,7 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether all of the gang's remaining pods are stopping or stuck."""
+        """Whether the gang's only pods are stopping, or are stuck and may never free their capacity."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )

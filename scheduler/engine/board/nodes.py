@@ -189,7 +189,7 @@ class Nodes:
     def mark_leaving(
         self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1
     ) -> None:
-        """Mark a pod's resources as leaving, or remove the mark if `sign` is -1."""
+        """Add a stopping pod's resources to those that will become free. Subtract them if `sign` is -1."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib

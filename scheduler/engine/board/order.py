@@ -95,7 +95,7 @@ class _ProjectHeap:
         return self.heap[0]
 
     def pop(self) -> bool:
-        """Replace the head with the group's next gang. Return False if the heap is empty."""
+        """Replace the first gang with the next one of its group. Return False if the heap is then empty."""
         group = self.heap[0][2]
         gang = self.gangs.next_gang(group)
         if gang is None:
@@ -119,7 +119,7 @@ class _QueueHeap:
         return self.heap[0][4].head()
 
     def pop(self) -> bool:
-        """Remove the head and reinsert its queue. Return False if the heap is empty."""
+        """Remove the first gang, and sort its queue again. Return False if the heap is then empty."""
         member = self.heap[0][4]
         if member.pop():
             heapreplace(self.heap, _heap_entry(member))

@@ -50,7 +50,7 @@ class QuotaRelease(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaHold:
-    """A project's quota, held for one of its gangs."""
+    """Hold on a project's quota for one of its gangs."""
 
     board: Board
     gang: Gang

@@ -70,8 +70,10 @@ class Topology:
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]
 
     def allowed_nodes(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
-        """Return the nodes where topology and the placed pods allow a pod of the role. None means all
-        nodes.
+        """Return the nodes on which topology constraints allow a pod of the role, given the pods already
+        placed.
+
+        None means all nodes.
         """
         allowed_nodes: frozenset[int] | None = None
         for scope in enclosing_scopes(gang, part):

@@ -75,7 +75,10 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return the load of `count` replicas. Requests count if the gang may overcommit, otherwise limits."""
+    """Return what `count` replicas use on nodes.
+
+    CPU and memory are the requests if the gang may overcommit, otherwise the limits.
+    """
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
         return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
@@ -142,7 +145,7 @@ def _add_to_group_sums(served: Iterable[tuple[Gang, int]], counted: GroupSums) -
 def _amounts_and_bounds(
     gang: Gang, allocated: Sums, non_preemptible: Sums, counted: GroupSums
 ) -> Iterator[tuple[list[int], Sequence[int]]]:
-    """Yield (counted amounts, bound) for each limit and quota of the gang's queues."""
+    """Yield (amounts counted so far, bound) for each limit and quota of the gang's queues."""
     for account in gang.account.path:
         other_pools = NOTHING if account.group is None else counted.get(account.group, NOTHING)
         if account.has_limit:
@@ -156,7 +159,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded_gangs(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Count each group's excluded gangs, starting at its first pending gang."""
+    """Return how many of the gangs in `excluded` each group contains, starting at its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

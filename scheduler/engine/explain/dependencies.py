@@ -8,9 +8,9 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the figures for the unmet dependencies.
+    """Return the numbers of a blocker about unmet dependencies.
 
-    If there is exactly one dependency, the figures include its `state`.
+    If there is exactly one dependency, the numbers include its `state`.
     """
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),

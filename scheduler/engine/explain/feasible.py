@@ -267,8 +267,8 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) for a resource that is insufficient even in the empty domain, or
-    None.
+    """Return (resource, requested, capacity) for a resource that would be insufficient even if the domain
+    were empty, or None.
     """
     requested, sums = (
         _requested_total(needs),

@@ -26,7 +26,7 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
 
 
 class ComparisonUnits(NamedTuple):
-    """Units for comparing a request with free capacity."""
+    """How a request is compared with free capacity."""
 
     by_gpu_memory: bool  # True if GPU amounts are in MiB of GPU memory instead of milli-GPU
     by_requests: bool  # True if CPU and memory are compared by requests instead of limits
@@ -103,7 +103,10 @@ class NodeView:
         return max(0, column[i])
 
     def _free_by_node(self, kind: int) -> Sequence[int] | None:
-        """Return each node's free amount, which can be negative, or None for GPU memory."""
+        """Return the free amount of the resource on each node, which can be negative.
+
+        Return None for GPUs if they are requested by GPU memory.
+        """
         nodes = self.nodes
         if kind == GPU:
             return None if self.units.by_gpu_memory else nodes.gpu
@@ -163,8 +166,8 @@ class FreeCapacity:
     def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
         """Return the free capacity for the gang's first arrangement.
 
-        For a CPU-only workload that may start based on its requests, compare the requests with unrequested
-        capacity.
+        If the gang is CPU-only and may start based on its requests, they are compared with the capacity that
+        no pod has requested.
         """
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]

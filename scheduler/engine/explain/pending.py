@@ -32,7 +32,7 @@ LIMIT_INDEPENDENT = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # reasons tha
 
 
 class PendingReasons:
-    """Pending reasons of all groups on a board that no longer changes."""
+    """Pending reasons of the groups on one board. The board must no longer change."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -135,9 +135,9 @@ class PendingReasons:
         return ("preempted", own) if own != Reclaimable() else None
 
     def _insufficient_preemption_reasons(self, gang: Gang, bound: Numbers) -> Reasons:
-        """Return why preempting workloads of the same project is not enough to stay within a limit.
+        """Explain why preempting workloads of the same project does not free enough to stay within a limit.
 
-        Return an empty mapping if even preempting protected workloads would not be enough.
+        Return an empty mapping if preempting protected workloads as well would not free enough either.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

@@ -320,7 +320,7 @@ class BlockerFormatter:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}
 
     def blockers(self, reasons: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
-        """Return one blocker per reason, most dominant first."""
+        """Return one blocker per reason, most important first."""
         return tuple(
             self._format_blocker(reason, reasons[reason]) for reason in sorted(reasons, key=reason_rank)
         )

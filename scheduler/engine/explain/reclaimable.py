@@ -86,7 +86,7 @@ class UnitsByProtection(NamedTuple):
 
 
 class ReclaimableAmounts:
-    """Reclaimable and preemptible amounts on a board that no longer changes, cached by victim queue."""
+    """Reclaimable and preemptible amounts on a board that must no longer change, cached by victim queue."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -264,9 +264,10 @@ def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
 
 
 def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
-    """Return the largest amount that `first` and a subset of `units` free together.
+    """Return the largest amount that `first` and a subset of `units` can free together.
 
-    Their total charge must be less than `excess`. If `first` alone reaches `excess`, the result is negative.
+    The amount that they charge to the victim's queue must be less than `excess`. If `first` alone reaches
+    `excess`, the result is negative.
     """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT

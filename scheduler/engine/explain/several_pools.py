@@ -35,7 +35,10 @@ def _preference(first: Blocker) -> tuple[int, float]:
 
 
 def _with_pool(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:
-    """Name the pool if the workload is too large for it. `in_pools` contains each pool's first blocker."""
+    """Return the rejection. If the workload is too large for the pool, its first blocker names the pool.
+
+    `in_pools` contains each pool's first blocker.
+    """
     first, *others = rejection.blockers
     if first.reason not in SIZE_REASONS:
         return rejection

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class QueueInput:
-    """One queue's inputs to a division, in engine units. None means unlimited."""
+    """Input of a fair-share division for one queue, in engine units. None means unlimited."""
 
     queue: str
     rank: int

@@ -65,9 +65,9 @@ class TurnTaking:
     def queues_taking_turns(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> tuple[QueueAccount, QueueAccount]:
-        """Return the two queues that take turns: the preemptor's and the victim's.
+        """Return the queue of the preemptor and the queue of the victim that take turns.
 
-        `own_queue` and `victim_queue` are the siblings at which the paths diverge.
+        `own_queue` and `victim_queue` are the sibling queues at which the paths of the two diverge.
         """
         if own_queue.parent is not None:
             return own_queue, victim_queue
@@ -116,9 +116,7 @@ class TurnTaking:
     def _usage_gap_justifies_transfer(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int
     ) -> bool:
-        """Return whether the queues' relative usage differs enough to justify transferring the amount
-        `exchanged`.
-        """
+        """Return whether the queues' relative usage differs enough to transfer `exchanged` units."""
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],
             own_queue.relative_usage[self.kind].used,

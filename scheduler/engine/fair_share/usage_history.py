@@ -27,7 +27,7 @@ def history_seconds(mode: FairShareMode) -> float:
 
 
 def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
-    """Set the relative usage of every account by resource, if usage history counts."""
+    """Set every account's relative usage of each resource. Do nothing if fair shares ignore past usage."""
     history, remaining = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
     for accounts in sibling_sets(ledger.roots) if history else ():
         parent = accounts[0].parent

@@ -156,7 +156,7 @@ class Layout:
         ]
 
     def _count_and_enqueue(self, board: Board, gang: Gang) -> None:
-        """Count the gang's request, and queue the gang if it may start in this pool."""
+        """Count the gang's request in its queues. Queue the gang if it may start in this pool."""
         reason, kind = self._ineligible_reason(gang), None
         if reason is not None and "seconds" in reason[1]:
             self.time_dependent.add(gang.name)

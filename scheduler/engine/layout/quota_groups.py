@@ -73,7 +73,7 @@ class QuotaGroups:
         )
 
     def _first_pending_gang(self, board: Board) -> tuple[Any, ...]:
-        """Return the smallest sort key among the board's pending workloads whose queues belong to a group.
+        """Return a board's sort key: the smallest key of its pending workloads with a queue in a quota group.
 
         A board without such workloads comes last.
         """
@@ -131,7 +131,7 @@ class QuotaGroups:
 
 
 def _account_groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
-    """Return one account group for each queue in each quota group."""
+    """Group the accounts of all boards by queue and quota group."""
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:
         for account in board.ledger.accounts.values():

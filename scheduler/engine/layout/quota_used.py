@@ -13,7 +13,7 @@ ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
 def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
-    """Reduce the group quotas of all other pools by the allocations in `pools`. Return the updated queues."""
+    """Return the queues, with the group quotas of other pools reduced by the allocations in `pools`."""
     if not any(pool_quota.group for queue in snapshot.queues for pool_quota in queue.pool_quotas.values()):
         return snapshot.queues
     used = _allocated_by_queue(snapshot, pools)

@@ -112,8 +112,9 @@ class _ScopedPlacement:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Place each scope in one domain. If a later scope fails, try another domain. Return whether the
-        arrangement was placed.
+        """Place the arrangement, each topology scope within one domain. Return whether it was placed.
+
+        If a later scope does not fit, the next domain is tried for this scope.
         """
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:

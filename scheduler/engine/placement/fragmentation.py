@@ -74,8 +74,8 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _KindLosses:
-    """Fragmentation that one more replica of a request kind would cause on each node, and each node's best
-    device.
+    """Losses for one kind of request: the fragmentation that one more replica would cause on each node, and
+    the best device on each node.
     """
 
     losses: Ints
@@ -85,7 +85,7 @@ class _KindLosses:
 
 @dataclass(frozen=True, slots=True)
 class _NodeStates:
-    """Current or hypothetical states of nodes. The same node may appear more than once."""
+    """Nodes in their current or a hypothetical state. The same node may appear in several states."""
 
     node: Ints
     cpu: Ints
@@ -181,8 +181,8 @@ class Fragmentation:
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return the nodes in `stale` with room for a replica, and the replica's share of their devices in
-        thousandths.
+        """Return the nodes in `stale` that have room for a replica, each with the share of a device that the
+        replica would use, in thousandths.
         """
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()

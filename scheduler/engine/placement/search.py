@@ -52,7 +52,10 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether several roles, scopes or shared devices may cause simple packing to miss a placement."""
+    """Return whether simple packing may miss a placement that a search would find.
+
+    This is possible if the arrangement has several roles, topology scopes or shared devices.
+    """
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
@@ -73,7 +76,7 @@ def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable:
 
 
 class _Choice(NamedTuple):
-    """Possible slot for one replica. Choices are ordered by free GPUs on the node."""
+    """Possible slot for one replica. Slots on nodes with few free GPUs come first."""
 
     free: int
     position: int

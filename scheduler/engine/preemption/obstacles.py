@@ -53,7 +53,7 @@ def policy_obstacle(
 
 
 def _share_obstacle(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Return the reason if the request exceeds the fair share, or else None.
+    """Return the fair share as the obstacle if the request exceeds it, else None.
 
     The result is cached until the allocation changes.
     """

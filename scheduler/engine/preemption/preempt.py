@@ -77,11 +77,11 @@ def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[Preem
 def _reject_all_if_policy_cannot_help(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Reject all groups without a trial if the policy can help none of them.
+    """If the policy cannot help any of the pending groups, reject them all without a trial.
 
     Return whether they were rejected.
 
-    The order of groups does not matter, because the board does not change until a gang is placed.
+    The groups can be checked in any order, because the board does not change until a gang is placed.
     """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported

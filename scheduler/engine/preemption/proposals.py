@@ -151,7 +151,7 @@ def _place_by_clearing_nodes(
 def _victims_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return the domains that could fit the arrangement, with their victims, cheapest first."""
+    """Return the topology domains in which the arrangement might fit, with their victims, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)
@@ -162,8 +162,10 @@ def _victims_by_domain(
 
 
 def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> list[AbstractSet[int]]:
-    """Return up to MAX_DOMAINS domains that could fit the arrangement, those with the fewest missing GPUs
-    first. The list is empty unless all roles share an outermost required scope.
+    """Return up to MAX_DOMAINS topology domains in which the arrangement might fit.
+
+    Domains with the fewest missing GPUs come first. The list is empty unless all roles share an outermost
+    required scope.
     """
     scope = next(iter(arrangement[0].scopes), None)
     if (

@@ -232,7 +232,7 @@ def edit_role(role: Role, change: Change) -> Role:
 
 
 def _lower_request(role: Role, resource: str, amount: int) -> Role:
-    """Return the role with fewer replicas, or with a lower request or limit per replica."""
+    """Return a copy of the role with `amount` replicas, or with `amount` as a replica's request or limit."""
     if resource == "replicas":
         return replace(role, min=amount, max=amount if role.max == role.min else role.max)
     request, key = role.request, resource.removeprefix("limit.")

@@ -21,7 +21,7 @@ Proposals = Sequence[Proposal]
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
-    """Return the change with its size. Proposals sort by kind, amount and names."""
+    """Return the change with a sort key: its kind, its size `amount`, and its names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
@@ -69,9 +69,9 @@ def _proposals_for_lower_amounts(
 def raising_proposals(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Proposals:
-    """Propose raising `amount` to round amounts below the largest target, and to each target.
+    """Propose raising `amount` to each target, and to round amounts below the largest target.
 
-    Sizes are relative to the new amount, so an increase from 0 has size 1.
+    The size of a proposal is the increase divided by the new amount, so an increase from 0 has size 1.
     """
     missing = max(targets) - amount
     step = step_size(missing, resource)

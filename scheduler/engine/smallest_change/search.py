@@ -154,7 +154,7 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
 
 
 class _TrialRuns:
-    """Runs of the engine on changed snapshots, limited to a maximum number.
+    """Runner of the engine on changed snapshots, with a maximum number of runs.
 
     Runs whose snapshots differ only in workloads share one set of boards.
     """
@@ -185,7 +185,7 @@ class _TrialRuns:
     ) -> tuple[Change, Effects] | None:
         """Return the smallest proposed change that starts the workload, and its effects, or None.
 
-        With `later`, a change also counts if the workload may start once resources are free.
+        With `later`, accept changes after which the workload may start only once resources are free.
         """
         best: tuple[Proposal, Effects] | None = None
         for proposals in groups:

@@ -68,8 +68,9 @@ def _allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Sequenc
 
 
 def _limit_bound(quota: Quota | None) -> Bound:
-    """Return the limit or, if the queue is not allowed to borrow, the lower of limit and quota. Without a
-    quota row, there are no bounds.
+    """Return the queue's limit. If the queue may not borrow, return the lower of limit and quota.
+
+    A queue without a quota row has no bounds.
     """
     if quota is None:
         return (None, None, None)

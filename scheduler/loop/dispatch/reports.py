@@ -174,10 +174,10 @@ def _record_one_by_one(
 
 
 def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) -> tuple[int, list[PodChange]]:
-    """Return the number of starts left for the next tick, and the changes for this tick.
+    """Return the number of starts left for the next tick, and the changes to record in this tick.
 
-    If the last tick left work for this one, starts are recorded one tick late. A pod that has ended by then
-    needs only one write for its start and its end.
+    If the last tick could not finish its work, starts are recorded one tick late. A pod that has ended by
+    then needs only one write for its start and its end.
     """
     running = {
         change.pod.pk

@@ -56,7 +56,10 @@ def build_prediction_table(
 
 
 def rule_in_present_tense(rule: str, condition: str) -> str:
-    """Return an eviction rule in the present tense. `condition` states what the fair share depends on."""
+    """Reword an eviction rule in the present tense.
+
+    If the rule mentions a fair share, `condition` is inserted, for example "after this change".
+    """
     return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
 
 

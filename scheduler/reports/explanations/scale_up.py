@@ -23,10 +23,8 @@ def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...
 def with_unknown_boot_times(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
-    """Return the forecasts.
-
-    If a workload waits only for nodes and its start time is unknown, its forecast says that boot times are
-    unknown.
+    """Return the forecasts. If a workload waits only for new nodes and has no expected start, its forecast
+    says that boot times are unknown.
     """
     waiting = {each.workload for each in rejections if each.blockers[0].reason is Reason.WAITING_FOR_SCALE_UP}
     unknown = {name for name in waiting if name in forecasts and forecasts[name].at is None}

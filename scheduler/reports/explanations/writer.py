@@ -146,8 +146,9 @@ class ExplanationWriter:
         self._unwritten = [*urgent, *self._select_next_updates(updates)]
 
     def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
-        """Return the updates for this cycle: the first workloads in the queue, and some of the others in
-        rotation.
+        """Return the updates to write in this cycle.
+
+        These are the updates of the first workloads in the queue, and some of the other updates in rotation.
         """
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)

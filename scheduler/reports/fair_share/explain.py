@@ -35,7 +35,7 @@ def explain_share(
 
 
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
-    """Return the non-zero parts of a request by description, in the order of the fair-share table.
+    """Split a request into parts. Return the non-zero parts by name, in the order of the fair-share table.
 
     `pending` is the minimum request of the pending workloads, or None if unknown. The result is empty if the
     parts do not add up, because the amounts were read at different times.

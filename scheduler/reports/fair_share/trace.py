@@ -147,7 +147,10 @@ def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[i
 def _request_parts(
     path: Sequence[str], statuses: Sequence[QueueStatus], pool: NodePool, queues: Queues
 ) -> RequestParts:
-    """Return the parts of the queues' requests in the last cycle. Only pending GPUs are current."""
+    """Split each queue's request in the last cycle into parts, keyed by queue and resource.
+
+    The pending GPUs are current. All other amounts are those of the last cycle.
+    """
     stored = {_queue_name(row, queues): row for row in statuses}
     pending = pending_gpus_by_project([pool]) if stored else {}
     result: dict[str, dict[str, dict[str, int]]] = {}
@@ -215,7 +218,10 @@ def _build_trace(
 
 
 def _document_for_round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
-    """Return a round as a JSON object. In remainder rounds, `offered` is the fraction lost to rounding."""
+    """Return a round as a JSON object.
+
+    In rounds that distribute the remainder, `offered` is the fraction that the queue lost to rounding.
+    """
     return {
         "phase": round_.phase,
         "rank": round_.rank,

@@ -129,7 +129,8 @@ class MetricsCollector(LeasedThread):
         self._reported, self._next_index = set(), unfinished
 
     def _reapply_rules_after_other_leader(self, held: HeldLease) -> None:
-        """Apply all rules again if another process has held the lease in the meantime.
+        """Apply the stop rules of all arrays in the next round if another process has held the lease in
+        between.
 
         Each acquisition adds 1 to the epoch, even if the holder remains the same.
         """

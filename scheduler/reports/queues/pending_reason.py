@@ -60,7 +60,7 @@ def pending_reason(workload: Workload) -> ReasonText:
 
 
 def delay_has_ended(workload: Workload) -> bool:
-    """Return whether the restart delay is over although no cycle has evaluated the workload since."""
+    """Return whether the restart delay has ended but no cycle has evaluated the workload since."""
     until = workload.backoff_until
     return workload.reason == Reason.BACKOFF and until is not None and until <= timezone.now()
 

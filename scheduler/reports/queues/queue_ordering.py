@@ -33,7 +33,7 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
 
 
 def with_readable_values(sentences: Sequence[str]) -> list[str]:
-    """Return a queue's sentences from its sort key, with values as percentages. A rank of 0 is omitted."""
+    """Return the sentences of a queue's sort key, with numbers as percentages. A rank of 0 is omitted."""
     return [_with_readable_value(each) for each in sentences if each != f"{RANK_START}0"]
 
 
@@ -51,7 +51,7 @@ def _with_readable_value(sentence: str) -> str:
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "would exceed quota".
 
-    The amounts include the workload, so a queue that does not borrow yet may still exceed its quota.
+    The state includes the workload's request, so a queue that does not borrow yet may exceed its quota.
 
     `ordering` contains the sentences of the stored queue key, from the department to the project. A queue is
     named only if the states of the queues differ. The result is empty if the sentences name no queue.
@@ -114,7 +114,7 @@ def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> st
 
 
 def order_difference_clause(first: Sequence[str], second: Sequence[str]) -> str:
-    """Return the text of `describe_order_difference` with a verb: "is within quota, unlike vision"."""
+    """Return `describe_order_difference` as a clause with a verb: "is within quota, unlike vision"."""
     text = describe_order_difference(first, second)
     word = text.partition(" ")[0]
     return f"{VERBS.get(word, 'is ')}{text}" if text else ""
@@ -164,7 +164,7 @@ def _describe_first_difference(_: str, other: str, key: Sequence[str], other_key
 
 
 def _number_after_prefix(key: Sequence[str], start: str) -> float:
-    """Return the number that follows `start` in one of the key's sentences, or 0."""
+    """Return the number in the first sentence of the key that starts with `start`, or 0 if there is none."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 
 

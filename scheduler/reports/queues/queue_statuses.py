@@ -57,9 +57,9 @@ def store_queue_statuses(
 
 
 def settle_due_usage_ledgers(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
-    """Settle every ledger that is due, in the caller's transaction. Return the number of rows written.
+    """Update every usage ledger that is due, in the caller's transaction. Return the number of rows written.
 
-    Only allocations are charged.
+    Reservations do not count as usage.
     """
     pools = {pool.pk: pool for pool in POOLS()}
     rows = {_queue_key(row): row for row in LOCKED_USAGES()}

@@ -48,7 +48,7 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMeasurements:
-    """GPU of a node with its index and measurements."""
+    """Measurements of one GPU of a node."""
 
     index: int
     busy_milli: int | None

@@ -111,11 +111,10 @@ def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
 
 
 def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
-    """Search for a change, using only pools that accept workloads.
+    """Search for the smallest change, using only pools that accept workloads.
 
-    If the engine fails, the result is undecided.
-
-    If none of the workload's pools accepts workloads yet, the outcome of a change is only SCHEDULABLE.
+    The outcome is UNDECIDED if the engine fails. If none of the workload's pools accepts workloads yet, the
+    outcome is SCHEDULABLE rather than CHANGE.
     """
     has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)
@@ -131,7 +130,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
 
 @dataclass(slots=True)
 class _ResultCache:
-    """Results for the cluster's latest observed state, keyed by workload."""
+    """Cache of smallest changes, keyed by workload, for the latest observed state of the cluster."""
 
     snapshot: Snapshot | None = None
     results: dict[str, tuple[datetime, SmallestChange]] = field(default_factory=dict)

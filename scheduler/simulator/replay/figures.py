@@ -44,7 +44,7 @@ def summary_figures(records: Records, until: int) -> dict[str, Any]:
 
 
 def summarize_durations(durations: Sequence[float]) -> dict[str, float]:
-    """Return the average, median, 99th percentile and maximum in seconds."""
+    """Return the average, median, 99th percentile and maximum of the durations in seconds."""
     if not durations:
         return {"average": 0.0, "p50": 0.0, "p99": 0.0, "longest": 0.0}
     ordered = sorted(durations)

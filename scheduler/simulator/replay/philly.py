@@ -44,7 +44,10 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def read_trace(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Return the jobs that were submitted within the window to virtual clusters with a known node count."""
+    """Return the trace of the jobs that were submitted within the window.
+
+    Jobs of virtual clusters with an unknown number of nodes are omitted.
+    """
     arrivals = []
     for line, row in with_line_numbers(jobs):
         at = parse_time(line, row, "timestamp")

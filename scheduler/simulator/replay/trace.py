@@ -10,7 +10,7 @@ from scheduler.engine.model import Node, Queue, Snapshot, Workload
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Cluster before the first arrival, and the workloads in order of arrival."""
+    """Workload trace: the cluster before the first arrival, and the workloads in order of arrival."""
 
     name: str
     cluster: Snapshot

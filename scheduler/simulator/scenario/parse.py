@@ -59,7 +59,7 @@ def _parse_yaml(text: str) -> object:
 
 
 class _DocumentCheck:
-    """Check that rejects YAML documents with duplicate keys, recursion or alias bombs."""
+    """Checker that rejects YAML documents with duplicate keys, recursion or alias bombs."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

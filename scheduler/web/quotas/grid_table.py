@@ -27,7 +27,7 @@ Values = Mapping[str, Any]  # quota values by database column
 
 @dataclass(frozen=True, slots=True)
 class StoredQuota:
-    """Stored quota with the version that drafts refer to."""
+    """Values of a stored quota, and its version, which a draft must name to change it."""
 
     version: str
     values: Values

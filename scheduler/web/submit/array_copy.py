@@ -43,12 +43,12 @@ class ArrayCopy:
 
     @property
     def value(self) -> str:
-        """Value of the form's hidden input (see `submitted_copy`)."""
+        """Value of the form's hidden input, which `submitted_copy` parses."""
         return f"{self.array.pk} {self.indexes}"
 
     @property
     def changes(self) -> list[DocumentChange]:
-        """Changes to the document of the array, except for its selected tasks."""
+        """Differences between the array's document and the copy, except in the selection of tasks."""
         document = {**self.document, "array": self.array.spec["array"]}
         return [
             DocumentChange(join_path(path), before, after)
@@ -62,7 +62,7 @@ class ArrayCopy:
 
 
 def find_array_copy(actor: Actor, query: QueryDict) -> ArrayCopy | None:
-    """Return the copy for a link of the smallest change, or None for another query."""
+    """Return the array copy that a link to a smallest change opens, or None for any other query."""
     array = _find_array(actor, query.get("like", ""))
     change = _parse_change(query.get("change", ""))
     if array is None or change is None:

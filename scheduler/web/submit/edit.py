@@ -80,7 +80,7 @@ class EditPage(PredictedOutcome):
 
     @property
     def changes_include_request(self) -> bool:
-        """Whether the list of changes states what the workload requests."""
+        """Whether the listed changes already show the workload's request."""
         return any(change.path.startswith("roles") for change in self.changes)
 
     @property

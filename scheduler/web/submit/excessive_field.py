@@ -39,7 +39,7 @@ def mark_excessive_field(
 
 
 def _excessive_path(reason: str, numbers: Mapping[str, Any], roles: Any) -> str:
-    """Return the document path of the value, such as `roles[0].gpu`, or ""."""
+    """Return the document path of the value that is too large, such as `roles[0].gpu`, or "" if unknown."""
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
         return ""
     names = [role.get("name", "worker") for role in roles]

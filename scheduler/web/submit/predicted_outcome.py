@@ -115,7 +115,8 @@ class PredictedOutcome:
     def share_growth(self) -> str:
         """Sentence that says by how much this request would raise the fair share, or "".
 
-        Fair shares depend on the requests of projects, so other pages show the share without this request.
+        A project's fair share depends on its requests. Other pages do not count this request, so their share
+        may be lower.
         """
         if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
             return ""
@@ -170,7 +171,7 @@ class PredictedOutcome:
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
 
     def sign(self, request: Request, document: Mapping[str, Any], *, is_edit: bool = False) -> None:
-        """Add the signed prediction, so that it can be shown after the document has been sent."""
+        """Sign the prediction. The form sends it with the document, so that it can be shown afterwards."""
         if (shown := self.summarize(is_edit=is_edit)) is not None:
             self.accepted = sign_prediction(request, shown, document)
 

@@ -57,7 +57,10 @@ def smallest_change(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def smallest_change_for_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the card for a pending workload on its edit page, or an empty response if there is no change."""
+    """Return the card with the smallest change for a pending workload, shown on its edit page.
+
+    The response is empty if the search is not possible.
+    """
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
     try:

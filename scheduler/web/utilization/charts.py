@@ -50,7 +50,7 @@ class UtilizationChart:
 
     @property
     def view_box(self) -> str:
-        """SVG view box of a small chart, which ends at `top` instead of the next round number."""
+        """SVG view box of a small chart. Its scale ends at `top` instead of at the next round number."""
         _, scale = self.chart.marks[0]
         height = max(1, round(HEIGHT * self.top / scale))
         return f"0 {HEIGHT - height} {WIDTH} {height}"

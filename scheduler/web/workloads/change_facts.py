@@ -29,7 +29,7 @@ from scheduler.web.workloads.change_link import (
 
 @dataclass(frozen=True, slots=True)
 class EvictedWorkload:
-    """Workload that the change would evict. Its loss is None if it is unknown."""
+    """Workload that the change would evict. `loss` is None if it is unknown."""
 
     name: str
     url: str

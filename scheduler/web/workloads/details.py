@@ -200,9 +200,9 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
 
 
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
-    """Mark the quotas, limits and fair shares of GPUs that the workload would exceed, with the GPUs needed.
+    """Add the GPUs needed to each queue whose GPU quota, limit or fair share the workload would exceed.
 
-    Both the project's and the department's amounts may be exceeded.
+    These can be the project's, the department's or both.
     """
     for blocker in blockers:
         column, kind = DECIDING_COLUMNS.get(blocker["reason"], ("", ""))

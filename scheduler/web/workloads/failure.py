@@ -60,7 +60,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
 class OtherFailures:
     """Other workloads and arrays with a pod that failed on the same node.
 
-    `named` are the latest ones, and `has_more` is true if there are others.
+    `named` are the latest of them, and `has_more` is true if there are more.
     """
 
     node: str

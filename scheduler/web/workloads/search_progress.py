@@ -36,7 +36,8 @@ class SearchProgress:
     def add_pods(self, result: AllPodsMatches, *, left_out: int) -> "SearchProgress":
         """Return the progress after a request that searched several pods.
 
-        `left_out` is the number of pods that the request left out because their matches are all listed.
+        `left_out` is the number of pods that the request skipped, because all of their matches are already
+        listed.
         """
         pods = max(self.pods, left_out + result.searched)
         listed = sum(len(matches.lines) for _, matches in result.by_pod)

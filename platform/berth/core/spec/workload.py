@@ -156,7 +156,7 @@ class WorkloadSpec(Document):
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:
-        """All roles of the tree, in document order."""
+        """All roles, including those in groups, in document order."""
         return tuple(_leaf_roles(self))
 
     def role_argv(self, role: RoleSpec) -> tuple[str, ...]:

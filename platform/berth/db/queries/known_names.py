@@ -17,7 +17,7 @@ COMPARED_MAX = 20_000
 class NameColumn:
     """Names in one column of the rows that the user may see.
 
-    By default, a filter matches rows whose column equals the name. `condition` replaces this comparison.
+    By default, a name is included if the column of any row equals it. `condition` replaces this test.
     """
 
     rows: QuerySet[Any]

@@ -115,7 +115,7 @@ def _change_group(
 
 @cache
 def _column_names(model: type[Model], names: Sequence[str]) -> list[tuple[str | None, str]]:
-    """Return each field's column and name."""
+    """Return (column, name) for each field."""
     return [(cast("Field[Any, Any]", model._meta.get_field(name)).column, name) for name in names]
 
 

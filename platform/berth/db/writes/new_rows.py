@@ -11,7 +11,7 @@ M = TypeVar("M", bound=Model)
 
 
 class Defaults(NamedTuple):
-    """Defaults of a model's columns by attribute name: constants, and functions that compute defaults."""
+    """Defaults of a model's columns, keyed by attribute: constants, and functions that compute defaults."""
 
     constants: Mapping[str, Any]
     calls: Mapping[str, Callable[[], Any]]

@@ -134,7 +134,7 @@ class TokenlessView(ApiView):
     caller: ClassVar[str]  # kind of caller; each has its own rate limit
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the limit per user, because the handler identifies the caller later."""
+        """Skip the per-user rate limit, because the handler identifies the caller later."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):

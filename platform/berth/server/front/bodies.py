@@ -67,7 +67,7 @@ class BodyLimitMiddleware:
             body.release()
 
     async def begin_large_body(self, sender: RequestSender) -> None:
-        """Count a large body against the credential until `end_large_body` is called.
+        """Count a large body toward the sender's limit until `end_large_body` is called.
 
         Raises _Rejection if the body is not allowed.
         """

@@ -68,7 +68,10 @@ def load() -> None:
 
 
 def warm_up() -> None:
-    """Read a row of each table. Errors are ignored, because each program reports its own errors."""
+    """Read a row of each table to load what queries need.
+
+    Errors are ignored, because each program reports its own errors.
+    """
     from django.apps import apps
     from django.db import Error, connection
 

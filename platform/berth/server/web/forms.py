@@ -63,7 +63,10 @@ class ShownSection:
 
     @property
     def default_values(self) -> str:
-        """Return the labels and short values of the first fields, for a section that has only defaults."""
+        """Return the labels and short values of the first fields.
+
+        A section shows them while all of its fields have default values.
+        """
         texts = [_describe_value(field) for field in self.fields if not isinstance(field.initial, bool)]
         return ", ".join([text for text in texts if text][:MAX_VALUES_SHOWN])
 
@@ -98,7 +101,7 @@ class Form(forms.Form):
         vars(self.fields[name]).update(hints)
 
     def fill_invalid_fields(self) -> set[str]:
-        """Set the value of each invalid field to its initial value. Return the names of these fields."""
+        """Reset each invalid field to its initial value. Return the names of these fields."""
         invalid = {str(name) for name in self.errors} & self.fields.keys()
         for name in invalid:
             self.cleaned_data[name] = self._valid_value(name)

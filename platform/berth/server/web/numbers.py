@@ -31,7 +31,7 @@ def thousandths(milli: float | str | None) -> str:
 
 
 def gpu_count(milli: int) -> str:
-    """Format an amount in thousandths with its noun: 0 as "no GPU", and 32000000 as "32,000 GPUs"."""
+    """Format an amount in milli-GPU with its noun: 0 as "no GPU", and 32000000 as "32,000 GPUs"."""
     if not milli:
         return "no GPU"
     return f"{thousandths(milli)} {'GPU' if milli == MILLI else 'GPUs'}"

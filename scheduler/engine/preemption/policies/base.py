@@ -129,15 +129,18 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return a sort key for how far the evictions reduce the victims' queues in the worst case.
+        """Return the largest `queue_stage` among the victims.
 
-        This key takes precedence over the cost.
+        When sets of victims are compared, this key takes precedence over the cost.
         """
         del victims
         return ()
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
-        """Return a sort key for how far the evictions in `evicted` reduce the victim's queue."""
+        """Return a sort key for evicting the victim from its queue after the evictions in `evicted`.
+
+        The further the evictions reduce the queue, the larger the key.
+        """
         del victim, evicted
         return ()
 

@@ -91,7 +91,7 @@ class NodeCosts:
                 self._price_node(i)
 
     def _reuse_cached_costs(self, cost_cache: NodeCostCache, banned: Collection[int]) -> None:
-        """Cache the first proposal's node costs, or reuse the cached costs except those of banned nodes."""
+        """Store the node costs in an empty cache, or use the cached costs except those of banned nodes."""
         if cost_cache.priced_nodes is None:
             cost_cache.priced_nodes = {
                 name: (queue, list(nodes)) for name, (queue, nodes) in self._priced_nodes.items()
@@ -140,7 +140,7 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _update_price(self, name: str, node: PricedNode) -> None:
-        """Recompute a node's cost after its victim queue has fallen to its share or quota."""
+        """Recompute the cost of a node whose victim queue has fallen to its share or quota."""
         _, _, i, victims = node
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):

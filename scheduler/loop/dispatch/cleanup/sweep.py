@@ -39,7 +39,7 @@ ROWS = compiled_once(
 def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
     """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" after other steps.
 
-    The caller may pause between two steps, because an ended row never becomes live again.
+    The caller may pause between two steps, because a pod whose row has ended never becomes live again.
     """
     assert_no_transaction()
     swept: set[int] = set()

@@ -68,7 +68,10 @@ def find_cluster_evictions(
 
 
 def _recorded_pods(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Return (workload, pod) for evictions that earlier ticks recorded for peers of the failed pods."""
+    """Return (workload ID, pod ID) for each pod whose eviction an earlier tick has recorded.
+
+    Only the workloads of the failed pods are searched.
+    """
     workloads = Pod.objects.filter(pk__in=failed).values("workload")
     records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)
     on_record = {

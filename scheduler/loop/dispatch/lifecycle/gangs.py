@@ -304,7 +304,7 @@ def _verdict_transition(gang: Gang, step: Verdict, columns: dict[str, Any]) -> P
 
 
 def _are_all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return whether a consolidation stopped every pod. The new placement then stays reserved."""
+    """Return whether a consolidation stopped every pod. If so, the new placement stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 

@@ -236,8 +236,8 @@ def prepare_form(
 ) -> ShownForm:
     """Prepare the form for rendering.
 
-    `read_only` contains the paths of fields that cannot be changed, and `stored` is the document with which
-    the edited workload has run. The commands in `stored` are not checked again.
+    `read_only` contains the paths of fields that cannot be changed. `stored` is the workload's document
+    before the edit. Commands that it already contains are not checked again.
     """
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)

@@ -102,7 +102,7 @@ def build_bar(
     has_failed: bool = False,
     requeued: datetime | None = None,
 ) -> PeriodBar | None:
-    """Return the bar, or None if there are fewer than two periods to show.
+    """Return the timeline bar, or None if there are fewer than two periods to show.
 
     `requeued` is when an edit last reset the workload's queue time.
     """

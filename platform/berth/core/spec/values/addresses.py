@@ -18,7 +18,7 @@ class Channel(StrEnum):
 
 
 def detect_channel(to: str) -> Channel | None:
-    """Return the channel of an address, or None if the address is invalid."""
+    """Return the notification channel for an address, or None if the address is invalid."""
     if to.startswith(CHAT_PREFIX):
         return Channel.CHAT if _is_web_url(webhook_url(to)) else None
     if _is_web_url(to):

@@ -27,9 +27,9 @@ def long_poll(
 ) -> HttpResponse | StreamingHttpResponse:
     """Return a response with the first result of `respond` that is not None.
 
-    `respond` receives True on its last call, after `seconds`, and must then return frames. The first call is
-    made before the response starts, so that an error sets the status code. A later error is sent as a frame
-    with a `problem`.
+    `respond` is called with True after `seconds`, and must then return frames. The first call is made before
+    the response starts, so an error in it sets the status code. A later error is sent as a frame with a
+    `problem`.
     """
     data = respond(seconds <= 0)
     if data is not None:

@@ -83,7 +83,7 @@ class Announcer:
             self._is_shut_down = False
 
     def shut_down(self) -> None:
-        """Discard pending and later notes, and wait until no thread is sending notes."""
+        """Discard pending and later change notes, and wait until no thread is sending any."""
         with self._changed:
             self._is_shut_down, self._pending, sender = True, {}, self._sender
             self._changed.notify_all()
@@ -124,7 +124,10 @@ class Announcer:
 
 
 def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Yield one note per kind and scope. A note without IDs refers to all objects of its kind."""
+    """Yield one change note for each kind of object and scope.
+
+    A note without IDs refers to all objects of its kind.
+    """
     for (kind, (project, department)), ids in sorted(pending.items(), key=str):
         listed_ids = sorted(ids) if ids is not None and len(ids) <= IDS_MAX else None
         yield {"kind": kind, "project": project, "department": department, "ids": listed_ids}

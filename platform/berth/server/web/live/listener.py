@@ -23,14 +23,14 @@ EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department":
 
 
 class PageQueue:
-    """Queued notes for one open page. The event loop that serves the page owns the queue."""
+    """Queue of change notes for one open page. It belongs to the event loop that serves the page."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.notes: asyncio.Queue[Note] = asyncio.Queue()
 
     def put(self, note: Note) -> None:
-        """Add a note. Safe to call from any thread."""
+        """Queue a change note. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._enqueue, note)
         except RuntimeError:  # the event loop has stopped, and the page is closed

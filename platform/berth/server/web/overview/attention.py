@@ -287,7 +287,9 @@ def _items_below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether every pending workload exceeds the unused share, and no workload waits to scale up."""
+    """Return whether each of the project's pending workloads requests more than its unused share, and no
+    workload waits to scale up.
+    """
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 

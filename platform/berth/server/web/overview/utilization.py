@@ -22,7 +22,7 @@ class MeanUtilization:
 
 
 def mean_utilization(hours: Iterable[UtilizationHour]) -> MeanUtilization | None:
-    """Return the mean utilization over these hours, or None without measurements."""
+    """Return the mean utilization over the given hours, or None if nothing was measured."""
     rows = list(hours)
     measured = sum(hour.measured for hour in rows)
     if not measured:

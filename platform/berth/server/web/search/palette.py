@@ -208,7 +208,7 @@ def row_actions(
 
 
 def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[SearchHit]:
-    """Yield the actions on the array that its tasks' states and the user's role permit."""
+    """Yield the possible actions on an array, given the states of its tasks and the user's role."""
     actions = bulk_actions(actor, array, counts)
     titles = {
         "retry": "Retry failed tasks of {}",
