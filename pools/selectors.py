@@ -126,7 +126,7 @@ def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:
 def overdue_drains(now: datetime) -> QuerySet[Node]:
     """Return draining nodes that still have pods after the drain timeout.
 
-    A spot interruption shortens the timeout so that pods still have time to stop.
+    Before a spot interruption, the timeout ends early enough for the pods to stop.
     """
     deadline = Least(
         F("drain_started_at") + F("pool__drain_timeout") * timedelta(seconds=1),

@@ -15,7 +15,10 @@ PR_SET_PDEATHSIG = 1
 def tied_command(
     command: list[str], *, death_signal: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
-    """Return a command line that runs `command` tied to this process, as `account` (uid, gid)."""
+    """Return a command line that runs `command`, and ends it when this process dies.
+
+    `account` is the (uid, gid) to run as.
+    """
     uid, gid = account or (-1, -1)
     return [
         sys.executable,

@@ -76,7 +76,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class CancelQueued:
-    """Command to cancel the requests for nodes that are still in the provider's queue."""
+    """Command to withdraw node requests that are still in the provider's queue."""
 
     ordinals: tuple[int, ...]
 

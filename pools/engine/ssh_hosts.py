@@ -73,7 +73,7 @@ def _next_removal_task(host: Host) -> HostTask | None:
 
 
 def retry_delay(failures: int) -> timedelta:
-    """Return the delay after the given number of consecutive failures."""
+    """Return how long to wait before the next attempt, given the number of consecutive failures."""
     doublings = min(max(failures - 1, 0), 10)
     return min(RETRY_FIRST * (1 << doublings), RETRY_MAX)
 

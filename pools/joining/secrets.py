@@ -37,8 +37,8 @@ def for_host(key: int, version: int) -> str:
 
 
 def verified_host(token: str) -> tuple[int, int] | None:
-    """Return the host's primary key and the installation's version, or None if the token is not for an
-    SSH host.
+    """Return the primary key of an SSH host's row and the version of its installation, or None if the token
+    is not for an SSH host.
     """
     key, _, version = (verified_key(token, "host") or "").partition("-")
     return (int(key), int(version)) if key and version else None

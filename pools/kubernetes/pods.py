@@ -183,8 +183,8 @@ class PodCalls:
     def record_end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end, and return the effective report.
 
-        The recorded time is never in the future, even if the cluster's clock is ahead. The planned report
-        applies if Berth deleted the pod.
+        If Berth deleted the pod, the report that it stored before the deletion takes precedence. The recorded
+        time is never in the future, even if the cluster's clock is ahead.
         """
         now = datetime.now(UTC)
         if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
@@ -197,8 +197,9 @@ class PodCalls:
         return self._ledger.record_end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the planned report of a pod that Berth has deleted, or None if there is none. A report of a
-        failed start does not apply if the pod has started since.
+        """Return the report that Berth stored before it deleted the pod, or None if there is none.
+
+        The result is also None if that report says that the start failed, but the pod has started since.
         """
         entry = self._ledger.find(pod_id)
         planned = entry.planned if entry is not None else None

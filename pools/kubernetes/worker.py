@@ -116,9 +116,10 @@ class Worker:
             }
 
     def _wait_until_finished(self, call: _WorkerCall) -> bool:
-        """Wait for the call unless the cluster is slow. Return whether the call has finished.
+        """Wait for the call, and return whether it has finished. Do not wait if the cluster was slow
+        recently.
 
-        The wait is extended when other calls finish, because this call may be queued behind them.
+        Each time another call finishes, the wait is extended, because this call may be queued behind it.
         """
         began = time.monotonic()
         is_waiting = began >= self._wait_from

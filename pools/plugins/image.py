@@ -33,9 +33,8 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for the listed `packages`.
-
-    Without a list, the index is the default for all other packages.
+    """Package index for the packages in `packages` or, if this list is empty, for all packages that no other
+    index lists.
     """
 
     url: str

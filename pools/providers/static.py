@@ -153,7 +153,10 @@ def instance_id(use: MachineUse) -> str:
 
 
 def parse_use_id(instance_id: str) -> int | None:
-    """Return the primary key of the machine's use, or None if the ID belongs to a different provider."""
+    """Return the primary key in an instance ID, or None if the ID belongs to a different provider.
+
+    The key is that of the row for the machine's current use.
+    """
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None
 

@@ -26,9 +26,9 @@ LIVING_NODES = compiled_once(
 class PassContext:
     """Context of one reconciliation pass.
 
-    `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes a launch
-    request of this pass from a request of an earlier pass. `changed_at` is when the provider last noticed
-    that instances changed, or None if the provider cannot notice changes.
+    `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes this pass's
+    launch requests from those of earlier passes. `changed_at` is when the provider last noticed that
+    instances changed, or None if the provider cannot notice changes.
     """
 
     provider: Provider

@@ -15,12 +15,13 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 
 
 def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """End lost and drained nodes and terminate their instances. Return whether any node was ended.
+    """Mark lost and drained nodes as ended, then terminate their instances. Return whether any node was
+    ended.
 
     `nodes` are the pool's nodes that had not ended when they were last read.
 
-    Rows are written first. If an instance is not terminated, it no longer has a node, so the next listing
-    triggers another attempt.
+    If an instance is not terminated, it no longer belongs to a node. The next listing finds it and triggers
+    another attempt.
     """
     if not any(_is_finished(node) for node in nodes):
         return False
@@ -38,8 +39,8 @@ def _is_finished(node: Node) -> bool:
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:
-    """Terminate instances. If that fails, record the error. The termination is repeated after the next
-    listing.
+    """Terminate the instances. If that fails, record the error. The next pass that lists the instances tries
+    again.
     """
     try:
         context.provider.terminate(pool.name, instance_ids)

@@ -58,7 +58,10 @@ class ConnectionWatcher:
         self._needed_at = 0.0
 
     def open(self, credential: Credential, user: int | None = None) -> Connection:
-        """Watch a connection until `close` is called. The first check always signals the connection."""
+        """Watch a connection until `close` is called.
+
+        The first check always signals the connection, because its state was unknown before.
+        """
         opened = Connection(credential, user)
         with self._lock:
             self._open.add(opened)

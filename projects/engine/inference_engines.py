@@ -10,9 +10,8 @@ SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just b
 
 
 class ProcessState(Enum):
-    """State of an inference engine's process according to the scheduler.
-
-    External engines count as running.
+    """State of an inference engine's process according to the scheduler. External engines are always
+    `RUNNING`.
     """
 
     PENDING = "pending"

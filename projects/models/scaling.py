@@ -89,7 +89,9 @@ class Service(models.Model):
 
 
 class ScaleRequest(models.Model):
-    """Request for more or fewer inference engines. `ends_as` is the final status of a rollback."""
+    """Request for more or fewer inference engines. During a rollback, `ends_as` is the status in which the
+    rollback will end.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="requests")

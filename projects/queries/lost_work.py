@@ -11,8 +11,9 @@ from projects.models import Phase, Pod, WorkloadKind
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the GPU-seconds since the start or the last checkpoint, whichever is later. This work would
-    be lost.
+    """Return the GPU-seconds of work that would be lost.
+
+    This is the work since the start or the last checkpoint, whichever is later.
     """
     since = max(since, checkpoint_at or since)
     return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000

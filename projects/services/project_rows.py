@@ -11,7 +11,10 @@ from projects.services import announce, audit
 
 
 def may_change_row(actor: Actor, project: Project, owner_id: int | None) -> bool:
-    """Return whether the user is a project admin, or the owner with permission to submit to the project."""
+    """Return whether the user may change a row of the project.
+
+    Project admins may change all rows. The row's owner may change it while they may submit to the project.
+    """
     if may(actor, Action.OPERATE, project):
         return True
     is_owner = actor.user is not None and actor.user.pk == owner_id

@@ -39,8 +39,8 @@ class ReservationAdmin(ReadOnlyModelAdmin):
 
 
 class QueueAdmin(ReadOnlyModelAdmin):
-    """Read-only admin for per-queue values. Departments come before their projects and are styled
-    differently.
+    """Base class of read-only admin pages with one row per queue. Departments come before their projects, in
+    a different style.
     """
 
     ordering = (

@@ -126,9 +126,9 @@ def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _plan_without_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """Return the plan for the snapshot without the nodes.
+    """Return the plan for the snapshot without the nodes in `removed`.
 
-    Return None if the plan is worse for any workload that is not in `moving`.
+    Return None if any workload that is not in `moving` would be worse off than in `plan`.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)

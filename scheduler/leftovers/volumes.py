@@ -99,7 +99,7 @@ class VolumesCollector(LeftoversCollector):
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
     def _progress_saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
-        """Return a function that stores the progress. The function raises LeadershipLost."""
+        """Return a function that stores the progress of an upload. The function raises LeadershipLost."""
         due = 0.0
 
         def save_progress(progress: "Progress") -> None:

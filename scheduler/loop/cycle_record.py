@@ -53,8 +53,8 @@ class RunInterval:
     last: datetime | None = None
 
     def is_due_at(self, size: int, now: datetime) -> bool:
-        """Return whether a run is due: always if `size` is small, else once the interval since the last run
-        has passed.
+        """Return whether a run is due: always if `size` is small, otherwise if the interval since the last
+        run has passed.
         """
         interval = timedelta(seconds=size / self.per_second)
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
@@ -209,7 +209,7 @@ def _is_record_due(run: CycleRun, recorded_at: datetime | None) -> bool:
 
 
 def _mark_recorded(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
-    """Note in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
+    """Store in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
     run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
     memory.recorded_at, memory.notes = run.view.at, notes
 
@@ -237,7 +237,8 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return the values that determine what an idle cycle records, or None if the cycle was not idle.
+    """Return the values that are compared to detect a change between idle cycles, or None if the cycle was
+    not idle.
 
     Decayed usage is omitted, because it is stored only once per minute.
     """

@@ -1,7 +1,7 @@
 """Encode snapshots as JSON and decode them without loss.
 
-Scenario files reject values that users should not write by hand, but a snapshot must contain
-every value that rows can have. Fields with default values are omitted.
+The format of scenario files is not used, because it rejects some values that the database can contain. Fields
+with default values are omitted.
 """
 
 import json
@@ -27,7 +27,8 @@ class UnreadableSnapshot(ValueError):
 class SnapshotEncoder:
     """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes.
 
-    A tree that several workloads share is encoded only once, and is kept when a workload's pods change.
+    A tree of groups and roles is encoded only once, even if several workloads share it or a workload's pods
+    change.
     """
 
     def __init__(self) -> None:

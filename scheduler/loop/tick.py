@@ -121,9 +121,9 @@ class Loop:
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record pod reports, then read the rows.
+        """Record pod reports, then read the cluster's rows and return them.
 
-        Return None on failure, or if no decision is due.
+        Return None if reading fails or no decision is due.
         """
         self._timer = CycleTimer(now, trigger)
         # Use the pools of the newest view to save a query.
@@ -297,7 +297,7 @@ class Loop:
         )
 
     def _record_cycles(self) -> Iterator[bool]:
-        """Record the cycles that ran before this step, and keep only the newest one in memory."""
+        """Record the cycles that have run. Afterwards, keep only the newest one in memory."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         context, memory = self.context, self.memory
         newest = runs[-1] if runs and not runs[-1].written else None

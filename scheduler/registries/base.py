@@ -73,5 +73,5 @@ class DigestResolver(Protocol):
         ...
 
     def clear_wakeups(self) -> None:
-        """Clear the descriptors' pending wake-ups."""
+        """Discard the wake-up signals that are pending on the file descriptors."""
         ...

@@ -71,7 +71,10 @@ def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int =
 
 
 def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
-    """Return all levels or, for large nodes, only powers of two and levels that at least one node has."""
+    """Return the levels (numbers of free GPUs) to show: all of them, unless nodes are large.
+
+    For large nodes, return powers of two, and the levels that at least one node has.
+    """
     if max_gpus <= MAX_FULL_LEVELS:
         return list(range(max_gpus + 1))
     powers = {1 << bit for bit in range(max_gpus.bit_length()) if 1 << bit <= max_gpus}

@@ -83,7 +83,7 @@ def search_errors(
 
 
 def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> tuple[list[int], int]:
-    """Return where lines that name an error start in `data`, and the end of the searched data.
+    """Return the offsets of lines in `data` that name an error, and the end of the searched part.
 
     An unfinished traceback is left for the next search, unless no more data follows or the traceback is very
     long.

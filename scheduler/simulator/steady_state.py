@@ -59,7 +59,9 @@ def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times when an input of a decision changes only because time passes."""
+    """Yield the times at which decisions can change merely because time has passed, such as the end of a
+    backoff.
+    """
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     for workload in snapshot.workloads:

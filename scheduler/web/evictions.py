@@ -133,7 +133,7 @@ def unknown_name_problems(actor: Actor, filters: dict[str, str]) -> list[Problem
 
 
 def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the victim's and the preemptor's visible queues, each list with a title.
+    """Return a title and a list of visible queues with bars, for the victim and for the preemptor.
 
     All bars have the same scale.
     """

@@ -78,8 +78,8 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
 def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> None:
     """Set `queued_tasks` and `title` on each row.
 
-    For a row with several tasks of an array, these are the tasks and the array's name. For any other row,
-    they are None and the workload's name.
+    A row with several tasks of an array gets these tasks and the array's name. Any other row gets None and
+    the workload's name.
     """
     arrays = {row.array_id for row, *_ in entries} - {None}
     groups = _task_groups(tasks.filter(array__in=arrays)) if arrays else {}

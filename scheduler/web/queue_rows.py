@@ -86,7 +86,7 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
 
 
 def _explain_next_rows(rows: Sequence[Any]) -> None:
-    """For each listed row, store the next listed row and the reason why it comes later."""
+    """Store in each row the row that follows it in the list, and why the following row comes later."""
     for row, following in pairwise(rows):
         keys = _queue_key_sentences(row), _queue_key_sentences(following)
         names = differing_queues(*keys)

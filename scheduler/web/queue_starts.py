@@ -49,7 +49,9 @@ class WorkloadsWithoutMaxRuntime:
 
 
 def load_workloads_without_max_runtime(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """For rows with an unknown expected start, set the running workloads without a maximum runtime."""
+    """Set `endless` on each row: the running workloads without a maximum runtime that make its expected start
+    unknown.
+    """
     pools = set()
     for row, *_ in entries:
         row.endless = WorkloadsWithoutMaxRuntime()

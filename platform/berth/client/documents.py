@@ -31,7 +31,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the source and content of each document in a file. `-` stands for stdin.
+    """Yield the source and content of each document in a file. The file `-` is stdin.
 
     Raises SpecError if the file cannot be read, or contains data other than workload documents.
     """

@@ -51,7 +51,7 @@ class Masker:
 def build_masker(values: Iterable[str]) -> Masker:
     """Return a masker for the values, their lines, and common encodings of the values.
 
-    The number of patterns is limited to PATTERNS_MAX. Values contribute patterns in turn, so that a large
+    The masker has at most PATTERNS_MAX patterns. They are taken from all values in rotation, so that a large
     value does not displace small ones.
     """
     patterns: dict[bytes, None] = {}

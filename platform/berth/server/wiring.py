@@ -87,7 +87,9 @@ class Wiring:
 
 
 def load_wiring() -> Wiring:
-    """Return the wiring of this process. All processes share the files under BERTH_HOME."""
+    """Return this process's wiring of providers and runtimes. The files under BERTH_HOME are shared by all
+    processes.
+    """
     return _build_wiring(str(settings.BERTH_FAKE_POOLS))
 
 

@@ -84,7 +84,9 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """Let the process exit its plugin contexts. Kill the process if it takes too long."""
+        """Close the connection, so that the process exits its plugins' context managers and ends. Kill the
+        process if it takes too long.
+        """
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -66,8 +66,7 @@ class _RunningCopy:
 class CopySource:
     """Pod whose files are copied. `path` is its API path.
 
-    `waits` is true if the command is being stopped and may still run. `has_failed` is true if the command has
-    failed.
+    `waits` is true if the command is being stopped and may still run.
     """
 
     api: Api

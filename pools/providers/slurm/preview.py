@@ -87,7 +87,7 @@ def _describe_limits(partition: Partition) -> str:
 
 
 def _with_size_obstacle(node: PreviewedNode, shape: Shape) -> PreviewedNode:
-    """Add an obstacle to the machine if it is too small for a pool node."""
+    """Set the machine's obstacle if the machine is too small for a pool node."""
     total = node.total
     lacking = [
         f"{has:g} of {needs:g} {unit}"

@@ -90,7 +90,9 @@ def prepared_command(
 
 
 def without_temporary_paths(view: FileSystemView) -> FileSystemView:
-    """Return the view without paths in /tmp and /var/tmp, because each pod has its own directories there."""
+    """Return the file system view without mounts in /tmp and /var/tmp, because each pod has its own
+    directories there.
+    """
     return replace(
         view,
         readable=tuple(each for each in view.readable if not is_inside(each.target, _EMPTY_AT_START)),

@@ -58,7 +58,9 @@ def enclosure_fields(
 def add_own_files(
     view: FileSystemView, files: PodFiles, uid: int, env: Mapping[str, str], devices: tuple[str, ...]
 ) -> FileSystemView:
-    """Assign the pod's files to its user, and return the view with these files and the pod's devices."""
+    """Assign the pod's files to its user. Return the file system view with these files and the pod's devices
+    added.
+    """
     temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
                  for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
     _change_owner(files.work, uid)

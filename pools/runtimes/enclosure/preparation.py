@@ -36,9 +36,11 @@ class Preparation:
         program: str,
         blocks_nesting: bool,
     ) -> Record:
-        """Return the pod spec fields that let a shim complete a prepared enclosure. Return none if that is
-        impossible. `view` is the pod's view of the machine. `shared` is the part of it that all pods have in
-        common. Update the record if the files of this machine have changed. Only root can add mounts to an
+        """Return the pod spec fields that let a shim complete a prepared enclosure, or no fields if the
+        enclosure cannot be prepared.
+
+        `view` is the part of the file system that the pod sees. `shared` is the part that all pods see. If
+        the files of this machine have changed, the stored record is updated. Only root can add mounts to an
         enclosure.
         """
         shared = without_temporary_paths(shared)

@@ -1,8 +1,8 @@
-"""System call filter for pods: a BPF program that the kernel runs before each call.
+"""System call filter for pods: a BPF program that the kernel runs before each system call.
 
-The list follows the defaults of container runtimes. Most of these calls also require a capability that pods
-lack, so the filter mainly protects against bugs in the kernel's own checks. Debuggers keep working, because a
-pod may trace its own processes.
+The forbidden system calls follow the defaults of container runtimes. Most of them also require a capability
+that pods lack, so the filter mainly protects against bugs in the kernel's own checks. Debuggers keep working,
+because a pod may trace its own processes.
 """
 
 from __future__ import annotations

@@ -148,7 +148,9 @@ class _DirectoryWalk:
         return names
 
     def _count_path(self, path: str) -> None:
-        """Count a path, and raise FilesNotFound if all paths together are too long."""
+        """Add the path's length to the total length of all paths. Raises FilesNotFound if the total is too
+        large.
+        """
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"

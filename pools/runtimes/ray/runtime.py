@@ -303,7 +303,7 @@ class RayRuntime(RayFiles, RayLogs):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return an empty address, which stands for the rank-0 node, and a port.
+        """Return a rendezvous address and a random port. The address is empty, which means the rank-0 node.
 
         The port is random, because the node's free ports are not known yet.
         """

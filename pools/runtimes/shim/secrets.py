@@ -42,7 +42,7 @@ class Secrets:
         os.rename(draft, f"{self.home}/{_RECORD}")
 
     def read_and_delete(self) -> str:
-        """Read the stored secrets and delete their record. Return an error message or ""."""
+        """Read the pod's secrets from disk, and delete the file. Return an error message or ""."""
         if not self.home:
             return ""
         path = f"{self.home}/{_RECORD}"

@@ -50,7 +50,9 @@ class MetricsSample:
 
 @dataclass(frozen=True, slots=True)
 class SampleWindow:
-    """Samples of the condition window, oldest first, and the start of each condition's streak."""
+    """Samples within the time window of scaling conditions, oldest first, and the time since which each
+    condition has been met.
+    """
 
     samples: tuple[MetricsSample, ...] = ()
     since: tuple[tuple[str, float], ...] = field(default=())

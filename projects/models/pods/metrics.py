@@ -38,7 +38,7 @@ class Metric(models.Model):
 
 
 class MetricsReader(models.Model):
-    """How far a pod's log has been read for metrics."""
+    """Progress of reading a pod's log for metrics."""
 
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="+")
     offset = models.BigIntegerField(default=0, help_text="In bytes.")

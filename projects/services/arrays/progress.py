@@ -132,7 +132,9 @@ def release_held_tasks(arrays: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def hold_excess_tasks(array: uuid.UUID, now: datetime) -> int:
-    """Hold the last pending tasks of a locked array that exceeds `max_running`. Return how many were held."""
+    """Hold the pending tasks by which a locked array exceeds `max_running`, highest indexes first. Return
+    their number.
+    """
     texts = {"reason": WAITING_REASON, "message": WAITING_MESSAGE}
     with connection.cursor() as cursor:
         cursor.execute(HOLD, {"array": array, "now": now, **texts})

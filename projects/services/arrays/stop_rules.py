@@ -162,9 +162,9 @@ def _to_reports(row: Metric) -> TaskReports:
 
 
 def _lock_unchanged(array: WorkloadArray, decision: StopDecision) -> dict[int, Workload]:
-    """Lock the tasks to stop.
+    """Lock the running tasks that the decision would stop.
 
-    Return the tasks that are still running and have not reported since the decision, keyed by index.
+    Return those that have not reported since the decision, keyed by index.
     """
     indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
     rows = Workload.objects.filter(

@@ -59,8 +59,9 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 def _rejection_reason(url: str) -> str:
     """Return why Berth must not connect to the URL's literal IP address, or "" if it may.
 
-    Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
-    during the request. Other forbidden addresses are rejected when Berth connects to the inference engine.
+    Only addresses that are never allowed, such as loopback, link-local and metadata addresses, are checked
+    here. Host names are not resolved during the request. Other forbidden addresses are rejected when Berth
+    connects to the inference engine.
     """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:

@@ -25,7 +25,7 @@ class WrittenQuota:
 def record_change(
     actor: Actor, written: Sequence[WrittenQuota], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
-    """Record a change in the caller's transaction. Call it after rows are stored and before rows are
+    """Record a change in the caller's transaction. Must be called after rows are stored and before rows are
     deleted.
     """
     change = QuotaChange.objects.create(

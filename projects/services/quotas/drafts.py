@@ -116,7 +116,9 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines the quota versions that the draft wrote, not later ones."""
+    """Return a tag that combines each quota's version after the draft, even if the quota has been changed
+    again since.
+    """
     return "-".join(version_tag(item.after) for item in drafted)
 
 

@@ -219,7 +219,7 @@ def _missing_template_problem(project: Project, name: str) -> Problem:
 
 
 def _template_source(template: Template, name: str) -> dict[str, Any]:
-    """Return the template's document. `name` is the default name."""
+    """Return the template's document. If the document has no name, it is named `name`."""
     document = read_document(template.text)
     return {**template_document(template), "name": document.get("name", name)}
 

@@ -1,6 +1,7 @@
 """Lease session calls to workers, and requeue or end calls.
 
-All operations lock the session's row, so each call ends only once, and calls end in a definite order.
+All operations lock the session's row. Each call therefore ends only once, and the order in which calls end is
+well defined.
 """
 
 import uuid

@@ -139,9 +139,9 @@ def deliver_leased_calls(
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return the pod's leased calls whose delivery is not confirmed.
+    """Return the calls leased to the pod that its worker has not confirmed.
 
-    A call that was requeued and leased again counts as not delivered.
+    A call that was requeued and leased to the same worker again is also unconfirmed.
     """
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
@@ -152,7 +152,7 @@ def _payload_bytes(call: Call) -> bytes:
 
 
 def has_instructions(pod: Pod, received: Collection[int]) -> bool:
-    """Return whether there are new calls or the worker must leave. This is cheap enough for polling."""
+    """Return whether the worker has new calls or must stop. Cheap enough for polling."""
     return _unreceived_calls(pod, received).exists() or instructions_for(pod).leave
 
 

@@ -150,9 +150,9 @@ def _update_rows(transitions: Sequence[PhaseTransition], now: datetime) -> set[A
 
 
 def _merge(changes: Sequence[RowChange]) -> RowChange:
-    """Merge successive changes of one row.
+    """Merge successive changes of one row into a single change.
 
-    The workload must not stop between them, because `NEXT_VALUES` reads the stored phase.
+    No change but the last may stop the workload, because `NEXT_VALUES` reads the stored phase.
     """
     first, *later = changes
     if not later:

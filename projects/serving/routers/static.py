@@ -126,8 +126,10 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the `server` value for the engine. A valid value in the file takes precedence. Raises
-        ServingError.
+        """Return the `server` value for the engine. The value in the upstream file is kept if it is still
+        valid.
+
+        Raises ServingError.
         """
         _check_address(engine)
         try:

@@ -9,7 +9,9 @@ from projects.models import Audit, QuotaChange, QuotaExpiry
 
 @dataclass(frozen=True, slots=True)
 class QuotaNote:
-    """Number of a quota change, with its comment, its expiry and the number of the change that it reverts."""
+    """Details of a quota change that are shown with its entry. `reverts` is the number of the change that it
+    reverts.
+    """
 
     number: int
     comment: str

@@ -22,7 +22,9 @@ def scale_requests(rows: Iterable[Audit]) -> dict[str, ScaleRequest]:
 
 
 def describe_request(row: Audit, request: ScaleRequest | None) -> tuple[str, str, str, str]:
-    """Return the verb phrase, the name of the service, its URL and the end of the sentence."""
+    """Return the parts of a sentence about a scale request: the verb phrase, the service's name, its URL and
+    the rest.
+    """
     recorded = RECORDED_NAME.match(row.object_name)
     direction = request.direction if request else row.action
     noun = NOUNS.get(direction, recorded[1].lower() if recorded else "scale request")

@@ -67,7 +67,7 @@ class TasksForm(Form):
             self.fields["indexes"].required = True
 
     def clean_indexes(self) -> tuple[int, ...] | None:
-        """Return the indexes, or None for the action's default tasks."""
+        """Return the selected task indexes, or None if the action applies to its default tasks."""
         text = self.cleaned_data["indexes"].strip()
         choice = self.cleaned_data.get("choice", OTHER)
         if choice == USUAL or not (text or choice):

@@ -306,10 +306,11 @@ def _group_by_ten(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSqu
 
 
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
-    """Return each state's name, title and number of tasks. Held tasks count as pending.
+    """Return each tab's state, title and number of tasks.
 
-    Completed, failed and cancelled tasks also count as ended, a state that only links use. If
-    all live tasks are pending, they have one tab.
+    Held tasks are included in the pending tasks. The state "ended" contains all completed, failed and
+    cancelled tasks, and is used only in links. If all live tasks are pending, the tab for live tasks is
+    omitted.
     """
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [

@@ -48,7 +48,7 @@ def edit(request: Request, owner: Tenant, node_pool: PoolOrGroup, quota: Quota |
 
 
 def delete(request: Request, owner: Tenant, pool: PoolOrGroup, quota: Quota) -> HttpResponse:
-    """Delete the quota, unless it was changed after the user was asked."""
+    """Delete the quota, unless it has changed since the user was asked for confirmation."""
     version = request.POST.get("version", "")
     expected = int(version) if version.isdecimal() and len(version) < 18 else None
     remove_quota(actor=request.actor, quota=quota, expected_version=expected)

@@ -42,10 +42,10 @@ class Activity:
 
 
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
-    """Return the activity of each running workload.
+    """Return the activity to show for each running workload, keyed by workload ID.
 
-    It is the status of a service or inference engine, the idle timeout of a workload that has one, and
-    otherwise the nodes.
+    For a workload with an idle timeout, this is the timeout. For other services and inference engines, it is
+    their status, and for all other workloads, their nodes.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}

@@ -42,7 +42,8 @@ def only_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def insert_inference_engine_rows(
     shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
 ) -> list[Workload]:
-    """Return the shown rows, with the matching engines of the open service below its row.
+    """Return the shown rows. Below the row of the open service, insert the rows of its engines that match the
+    filters.
 
     Each service's row gets its `EngineGroup`. The row's GPUs include those of all live engines, whether or
     not they match.

@@ -64,8 +64,8 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
     """Yield each group's next gang, in the order in which the scheduler tries to hold nodes for them.
 
-    Preferred gangs come first, in queue order, then all others in queue order. A project's first gang is
-    preferred if it is waiting only for nodes.
+    A project's first gang is preferred if it is waiting only for nodes. Preferred gangs come first. All other
+    gangs follow, also in queue order.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
@@ -148,10 +148,10 @@ def current_hold_or_pause(waited: int) -> tuple[int, bool]:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return the nodes to hold for the gang, or None if holding nodes would not help it.
+    """Return the nodes to hold for the gang, or None if holding nodes would not let it start sooner.
 
-    Declared end times always count. Expected and unknown end times count only if the gang is within its quota
-    and its project does not borrow.
+    Declared end times are always used. Expected and unknown end times are used only if the gang is within its
+    quota and its project does not borrow.
     """
     account, start, views = gang.account, board.log_position(), board.nodes.views
     borrows = any(

@@ -68,7 +68,7 @@ class Trial:
 
 
 class Board:
-    """Nodes, queues and gangs of one pool, with a log of all moves since the board was built."""
+    """Board of one pool: its nodes, queues and gangs, with a log of all moves since the board was built."""
 
     def __init__(
         self, pool: Pool, now: int, nodes: Sequence[Node], queues: Sequence[Queue], served: set[str]

@@ -65,7 +65,7 @@ class BoardRole:
 
     @property
     def pods_in_order(self) -> Iterable[Pod]:
-        """Placed replicas sorted by index. The order of `live` depends on earlier trials."""
+        """Placed replicas sorted by index. Placement attempts change the order of `live`."""
         return self.live.values() if len(self.live) < 2 else [self.live[index] for index in sorted(self.live)]
 
     def free_indices(self) -> Iterator[int]:

@@ -176,10 +176,9 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with its siblings.
+        """Return the queue that takes turns with others: the project's department, or the project itself.
 
-        This is the project if the department's projects take turns directly with other departments, and the
-        department otherwise.
+        It is the project if the department's projects take turns directly with other departments.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department

@@ -14,7 +14,7 @@ from scheduler.engine.model import Node, NodeState, Request
 
 
 class Slot(NamedTuple):
-    """Node and devices for one replica."""
+    """Location of one replica: a node and some of its devices."""
 
     node: int
     devices: tuple[int, ...]

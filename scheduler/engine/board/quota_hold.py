@@ -92,9 +92,10 @@ class QuotaHold:
         return result
 
     def conflict_numbers(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
-        """Return figures for the first held resource that a lower-priority gang would use, or None.
+        """Return the numbers for the first resource whose held quota the lower-priority gang would use, or
+        None.
 
-        The lower-priority gang may use held quota if its declared end comes before the quota is needed.
+        The gang may use held quota if its declared end comes before the quota is needed.
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None

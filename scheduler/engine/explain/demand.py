@@ -104,7 +104,8 @@ def demand_within_bounds(
 ) -> list[GroupDemand]:
     """Return the gangs that need capacity and together stay within limits and quotas, in queue order.
 
-    `counted_elsewhere` names workloads that are counted in another pool. The demand is added to `in_groups`.
+    Workloads in `counted_elsewhere` are skipped, because their demand counts in another pool. The demand is
+    added to `in_groups`.
     """
     counted = GroupSums() if in_groups is None else in_groups
     allocated: Sums = {}

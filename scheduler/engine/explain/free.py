@@ -157,7 +157,7 @@ class NodeView:
 
 
 class FreeCapacity:
-    """Resources that one arrangement requests, and the free capacity for the arrangement."""
+    """Resources that an arrangement requests, compared with the capacity that is free for it."""
 
     def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
         self.arrangement, self.view = arrangement, view

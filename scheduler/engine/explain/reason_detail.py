@@ -74,9 +74,9 @@ def _shortage_clause(numbers: Numbers) -> str:
 
 
 def _excess_clause(reason: str, numbers: Numbers) -> str:
-    """Return a clause with the amount that the queue would have, and its bound.
+    """Return a clause that states how much the queue would have, and the amount that it would exceed.
 
-    The bound is the larger of quota and fair share. If it is the quota, the clause says so.
+    This amount is the larger of quota and fair share. If it is the quota, the clause says so.
     """
     if (amounts := _excess_amounts(numbers)) is None:
         return ""

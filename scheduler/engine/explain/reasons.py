@@ -142,7 +142,9 @@ def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, st
 
 
 def _size_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield the phrases about the largest node and pool. Name the pool if several pools are allowed."""
+    """Yield (key, phrase) pairs about the largest node and pool. If several pools are allowed, the pool is
+    named.
+    """
     beside, is_largest = numbers.get("beside"), numbers.get("is_largest_pool")
     pool = f"pool {numbers['pool']}" if "pool" in numbers else "the pool"
     yield "largest_pool", f"{pool}, the largest of the allowed pools," if is_largest else pool

@@ -288,7 +288,7 @@ def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, firs
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return a copy of `states` in which `amount` may be added up to `count` times.
+    """Return the states that result from `states` if `amount` is added up to `count` times.
 
     `states` maps each charged amount to the largest amount that can be freed for it. Charged amounts of
     `excess` or more are left out.

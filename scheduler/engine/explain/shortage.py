@@ -56,7 +56,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return a cache key for the group's gangs, or None if no other gang could have the same key."""
+    """Return the request key of the gang's group as a cache key, or None if no other gang can share it."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 

@@ -28,7 +28,8 @@ GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs in backoff by pr
 
 
 def update_turns(board: Board) -> None:
-    """Decide for each department whether its projects take turns directly.
+    """Decide for each department whether its projects take turns with other departments, instead of only with
+    each other.
 
     If history counts, also set the relative usage of every queue. Shares must be up to date.
     """
@@ -38,8 +39,10 @@ def update_turns(board: Board) -> None:
 
 
 def _divide_departments(board: Board) -> None:
-    """Set `divided` on all departments. The result depends on the requests of all pending and running
-    workloads, not on usage, so placing or evicting workloads does not change it.
+    """Set `divided` on all departments.
+
+    The result depends on the requests of all pending and running workloads, not on usage. Placing or evicting
+    workloads therefore does not change it.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:

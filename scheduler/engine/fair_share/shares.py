@@ -41,7 +41,9 @@ NeedFunction = Callable[[Claim], int]
 def update_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
-    """Set the fair share of every queue, departments first. Divisions are appended to `recorded`."""
+    """Set the fair share of every queue, departments first. If `recorded` is given, append a record of each
+    division to it.
+    """
     for account in ledger.accounts.values():
         now, more = account.allocated, account.pending_request
         account.requested = [now[0] + more[0], now[1] + more[1], now[2] + more[2]]
@@ -192,7 +194,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` on each claim, and return the claims. The sum does not exceed `total`."""
+    """Set `granted` on each claim, and return the claims. Together, they are granted at most `total`."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
@@ -215,10 +217,7 @@ def _note_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Cla
 
 
 def _quota_weights(total: int) -> WeightFunction:
-    """Return a function that computes claim weights from quotas.
-
-    An unlimited quota counts as the total.
-    """
+    """Return a function that computes claim weights from quotas. `total` replaces an unlimited quota."""
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 
@@ -319,9 +318,10 @@ def _round_down(
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Grant the whole units of each offer, then single units in order of largest remainder.
+    """Grant each claim its proportional part, rounded down, then single units by largest remainder. Return
+    the amount granted.
 
-    Must be called only when no claim can be met in full. Return the amount granted.
+    Must be called only when no claim can be met in full.
     """
     start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []
@@ -357,7 +357,10 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the offer of the rounded-off part in a remainder round, which granted `granted`."""
+    """Return the log entry for the remainder round, given the entry for the round that was rounded down.
+
+    `granted` is the amount that the remainder round granted.
+    """
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

@@ -38,7 +38,7 @@ class SiblingLevel:
     usage_per_unit: Mapping[QueueAccount, float]
 
     def projected_usage(self, account: QueueAccount) -> float:
-        """Return the relative usage that the queue will reach with its current allocation."""
+        """Return the relative usage that the queue approaches if its allocation does not change."""
         return self.charged[account] * self.usage_per_unit[account] if self.charged[account] else 0.0
 
 
@@ -94,9 +94,9 @@ class TurnTaking:
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the amount may be reclaimed from the victim queue, which must be above its share.
 
-        If this would leave the victim queue less over quota than the preemptor's queue, the victim queue's
-        turn must be over. Otherwise, it must still have its share afterwards, or have used at least as much
-        as the preemptor's queue.
+        If the victim queue would then be less over quota than the preemptor's queue, the victim queue's turn
+        must be over. Otherwise, the victim queue must keep its share, or have used at least as much as the
+        preemptor's queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)
@@ -148,7 +148,8 @@ class TurnTaking:
     def _usage_gap_factor(self, account: QueueAccount) -> float:
         """Return a factor that is halved for each parent level whose queues also take turns.
 
-        A department's projects share the department's turn, so each of them needs a smaller gap.
+        The projects of a department take turns within the department's turn, so smaller differences in usage
+        must end their turns.
         """
         if account.path[-1].divided[self.kind]:
             return 1.0
@@ -195,7 +196,9 @@ def _add_projects(
     charged: dict[QueueAccount, int],
     usage_per_unit: dict[QueueAccount, float],
 ) -> None:
-    """Add a department's projects to `charged` and `usage_per_unit`. They share the department's weight."""
+    """Add a department's projects to `charged` and `usage_per_unit`. The department's weight is divided among
+    them.
+    """
     projects = department.children
     weights = sum_weights(requesting_accounts(projects, kind), kind)
     for project in projects:

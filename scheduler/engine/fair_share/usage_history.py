@@ -54,7 +54,7 @@ def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
 def _sibling_relative_usages(
     accounts: Sequence[QueueAccount], kind: int, steady: float, remaining: float
 ) -> list[RelativeUsage]:
-    """Return the relative usage of siblings.
+    """Return the relative usage of each queue in `accounts`. The queues are siblings.
 
     `steady` is the usage that would have been possible if the parent had always had its current share.
     `remaining` is the usage that is still possible before history is reset.
@@ -76,10 +76,11 @@ def _sibling_relative_usages(
 def _usages_relative_to_pool(
     accounts: Sequence[QueueAccount], kind: int, department: QueueAccount
 ) -> list[RelativeUsage]:
-    """Return the relative usages of projects that take turns directly with other departments.
+    """Return the relative usage of each project of a department whose projects take turns with other
+    departments.
 
-    The projects are compared with the whole pool. Each is assigned a part of its department's usage and
-    weight.
+    The projects are compared with the whole pool. Each project is assigned a part of its department's usage
+    and weight.
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]

@@ -239,7 +239,9 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return a key shared by gangs that are rejected for the same reason. It begins with the request key."""
+    """Return a key that gangs share if they are rejected for the same reason. Its first item is the gang's
+    request key.
+    """
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     is_delayed = remaining_preemption_delay(board, workload) > 0

@@ -32,7 +32,7 @@ def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
 
 
 def remove_gang(board: Board, gang: Gang) -> None:
-    """Remove a gang from the board and from all its lists."""
+    """Remove a gang from the board and from all of the board's lists of gangs."""
     group = gang.group
     if group is not None:
         gangs = _copy_gangs_if_shared(group)

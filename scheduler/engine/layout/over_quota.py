@@ -15,7 +15,7 @@ from scheduler.engine.model import Pod
 
 
 class PodsOverQuota(NamedTuple):
-    """Number of a workload's pods that are over quota, and the milli-GPUs allocated to them."""
+    """Part of a workload that is over quota: its number of pods and their allocation in milli-GPU."""
 
     pods: int = 0
     gpu_milli: int = 0

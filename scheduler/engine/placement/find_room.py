@@ -106,7 +106,9 @@ def _matching_node_count(need: ReplicaRequest) -> int:
 
 
 class _ScopedPlacement:
-    """Placement of an arrangement, one topology scope at a time, with a limited number of domains to try."""
+    """Helper that places an arrangement one topology scope at a time, and tries a limited number of
+    domains.
+    """
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS

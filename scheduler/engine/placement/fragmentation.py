@@ -44,7 +44,7 @@ class RequestMixRows:
 
 
 def request_mix_rows(mix: RequestMix, nodes: int) -> RequestMixRows:
-    """Return the request kinds with the most GPUs in the mix, as arrays."""
+    """Return the request mix as arrays, limited to the MAX_KINDS kinds of requests with the most GPUs."""
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
     largest = sorted(replicas, key=_gpu_sort_key)[:MAX_KINDS]
     kinds = [request for (request, _, _), _ in largest]
@@ -201,7 +201,9 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate the devices that have room, but only one of several with the same free capacity."""
+        """Evaluate the devices that have room for the request. Of a node's devices with equal free capacity,
+        only one is evaluated.
+        """
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):

@@ -49,7 +49,7 @@ def _place_by_requests(board: Board, gang: Gang) -> bool:
 
 @contextmanager
 def ignoring_limits(*gangs: Gang) -> Iterator[None]:
-    """Within the block, place the gangs by their requests instead of their limits."""
+    """Context manager in which the gangs are placed by their requests instead of their limits."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:
         part.ignores_limits = True

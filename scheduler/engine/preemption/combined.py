@@ -107,8 +107,9 @@ def _place_after_evictions(
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> EvictionOutcome | None:
-    """Place the arrangement by moving other workloads, after the selected victims have been removed. Return
-    None if that fails or would be unfair to the victim queues.
+    """Place the arrangement by moving other workloads, after the selected victims have been removed.
+
+    Return None if the arrangement cannot be placed, or if the result would be unfair to the victim queues.
     """
     board, policy = selection.board, selection.policy
     start, moves = board.log_position(), Consolidate(board, policy.gang, policy.requested)

@@ -41,7 +41,9 @@ class _FreeResources(NamedTuple):
 
 
 def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement, and plan a slot for each selected pod. Return False if that fails."""
+    """Place the arrangement on the board, and plan a new slot for each pod of the selected victims. Return
+    False if that fails.
+    """
     board, preemptor = selection.board, selection.policy.gang
     if len(board.nodes.nodes) > MAX_NODES or len(selection.selected) > MAX_PODS:
         return False

@@ -118,7 +118,7 @@ def _place_without_moves(
 
 
 def _would_meet_minimum(victim: Victim) -> bool:
-    """Return whether the gang meets its minimum with the victim restored."""
+    """Return whether the gang would meet its minimum if the victim were restored."""
     part = victim.pods[0][0]
     return victim.is_gang or victim.is_group or part.replica_count > part.role.min
 

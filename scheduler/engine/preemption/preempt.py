@@ -36,7 +36,7 @@ Result = tuple[VictimSelection, EvictionOutcome]
 
 
 class AcceptedEvictions(NamedTuple):
-    """Accepted evictions and moves, with the queues' allocations before them."""
+    """Evictions and moves that make room for the preemptor, with the queues' allocations before them."""
 
     selection: VictimSelection
     outcome: EvictionOutcome

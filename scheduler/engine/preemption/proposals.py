@@ -225,7 +225,8 @@ class _CheaperAlternatives:
         )
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
-        """Return sets of victims that free enough in total and cost less than `stopped`, cheapest first.
+        """Return sets of victims that cost less than `stopped` and free enough resources in total, cheapest
+        first.
 
         The victims in `stopped` must have been restored to the board.
         """
@@ -251,7 +252,9 @@ def _single_victim_may_suffice(
 def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Return single gangs that free enough and cost less than the victims in `stopped`, cheapest first."""
+    """Return single gangs that cost less than the victims in `stopped` and free enough resources, cheapest
+    first.
+    """
     policy, requested = selection.policy, smallest_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []

@@ -68,7 +68,8 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that returns 0 if the pending gang may fit once a given gang has ended, else None.
+    """Return a function that takes a gang. It returns 0 if the pending gang may fit once that gang has ended,
+    else None.
 
     The roles are checked separately. In case of doubt, the function returns 0, so that the engine tries the
     change.

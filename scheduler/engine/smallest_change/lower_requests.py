@@ -34,8 +34,9 @@ def _lowered_request(role: Role, resource: str, amount: int) -> Callable[[int], 
 
 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield (role, resource, amount) for each amount that could be lowered: the role's minimum replicas, and
-    each resource that the blockers name.
+    """Yield (role, resource, amount) for each amount that could be lowered.
+
+    These are the role's minimum replicas, and its request or limit of each resource that the blockers name.
     """
     for role in case.roles:
         if role.min > 1:
@@ -58,9 +59,9 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the (name, amount) to lower.
+    """Return the name and value of the amount to lower: the limit or the request.
 
-    The limit is lowered if it exceeds the request and more capacity could help, else the request. Nodes must
-    have room for their pods' limits.
+    The limit is lowered if it exceeds the request and more capacity could help, because nodes must have room
+    for their pods' limits.
     """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -30,7 +30,7 @@ def single_proposal(change: Change, amount: int = 0) -> Proposals:
 
 
 def ranked_proposals(changes: Iterable[Change]) -> Proposals:
-    """Propose changes that are already sorted by amount, each with its size."""
+    """Return a proposal for each change. The changes must be sorted, and proposals keep this order."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 

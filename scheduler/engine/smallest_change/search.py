@@ -214,8 +214,8 @@ class _TrialRuns:
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
         """Return the effects of starting the workload with the change, or None if it does not start.
 
-        With `later`, it is enough that the workload may start once its backoff is over and resources are
-        free. The effects are then empty.
+        With `later`, return empty effects if the workload may start once its backoff is over and resources
+        are free, otherwise None.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff

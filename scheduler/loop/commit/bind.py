@@ -61,7 +61,8 @@ class NewRows:
     def add_transition(self, transition: PhaseTransition) -> None:
         """Add a locked workload's phase change.
 
-        A second change for the same workload is written by a separate statement.
+        If the workload already has a change, write the earlier changes first, because one statement can
+        change each row only once.
         """
         if transition.workload.pk in self.transitions:
             self.insert()
@@ -212,7 +213,9 @@ def _output_rows(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -
 
 
 def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:
-    """Return the limits of a role's pods in the node's pool. All of the run's pods share this pool."""
+    """Return the limits of a role's pods. Limits depend on the pool, and all of the run's pods are in the
+    node's pool.
+    """
     roles = order.spec.spec.all_roles if order.spec.spec else ()
     declared = next(each for each in roles if each.name == role)
     return resolve_limits(declared, node.pool.default_limits).to_row()

@@ -230,9 +230,9 @@ def change_for_report(
 def _pods_being_evicted(
     pods: Iterable[PodRow], changes: Iterable[PodChange], nodes: Nodes, reports: Mapping[uuid.UUID, PodReport]
 ) -> dict[uuid.UUID, str]:
-    """Return the eviction reasons of live pods in workloads where a pod has just failed.
+    """Return the eviction reason of each live pod that its cluster or node is evicting, keyed by pod ID.
 
-    The pods' clusters or nodes decided these evictions, not Berth.
+    Only workloads with a pod that has just failed are considered.
     """
     failed = {change.pod.workload_id for change in changes if change.state == PodState.FAILED}
     evictions: dict[uuid.UUID, str] = {}

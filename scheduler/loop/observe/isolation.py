@@ -16,7 +16,9 @@ Features = Mapping[str, str]  # missing features, with the reason why the node l
 
 
 class NodeWithReport(Protocol):
-    """A node with its isolation report: the full row, or only the columns that decisions need."""
+    """Node row with an isolation report. It can be a full row, or contain only the columns that decisions
+    need.
+    """
 
     @property
     def pk(self) -> int: ...
@@ -27,7 +29,7 @@ class NodeWithReport(Protocol):
 
 
 def reported_missing_features(report: Report | None) -> Features:
-    """Return the features that, according to its agent, the node lacks. Without a report, return none."""
+    """Return the features that the node lacks according to its agent's report, or none without a report."""
     if report is None:
         return {}
     features = {}
@@ -56,7 +58,7 @@ def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Fe
 
 
 class ServedProjects:
-    """The project of each node that cannot isolate pods.
+    """Projects served by the nodes that cannot isolate pods.
 
     Such a node serves one project at a time: the project whose workspaces it stores. Workspaces are deleted
     with their workloads. The nodes of local pools share one machine and therefore serve the same project.
@@ -82,7 +84,7 @@ class ServedProjects:
         return {node: names[project] for node, project in projects if project is not None}
 
     def add(self, node: int, project: int) -> None:
-        """Account for a pod that is being placed on the node."""
+        """Record that a pod of the project is being placed on the node."""
         if node in self._machines:
             self._projects.setdefault(self._machines[node], project)
 

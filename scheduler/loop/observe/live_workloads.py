@@ -132,7 +132,7 @@ class LiveWorkloads:
         return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
     def engine_names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the engine's names of the live workloads."""
+        """Return the names that the live workloads have in the engine, keyed by workload ID."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def read_pods(self) -> Collection[PodRow]:
@@ -216,7 +216,7 @@ class LiveWorkloads:
     def _convert_if_changed(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload if any value that the result depends on has changed."""
+        """Convert a workload's row unless the previous result is still valid."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (

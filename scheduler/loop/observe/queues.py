@@ -32,7 +32,7 @@ USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 @dataclass(frozen=True, slots=True)
 class QueueOwner:
-    """Owner of a queue: a department, or a project with its department."""
+    """Department or project that owns a queue. For a department, `project_id` is None."""
 
     department_id: int
     project_id: int | None

@@ -24,7 +24,7 @@ SELECT project.id, array_agg(last.seconds)
 
 
 class ExpectedRuntimes:
-    """Expected runtimes, keyed by project ID, reloaded once they are older than REFRESH_AFTER."""
+    """Expected runtime of each project's workloads, reloaded once it is older than REFRESH_AFTER."""
 
     def __init__(self) -> None:
         self._read_at: datetime | None = None

@@ -27,7 +27,7 @@ RESERVATIONS = compiled_once(lambda: Reservation.objects.order_by("workload_id",
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Snapshot built from database rows, with the row of each object."""
+    """View of the cluster: a snapshot built from database rows, with the row or ID of each object."""
 
     at: datetime
     snapshot: model.Snapshot

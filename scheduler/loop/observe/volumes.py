@@ -33,7 +33,7 @@ class VolumeRejections:
 
     @property
     def settings(self) -> Mapping[str, StoredVolumes]:
-        """Pool settings that determine the rejections."""
+        """Stored volumes of each pool, which determine the rejections."""
         return self._stored
 
     def volume_rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:

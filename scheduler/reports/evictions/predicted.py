@@ -39,9 +39,9 @@ class PredictedEvictions:
 def build_prediction_table(
     documents: Sequence[Mapping[str, Any]], condition: str = "after this change"
 ) -> PredictedEvictions:
-    """Return the table for predicted evictions given as JSON objects.
+    """Return the table of predicted evictions. `documents` are the evictions as JSON objects.
 
-    `condition` states what the predicted fair shares depend on.
+    `condition` is the phrase that says when the predicted fair shares apply, such as "after this change".
     """
     rows = [_predicted_eviction(document, condition) for document in documents]
     alternatives = (

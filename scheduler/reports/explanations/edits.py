@@ -12,10 +12,11 @@ CONSIDERED_WITHIN = timedelta(seconds=30)  # short, because an edit wakes the sc
 
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:
-    """Return when a pending workload was last edited, or None if a cycle has considered the edit.
+    """Return when a pending workload was last edited, or None if the scheduler has evaluated the workload
+    since.
 
-    An unchanged explanation is not written again, so the time of the last cycle also counts. A cycle that
-    changes nothing is not recorded, so a running scheduler is assumed to have considered the edit after
+    It has been evaluated if its explanation or the last recorded cycle is newer than the edit. A cycle
+    without changes writes neither, so a running scheduler is assumed to have evaluated the edit after
     CONSIDERED_WITHIN.
     """
     if workload.phase != Phase.PENDING or not workload.edits or workload.explained_at is None:

@@ -16,7 +16,9 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
-    """Put the scale-up reason first if no other reason will remain once the added nodes have booted."""
+    """Return the rejections. If the boot of the added nodes will remove all reasons, the scale-up reason
+    comes first.
+    """
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 

@@ -76,7 +76,7 @@ NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # workload ID, reason, mess
 
 
 class ExplanationChange(NamedTuple):
-    """New explanation of a workload, with the state of the previous explanation."""
+    """Change to a workload's stored explanation. `state` is the new state, and `before` the previous one."""
 
     pk: uuid.UUID
     rejection: Rejection

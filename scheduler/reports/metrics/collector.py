@@ -46,8 +46,8 @@ class LoggedPod(NamedTuple):
 
 @dataclass(slots=True)
 class LogReadSchedule:
-    """Schedule for reading one log. The pause doubles with each read as long as the log contains no metrics
-    or cannot be read.
+    """Schedule for reading one log. The pause doubles with each read while the log contains no metrics or
+    cannot be read.
     """
 
     due_at: datetime

@@ -84,7 +84,10 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
 
 
 def all_queued_workloads(pool: NodePool | None) -> QuerySet[Any]:
-    """Return all workloads in one queue or in all queues with their pool and position, unordered."""
+    """Return the workloads in the pool's queue, or in all queues, in no particular order.
+
+    Each workload is annotated with its queue position and its queue's pool.
+    """
     rows = Workload.objects.filter(_queue_filter(pool)).order_by()
     return rows.annotate(queue_position=QUEUE_POSITION, queue_pool=QUEUE_POOL)
 

@@ -137,9 +137,10 @@ def is_not_ready(ordering: Sequence[str]) -> bool:
 def _first_differing_queues(
     first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, str, Sequence[str], Sequence[str]] | None:
-    """Return the first pair of queues that differ between the keys, or None if there is none.
+    """Return the queues at the first level where the two keys name different queues, or None if there is no
+    such level.
 
-    The pair is returned as (name, other name, sentences, other sentences).
+    The result is (name, other name, sentences, other sentences).
     """
     queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
     for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
@@ -169,6 +170,8 @@ def _number_after_prefix(key: Sequence[str], start: str) -> float:
 
 
 def _share_including_workload(key: Sequence[str]) -> float:
-    """Return the queue's dominant share including its next workload, or 0."""
+    """Return the dominant share that the queue would have with its next workload. Return 0 if the key does
+    not contain it.
+    """
     sentence = next((each for each in key if each.startswith(SHARE_START)), "")
     return float(sentence.rpartition(", ")[2].split()[0]) if sentence else 0

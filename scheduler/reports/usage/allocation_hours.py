@@ -1,4 +1,4 @@
-"""Update GPU totals, release allocations, and record their usage per hour."""
+"""Update workloads' GPU totals, and release allocations with a record of their usage in each hour."""
 
 import uuid
 from collections.abc import Collection, Iterable

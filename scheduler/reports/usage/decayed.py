@@ -25,7 +25,9 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class UsageRates:
-    """Rates of a usage ledger: a queue's allocation, its charged part, and the parent's share."""
+    """Rates at which a usage ledger grows: the queue's allocation, the part of it that is charged, and the
+    parent's share.
+    """
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
@@ -63,7 +65,9 @@ def settle_ledger(row: Usage, pool: NodePool, now: datetime, rates: UsageRates) 
 
 
 def needs_settling(row: Usage, now: datetime, rates: UsageRates) -> bool:
-    """Return whether the rates have changed or an active ledger is older than SETTLE_AFTER."""
+    """Return whether the ledger must be updated: its rates have changed, or it has an allocation and
+    SETTLE_AFTER has passed.
+    """
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,

@@ -72,7 +72,7 @@ def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
 
 
 def _delete_old_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Delete all points before the window's start except the last one."""
+    """Delete all points before the window's start, but keep the last of them."""
     table = UsagePoint._meta.db_table
     with connection.cursor() as cursor:
         cursor.executemany(

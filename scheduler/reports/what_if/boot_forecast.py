@@ -71,7 +71,8 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _nodes_needed_for_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return the nodes that must boot before the pool accepts workloads, but at least `count` nodes.
+    """Return the number of nodes that must boot before the pool accepts workloads, or `count` if that is
+    more.
 
     Return None if the pool adds no more nodes.
     """

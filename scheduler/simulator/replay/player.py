@@ -99,9 +99,9 @@ class ReplayRun:
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:
-        """Drop backoffs that have ended.
+        """Remove backoffs that have ended. Return whether a cycle is due.
 
-        Return whether a cycle is due, either because a backoff has ended or as a heartbeat.
+        A cycle is due if a backoff has ended, or if the player runs heartbeat cycles.
         """
         needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
@@ -124,7 +124,7 @@ class ReplayRun:
         self._record_changes()
 
     def _first_hold_end(self, layout: Layout) -> int | None:
-        """Return when the first hold on nodes ends, or None if no nodes are held."""
+        """Return the earliest end of a hold on nodes in any pool, or None if no nodes are held."""
         ends = []
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after
@@ -169,7 +169,7 @@ class ReplayRun:
 
 
 def _does_pool_depend_on_time(pool: Pool) -> bool:
-    """Return whether time alone can change decisions in the pool."""
+    """Return whether decisions in the pool can change merely because time passes."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

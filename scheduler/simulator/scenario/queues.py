@@ -113,7 +113,7 @@ def _build_usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
 
 
 def _max_usage(pool: Pool, nodes: tuple[Node, ...]) -> PerResource:
-    """Return the usage that results if the pool's full capacity is used over its entire history."""
+    """Return the usage of a queue that has used the pool's full capacity during the entire history."""
     seconds = history_seconds(pool.fair_share) or 1.0
     capacities = [node.capacity for node in nodes if node.pool == pool.name]
     gpu, cpu, memory_mib = (

@@ -243,7 +243,9 @@ def event_tone(row: ScalingEvent) -> str:
 
 
 def _bars_by_level(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return the levels with their bars, omitting levels that have neither nodes nor room for a pod."""
+    """Return each fragmentation level with a bar of its number of nodes. Levels with neither nodes nor room
+    for a pod are omitted.
+    """
     return [
         (
             level,

@@ -54,7 +54,7 @@ class ListedChange:
 
     @property
     def reverts_text(self) -> str:
-        """Return the text before the link to the reverted change, or "" if the change reverts none."""
+        """Return the text before the link to the reverted change, or "" if the change is not a revert."""
         if self.change.reverts is None:
             return ""
         return "Expiry of" if self.change.comment.endswith("has expired") else "Reverts"

@@ -206,10 +206,10 @@ class QuotaLine:
 
     @property
     def unused_quota_elsewhere(self) -> tuple[int, str] | None:
-        """Unused quota, in milli-GPU, of a queue that is over quota in a different pool, or None.
+        """Unused quota, in milli-GPU, in pools other than the one where the queue is over quota, or None.
 
-        The value comes with the pool's name or the number of pools. It offsets part of the amount over quota
-        in the queue's total.
+        In the queue's total, it offsets part of the amount over quota. The second value is the name of the
+        pool with unused quota, or text such as "2 pools".
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None

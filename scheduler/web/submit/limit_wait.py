@@ -69,8 +69,10 @@ def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> L
 
 
 def _link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
-    """Return the clause about the ends, with links. If there is only one end, the clause does not state its
-    time, because the sentence already begins with the time.
+    """Return the clause about the workloads that must end, with links.
+
+    For a single workload, the clause does not state when it ends, because the sentence already begins with
+    that time.
     """
     if len(ends) > 1:
         return link_awaited_ends(actor, ends[-MAX_AWAITED:])

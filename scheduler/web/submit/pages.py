@@ -98,9 +98,10 @@ def index(request: Request) -> HttpResponse:
 def _run_form_action(
     request: Request, draft: Draft, form_action: str, answer: CheckResult
 ) -> HttpResponse | None:
-    """Check the draft, predict its outcome, or submit it.
+    """Check the draft, predict its outcome, or submit it, as `form_action` requests.
 
-    Return the response to a successful submission, the question about evictions, or None.
+    Return the response to a successful submission, or the page that asks whether to evict workloads.
+    Otherwise, return None.
     """
     try:
         if draft.problems:

@@ -274,7 +274,7 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
 
 
 def _step_starts(question: UsageQuery) -> list[datetime]:
-    """Return each step's start in the user's time zone."""
+    """Return the start of each of the report's time steps, in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not ReportStep.HOUR:

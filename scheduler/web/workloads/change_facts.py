@@ -79,7 +79,10 @@ def build_change_facts(
 def _ended_workload(
     actor: Actor, project: Project, change: Change | None, urls: Mapping[str, str], now: datetime
 ) -> EvictedWorkload | None:
-    """Return the visible workload that must be ended, with its loss, or None for other changes."""
+    """Return the workload that the change would end, with the work that it would lose.
+
+    Return None if the change ends no workload, or if the workload is hidden from the user.
+    """
     if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED or change["subject"] not in urls:
         return None
     name = str(change["subject"])
@@ -87,9 +90,10 @@ def _ended_workload(
 
 
 def _priority_basis(actor: Actor, project: Project, answer: RenderedChange) -> str:
-    """Return which workloads of the project have the priority just below the proposed one.
+    """Return text that names the workloads whose priority the proposed priority just exceeds.
 
-    The result is empty for other changes, and if the rule already names this priority.
+    The text is empty if the change does not raise the priority, or if the rule already names the exceeded
+    priority.
     """
     change = answer.change
     if change is None or change["kind"] != ChangeKind.PRIORITY_RAISED:

@@ -254,7 +254,7 @@ def named_workload_urls(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> 
 def build_obstacles(
     blockers: Sequence[Mapping[str, Any]], urls: Mapping[str, str] | None = None
 ) -> list[Obstacle]:
-    """Convert the blockers to obstacles. `urls` contains the URLs of the workloads that the blockers name."""
+    """Prepare blockers for display. `urls` contains the URLs of the workloads that they name."""
     messages = [_main_message(blockers[index:]) for index in range(len(blockers))]
     return [
         Obstacle(str(each["reason"]), message, _unmentioned_numbers(each, message), urls or {})

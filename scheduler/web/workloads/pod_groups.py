@@ -1,4 +1,4 @@
-"""Table of a workload's pods, where similar pods on a node share one row."""
+"""Table of a workload's pods. Pods with the same node, outcome and limits share one row."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -77,14 +77,17 @@ class PodTable:
 
     @property
     def has_limits(self) -> bool:
-        """Whether any pod has a limit. A memory peak without a limit is not shown."""
+        """Whether any pod has a limit. If none has one, the table omits the column of limits and memory
+        peaks.
+        """
         return any(row.has_limits for row in self.rows)
 
 
 def pod_table(placements: Sequence[PodPlacement], first_failed: Pod | None = None) -> PodTable:
-    """Group similar pods, in the order of each group's first pod.
+    """Group the pods of a run that have the same node, outcome and limits. Groups are in the order of their
+    first pods.
 
-    The pod that failed first has the first row, because its failure often causes the other failures.
+    The pod that failed first has its own row at the top, because its failure often causes the other failures.
     """
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:

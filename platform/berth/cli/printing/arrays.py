@@ -25,7 +25,9 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 @dataclass(frozen=True)
 class CommandTarget:
-    """A workload, or an array and the selected task indexes. None selects all tasks."""
+    """Workload, array, or selected tasks of an array, to which a command applies. If `indexes` is None, all
+    tasks are selected.
+    """
 
     workload: "WorkloadDetail | None" = None
     array: "ArrayDetail | None" = None

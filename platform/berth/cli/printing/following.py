@@ -189,7 +189,10 @@ class LineFilter:
 
 
 def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
-    """Yield each line after line `last` only once. The prefix is `12:` for a match or `11-` for context."""
+    """Yield (number, text) for each matching or context line after line `last`, without duplicates.
+
+    The text begins with the line number, as in `12:` for a match and `11-` for context.
+    """
     shown: dict[int, str] = {}
     for match in matches:
         before = enumerate(match.before, match.line - len(match.before))

@@ -131,9 +131,9 @@ class PluginContext:
 
 
 def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
-    """Return the context of a session.
+    """Return the plugin context of a session.
 
-    If the session has several pools, `pool` is None, and the plugins of these pools are not used.
+    If the session has several pools, `pool` is None, and only the session's own plugins are used.
     """
     if pool is None:
         cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)

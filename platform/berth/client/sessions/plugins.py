@@ -10,7 +10,7 @@ from pools.plugins.registry import available_plugins
 
 
 def resolve_plugins(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
-    """Return the plugins in order. A name stands for the plugin with default parameters.
+    """Return the plugins in order. For a plugin name, use the plugin with its default parameters.
 
     Raises SessionError for an unknown name, or for two plugins with the same name.
     """

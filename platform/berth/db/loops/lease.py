@@ -39,7 +39,9 @@ RELEASE = f"""
 
 
 def _held_lease_query(column: str) -> str:
-    """Return a query that, if the lease is still held, selects a column and locks the lease's row."""
+    """Return a query that selects `column` and locks the lease's row. It returns no row if the lease is no
+    longer held.
+    """
     return f"""
         SELECT {column} FROM {TABLE}
          WHERE name = %s AND holder = %s AND epoch = %s

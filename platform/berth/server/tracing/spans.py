@@ -26,7 +26,7 @@ class Span:
         return None
 
     def set_attributes(self, **attributes: Any) -> None:
-        """Set attributes. Two underscores in a name stand for a dot."""
+        """Set attributes. Two underscores in a name become a dot."""
 
     def rename(self, name: str) -> None:
         """Rename the span."""

@@ -21,7 +21,9 @@ class UnreadableResponse(ValueError):
 
 
 def object_rows(answer: Row, key: str) -> list[Row]:
-    """Return the list of objects under `key` in the response. Raises UnreadableResponse without a list."""
+    """Return the list of objects under `key` in the response. Raises UnreadableResponse if there is no such
+    list.
+    """
     listed = answer.get(key)
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
         raise UnreadableResponse(key)
@@ -96,8 +98,9 @@ def _parse_job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _parse_user(row: Row, key: str) -> str:
-    """Return the user who owns a job. Raises UnreadableResponse if the user is missing, because the job might
-    belong to the pool.
+    """Return the user who owns a job. Raises UnreadableResponse if the user is missing.
+
+    The job cannot be ignored in that case, because it might belong to the pool.
     """
     user = row.get(key)
     if not isinstance(user, str) or not user:

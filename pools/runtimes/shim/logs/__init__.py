@@ -1,1 +1,1 @@
-"""Write a pod's log, and record the times of its parts."""
+"""Write a pod's log, and record when its parts were written."""

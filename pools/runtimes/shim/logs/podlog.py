@@ -1,4 +1,4 @@
-"""Keep a pod's log within its size limit, and record its times.
+"""Keep a pod's log within its size limit, and record when its parts were written.
 
 The command writes directly to the file. When the log exceeds the limit, a hole is punched into its middle to
 free disk space. Up to a quarter of the limit is kept at the beginning, and up to half at the end. Offsets

@@ -35,7 +35,10 @@ _MB = 1e6
 
 
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
-    """Fetch all S3 volumes of the pod. Return an error message and the cause of a stop, or empty strings."""
+    """Fetch all S3 volumes of the pod. Return an error message, or "" on success.
+
+    Also return the cause if the pod was stopped during a transfer, otherwise "".
+    """
     writable = {value for key, value in order if key == "writable_volume"}
     for key, value in order:
         if key == "synced_volume":

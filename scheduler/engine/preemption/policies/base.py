@@ -85,7 +85,7 @@ class PreemptionPolicy:
         return False
 
     def allow_exceeding_share_again(self) -> None:
-        """Allow the department to exceed its share again, after the retry."""
+        """Undo the effect of `retries_within_share`: let the department exceed its share again."""
 
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that will be protected in the next cycle.
@@ -185,7 +185,9 @@ class PreemptionPolicy:
         return None
 
     def is_protected(self, gang: Gang) -> bool:
-        """Return whether the gang is protected from eviction."""
+        """Return whether the gang must not be evicted now, for example because it is within its minimum
+        runtime.
+        """
         if gang.non_preemptible or gang is self.gang:
             return True
         seconds = self._gang_min_runtime(gang)

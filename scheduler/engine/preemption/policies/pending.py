@@ -226,7 +226,7 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _worst_stage_of_equal_victims(self, victim: Victim, count: int) -> Key:
-        """Return the worst queue stage for `count` victims that have the same queue and size as `victim`."""
+        """Return the worst queue stage if `count` victims with the queue and size of `victim` are evicted."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account

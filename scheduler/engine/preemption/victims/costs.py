@@ -104,9 +104,9 @@ class NodeCosts:
                 self._priced_nodes[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
-        """Compute a node's cost.
+        """Compute the cost of clearing a node, and add the node to the heap of its victim queue.
 
-        Return the name of the node's victim queue, or None if the node cannot be cleared.
+        Return the queue's name, or None if the node cannot be cleared.
         """
         result = cheapest_victims_on_node(self.selection, self.part, i)
         if result is None:
@@ -241,7 +241,9 @@ def _select_across_queues(
 
 
 def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
-    """Return the sort key of victims: worst queue stage, stopped workloads, queue, other costs."""
+    """Return a sort key that compares sets of victims: worst queue stage, stopped workloads, queue, then all
+    other costs.
+    """
     queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
     cost = selection.policy.cost(victims)
     return (*selection.policy.worst_queue_stage(victims), cost[0], *queue, *cost[1:])

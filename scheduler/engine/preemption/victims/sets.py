@@ -135,7 +135,9 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed_amount(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim frees on its nodes. CPU and memory are counted by limits."""
+    """Return the amount that the victim's pods free on their nodes. For CPU and memory, these are the pods'
+    limits.
+    """
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(node_usage_per_replica(part, kind) for part, _ in victim.pods)

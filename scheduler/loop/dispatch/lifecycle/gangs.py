@@ -70,7 +70,9 @@ def load_gangs(
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
-    """Lock the workloads to evaluate. Their pods are locked only afterwards, as in HTTP requests."""
+    """Lock the workloads to evaluate, and return them. Pods must be locked afterwards, in the same order as
+    in HTTP requests.
+    """
     workloads = list(EVALUATED([*ids]))
     load_related_objects(workloads, "project", PROJECTS)
     return workloads
@@ -309,9 +311,9 @@ def _are_all_consolidated(pods: Iterable[Pod]) -> bool:
 
 
 def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the column values that a verdict sets.
+    """Return the column values that the verdict writes to the workload's row.
 
-    `names` are the names of the nodes where a gang failed.
+    `names` are the names of the nodes where the gang failed.
     """
     workload = gang.workload
     columns: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """Keep a form and a document in sync.
 
-Every request contains the form, the document, and the last text on which they agreed. A field
-that differs from that text was edited, so its value is written into the current document. The
-form is then rebuilt from the document. Both may change between requests. Comments and parts of
-the document without a form field are preserved.
+Every request contains the form, the document, and the last text on which the two agreed. If a field differs
+from that text, the user has edited the field, and its value is written into the current document. The form is
+then rebuilt from the document. Both may change between requests. Comments and parts of the document without a
+form field are preserved.
 """
 
 import json
@@ -81,7 +81,9 @@ def open_draft(text: str) -> Draft:
 
 
 def open_submitted_document(post: QueryDict) -> Draft:
-    """Open the submitted document without the form's fields. If it is invalid, keep the last valid text."""
+    """Open the submitted document as a draft, without the form's fields. If the document is invalid, the
+    draft also keeps the last valid text.
+    """
     draft = open_draft(_normalize_newlines(post.get("document", "")))
     if draft.data is None:
         draft.agreed = _normalize_newlines(post.get("agreed", draft.text))

@@ -219,8 +219,9 @@ def _seconds_lost(entry: TimelineEntry) -> float:
 
 
 def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
-    """Add a period's number to each entry: the period that it begins or, for a future entry, the expected
-    period that it ends.
+    """Set the period number of each entry to that of the period that begins at the entry's time.
+
+    For a future entry, it is the number of the expected period that ends at that time.
     """
     begins = {period.begin: number for number, period in enumerate(periods) if not period.is_expected}
     ends = {period.end: number for number, period in enumerate(periods) if period.is_expected}
@@ -282,7 +283,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
 
 
 def _sole_eviction_with_preemptor(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
-    """Return the only eviction if another workload caused it. Return None in all other cases."""
+    """Return the eviction if there is exactly one and it has a preemptor, otherwise None."""
     return evictions[0] if len(evictions) == 1 and evictions[0].preemptor is not None else None
 
 

@@ -78,10 +78,10 @@ def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
 
 
 def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
-    """Return the remaining part of the current state, until the expected start or the end of the maximum
+    """Return the workload's expected periods, from now until its expected start or the end of its maximum
     runtime.
 
-    The remaining restart delay, if any, comes first.
+    The rest of the restart delay, if any, is a separate period.
     """
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         state, until = STATES[workload.phase], workload.backoff_until

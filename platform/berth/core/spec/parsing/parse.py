@@ -90,7 +90,9 @@ def _problems_in_each_role(path: str, node: object) -> Iterator[Problem]:
 
 
 def _role_problems(path: str, child: object) -> Iterator[Problem]:
-    """Yield the contradictions between the valid fields of a role."""
+    """Yield problems for fields of a role that contradict each other. Fields that are invalid on their own
+    are ignored.
+    """
     context = {"free_names": True}
     try:
         role = RoleSpec.model_validate(child, context=context)

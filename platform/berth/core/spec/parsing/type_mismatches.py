@@ -106,7 +106,7 @@ def _is_valid(value: object, field: Field | None, model: type[BaseModel] | None)
 
 @lru_cache(maxsize=256)  # creating a model takes milliseconds
 def _field_model(owner: type[BaseModel], name: str) -> type[BaseModel]:
-    """Return a model whose only field, `value`, is a copy of the owner's field."""
+    """Return a model whose only field, `value`, is a copy of the owner's field `name`."""
     field = owner.model_fields[name]
     return create_model("Value", value=(field.annotation or Any, field))
 

@@ -98,7 +98,7 @@ async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _next_part(parts: Iterator[bytes]) -> bytes:
-    """Return the next part, joined with small parts that follow, because each call costs a thread switch."""
+    """Return the next part. Small parts are joined, because each call costs a thread switch."""
     joined, size = [], 0
     for part in parts:
         joined.append(part)

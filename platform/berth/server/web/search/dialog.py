@@ -323,9 +323,10 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 
 
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
-    """Yield the actions that have this verb, for the open page and for the user's latest workloads.
+    """Yield the actions that the verb names, for the open page and for the user's latest workloads.
 
-    If there are other words, yield the actions for matching workloads, arrays and schedules instead.
+    If there are other words, yield these actions for the workloads, arrays and schedules that the words match
+    instead.
     """
     if words:
         named = ("name", "project__name")

@@ -156,7 +156,7 @@ def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
 
 
 def find_state(word: str) -> str:
-    """Return the state that the word stands for, or an empty string."""
+    """Return the state that the word names or abbreviates, or an empty string."""
     word = word.lower()
     for state, synonyms in STATE_SYNONYMS.items():
         if word == state or word in synonyms:
@@ -167,10 +167,11 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """If a word stands for a state, yield a link to the workloads in this state, then the latest of them.
+    """If a word names a state, yield a link to the workloads in this state, then the latest of these
+    workloads.
 
-    The link shows their number. The other words are the list's search text. The word "my" restricts the list
-    to the user's own workloads. If the search text matches no workload, there is no link.
+    The link shows how many workloads there are. The other words are the list's search text. The word "my"
+    restricts the list to the user's own workloads. If the search text matches no workload, there is no link.
     """
     state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
     if not state:
