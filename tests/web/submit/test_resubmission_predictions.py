@@ -46,7 +46,7 @@ def test_resubmission_that_would_evict_workloads_asks_first(cast: Cast, dave: Cl
         make.place(low, cast.pool.nodes.get(), [index], index=index)
     workload = failed(cast)
     question = dave.post(f"/workloads/{workload.pk}/resubmit", headers=HTMX)
-    assert question.headers["HX-Retarget"] == "#dialog"
+    assert question.headers["HX-Reswap"] == "innerHTML"
     assert "Resubmit and evict?" in question.content.decode() and "vision/low" in question.content.decode()
     assert not Workload.objects.filter(name="train-2").exists()
     new = resubmit(dave, workload, "resubmit-evicting")
