@@ -120,7 +120,7 @@ class EvictionPairResponse(ResponseModel):
 
 
 class EvictionMatrixResponse(ResponseModel):
-    """Eviction totals by project pair."""
+    """Eviction totals for each pair of a victim's and a preemptor's project."""
 
     pairs: list[EvictionPairResponse] = Field(description="Pairs in descending order of lost work.")
     omitted: int = Field(description="Number of pairs left out because of the limit.")

@@ -118,7 +118,9 @@ class OverQuotaResponse(ResponseModel):
 
 
 class QuotaGroupImpactResponse(_PlanChanges):
-    """Predicted changes in the next cycle if the group contained other pools."""
+    """Predicted changes in the next cycle if the quota group contained `pools_after` instead of
+    `pools_before`.
+    """
 
     pools_before: list[str]
     pools_after: list[str]

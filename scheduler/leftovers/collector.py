@@ -62,8 +62,10 @@ class LeftoversCollector(LeasedThread):
         self._update_if_waiting(outputs, held, state=OutputState.FAILED, message=error_sentence(error))
 
     def _update_if_waiting(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
-        """Update the row, unless the workload was deleted or another process has stored the files. Return
-        whether the row was updated.
+        """Update the row of a pod's outputs, unless the workload was deleted or another process has stored
+        the files.
+
+        Return whether the row was updated.
         """
         with fenced_transaction(held):
             rows = PodOutputs.objects.filter(pk=outputs.pk, state=OutputState.WAITING)

@@ -85,7 +85,7 @@ def user_fields(view: FileSystemView, uid: int, call_filter: bytes) -> Record:
 
 
 def is_visible(path: str, view: FileSystemView, files: PodFiles) -> bool:
-    """Return whether a path exists for the pod, on the machine or in a directory of its own."""
+    """Return whether a path is inside a mount or a directory that the pod can access."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
     seen = [mount.target for mount in mounts]

@@ -79,7 +79,7 @@ class SessionBody(Body):
 
 
 class SessionNodeResponse(ResponseModel):
-    """Node of a session that accepts calls."""
+    """Session node that accepts calls."""
 
     node: int
     pod: UUID

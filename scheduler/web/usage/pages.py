@@ -74,7 +74,7 @@ class UsageTableRow:
 
     @property
     def is_partly_measured(self) -> bool:
-        """Whether the utilization covers less than 90% of the GPU-hours."""
+        """Whether utilization was measured for less than 90% of the GPU-hours."""
         return self.use is not None and self.use.measured < 0.9 * self.used.gpu_hours
 
 

@@ -66,7 +66,7 @@ def _print_attempt(
     client: "Client", pod: "Pod", workload_id: str, tail: int | None,
     out: "TerminalOutput | LineFilter", timestamps: bool,
 ) -> None:  # fmt: skip
-    """Print the output of one attempt as it arrives. With `tail`, begin with the last `tail` lines.
+    """Print a pod's output as it arrives. With `tail`, begin with the last `tail` lines.
 
     If the connection breaks, resume at the same byte.
     """

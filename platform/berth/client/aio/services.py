@@ -102,7 +102,7 @@ class AsyncServices(AsyncResource):
         return await self._post(ScaleOutCancellation, _path(service, "scale_out_cancel"), body)
 
     async def report_weight_update(self, service: str, updating: bool) -> None:
-        """Report whether a trainer is updating the weights of the initial engines."""
+        """Tell the server whether a trainer is updating the weights of the initial engines."""
         await self._transport.post(_path(service, "weights"), {"updating": updating})
 
     async def autoscaler(self, service: str) -> AutoscalerSettings:

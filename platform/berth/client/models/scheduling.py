@@ -70,7 +70,7 @@ class EvictionPair(Model):
 
 
 class EvictionMatrix(Model):
-    """Eviction totals by project pair."""
+    """Eviction totals for each pair of a victim's and a preemptor's project."""
 
     pairs: list[EvictionPair] = []
     """Pairs in descending order of lost work."""

@@ -8,7 +8,7 @@ from berth.client.models.mixins import SessionStateMixin
 
 
 class SessionNode(Model):
-    """Node of a session that accepts calls."""
+    """Session node that accepts calls."""
 
     node: int = 0
     pod: str = ""

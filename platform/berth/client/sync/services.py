@@ -101,7 +101,7 @@ class Services(Resource):
         return self._post(ScaleOutCancellation, _path(service, "scale_out_cancel"), body)
 
     def report_weight_update(self, service: str, updating: bool) -> None:
-        """Report whether a trainer is updating the weights of the initial engines."""
+        """Tell the server whether a trainer is updating the weights of the initial engines."""
         self._transport.post(_path(service, "weights"), {"updating": updating})
 
     def autoscaler(self, service: str) -> AutoscalerSettings:
