@@ -53,9 +53,8 @@ class LaunchRequest:
 class Interruption:
     """Spot interruption that the provider has announced.
 
-    `at` is the time of the interruption, or None while it is unknown. `is_boot_failure` means that the node's
-    boot counts as failed if the node is not ready yet, because further requests would probably end in the
-    same way.
+    `at` is the time of the interruption, or None while it is unknown. If `is_boot_failure` is True and the
+    node is not ready yet, its boot has failed, because further requests would probably end in the same way.
     """
 
     reason: str

@@ -33,7 +33,7 @@ RETRY_AFTER = timedelta(minutes=2)  # delay before reusing a machine after its s
 class StaticProvider:
     """Provider whose instances represent uses of joined machines.
 
-    A machine that has been silent for three minutes counts as gone until it reports again. After a failed
+    A machine that has been silent for three minutes is treated as gone until it reports again. After a failed
     start script, a machine is not used for two minutes, so that other machines are tried first.
     """
 

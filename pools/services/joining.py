@@ -101,8 +101,8 @@ def record_report(
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
     """Record that a node's machine will be interrupted.
 
-    If a Slurm node is still booting, its boot counts as failed: the next allocation would have the same time
-    limit.
+    If a Slurm node is still booting, its boot is recorded as failed, because the next allocation would have
+    the same time limit.
     """
     is_slurm = node.pool.provider == NodePool.Provider.SLURM
     if node.state not in PENDING or not is_slurm:

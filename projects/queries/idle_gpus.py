@@ -17,8 +17,8 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
     """Return when all GPUs of each workload became idle.
 
-    Workloads that are not idle, or have been idle for less than the warning threshold, are omitted.
-    Unmeasured GPUs do not count as idle.
+    Workloads that are not idle, or have been idle for less than the warning threshold, are omitted. So are
+    workloads with unmeasured GPUs.
     """
     pods_with_gpus = Pod.objects.filter(
         workload__in=list(workloads), state__in=RUNNING_STATES, allocation__released_at=None,

@@ -245,7 +245,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """Amounts charged to quotas. For GPU memory requests, the board adds the device share."""
+        """Amounts that count towards quotas. For GPU memory requests, the board adds the device share."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 

@@ -10,7 +10,10 @@ from berth.core.values.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Kind of engine action that produced a bundle. Drains are handled in `dispatch/evictions/drains.py`."""
+    """Kind of engine action that produced a bundle.
+
+    Drains have no kind, because `dispatch/evictions/drains.py` handles them.
+    """
 
     START = "start"
     GROW = "grow"

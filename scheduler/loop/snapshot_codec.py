@@ -73,9 +73,7 @@ class SnapshotEncoder:
             yield cached[1]
 
     def _encode_workload(self, workload: Workload) -> str:
-        """Return the workload as JSON with the same values as `to_json`, but with the tree as the last
-        key.
-        """
+        """Return the workload as JSON, as `to_json` does, but with the tree of roles as the last key."""
         document = _to_plain(workload)
         tree = document.pop("tree")
         return f'{to_json(document)[:-1]},"tree":{self._encode_tree(tree)}}}'

@@ -163,7 +163,7 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang lacks to meet its minimum, except stopping replicas."""
+    """Yield the replicas that the gang still lacks to meet its minimum. Stopping replicas are omitted."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

@@ -147,8 +147,9 @@ class CopiedFilesMixin:
 
 
 def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Return the listing with the paths in `left_out` added to the skipped ones, so that they do not count as
-    missing.
+    """Return the listing with the paths in `left_out` added to its skipped paths.
+
+    Otherwise, these paths would be treated as missing.
     """
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -265,8 +265,8 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop waiting for the pod. Its command must have ended. After a stop request, all of its
-        processes must have ended, unless the grace period is over.
+        """Whether to stop waiting for the pod: its command has ended or, after a stop request, all of its
+        processes have ended or the grace period is over.
         """
         if self.deadline is None:
             return self.wait_status is not None

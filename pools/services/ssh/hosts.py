@@ -120,7 +120,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
 
 
 def engine_host(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
-    """Return the host's state for the engine. `applied` is the digest of its current settings."""
+    """Return a host's state for `pools.engine`. `applied` is the digest of the host's current settings."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
     return Host(

@@ -124,8 +124,9 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return the kind of eviction, "reclaimed" or "preempted", that frees more of the resource, with the
-        amounts. Return None if there is none.
+        """Return the evictions that free more of the resource, "reclaimed" or "preempted", and the amounts.
+
+        Return None if there are none.
         """
         own = self._amounts.preemptible_amounts(gang, view, kind)
         if within_share:

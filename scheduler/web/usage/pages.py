@@ -63,7 +63,7 @@ LABEL_FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class UsageTableRow:
-    """Usage of one department, project, user or pool in the table."""
+    """Table row with the usage of one department, project, user or pool."""
 
     name: str
     hue: str

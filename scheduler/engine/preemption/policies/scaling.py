@@ -69,7 +69,10 @@ class Shrink(Reclaim):
 
 
 class ShrinkForScaleUp(Reclaim):
-    """Evict extra replicas of queues over their fair share to scale up gangs within their fair share."""
+    """Policy that evicts extra replicas of queues over their fair share.
+
+    The evictions let gangs within their fair share scale up.
+    """
 
     kind = Kind.GROW
     evicts_gangs = False

@@ -128,8 +128,8 @@ class AsyncWorkloads(AsyncResource):
     async def resubmit(self, workload_id: str, *, key: str | None = None) -> Submission:
         """Submit an ended workload again, as a new workload with the next free name, such as `train-2`.
 
-        Calls with the same `key` count as one submission. Raises Conflict if the workload has not ended, and
-        Invalid if its document is no longer accepted.
+        Repeated calls with the same `key` submit the workload only once. Raises Conflict if the workload has
+        not ended, and Invalid if its document is no longer accepted.
         """
         return await self._post(Submission, f"workloads/{workload_id}/resubmit", key=key)
 
