@@ -265,7 +265,7 @@ def zero_amounts() -> list[int]:
 
 
 class QueueStatus(FastRows):
-    """Fair share, allocation, reservations, requests and usage of one queue in one pool after the last cycle.
+    """Status of one queue in one pool after the last cycle.
 
     `allocated` is held by pods. `reserved` is set aside for replicas that cannot start yet.
     """

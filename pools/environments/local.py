@@ -51,7 +51,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class InstallStatus:
-    """Progress of a node's installation, and the reason for a failure, if any."""
+    """Status of a node's installation: its progress, and the reason for a failure, if any."""
 
     progress: Progress
     ready: bool = False

@@ -11,7 +11,7 @@ from pools.runtimes.capabilities import KUBERNETES, REMOTE_PROVIDERS
 
 @dataclass(frozen=True, slots=True)
 class ReachableServer:
-    """URL of this server, and the CA certificates that verify it.
+    """How machines reach this server: its URL, and the CA certificates that verify it.
 
     If the certificates are empty, machines use their system's certificates.
     """

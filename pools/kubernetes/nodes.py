@@ -61,7 +61,8 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Cluster nodes that match a pool's selector, and the requests of foreign pods on each node.
+    """Inventory of a cluster: the nodes that match a pool's selector, and the requests of foreign pods on
+    each node.
 
     `at` is the time of the inventory according to the cluster's clock.
     """

@@ -44,7 +44,9 @@ LOCKED_POOLS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Numbers of usable and pending nodes, and the time when the newest usable node became ready."""
+    """Numbers of a pool's usable and pending nodes. `newest_ready_at` is when the newest usable node became
+    ready.
+    """
 
     usable: int
     pending: int

@@ -23,7 +23,7 @@ POLICY = NodePool.NodeConsolidation
 
 @dataclass(frozen=True, slots=True)
 class ReleasableNodes:
-    """Names of nodes that may be released if their pods fit on other nodes.
+    """Nodes that a pool may release if their pods fit on other nodes.
 
     `empty` and `underutilized` limit how many nodes of each kind may be released at the same time.
     """

@@ -16,7 +16,7 @@ from pools.signals import changed
 
 @dataclass(frozen=True, slots=True)
 class AgentRelease:
-    """Version and file hash of the agent that this server provides."""
+    """Agent program that this server provides, identified by its version and the hash of its file."""
 
     version: str
     sha256: str

@@ -75,7 +75,7 @@ class Schedule(models.Model):
 
 
 class ScheduleRun(models.Model):
-    """Due time of a schedule and its outcome.
+    """Run of a schedule: its due time and its outcome.
 
     Each due time has a single row, so that its run is submitted only once.
     """

@@ -201,7 +201,9 @@ class Quota(FastRows):
 
 
 class RemovedQuota(models.Model):
-    """Last version number of a removed quota. A new quota in its place continues from this number."""
+    """Record of a removed quota. A new quota in its place continues from the last version number,
+    `version`.
+    """
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

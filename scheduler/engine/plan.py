@@ -100,7 +100,9 @@ Step = Place | Evict
 
 @dataclass(frozen=True, slots=True)
 class QueueImpact:
-    """Quota, fair share and allocation of a queue in one pool, before and after a bundle."""
+    """Effect of a bundle on one queue in one pool: its allocation before and after, with its quota and fair
+    share.
+    """
 
     queue: str
     quota: Bounds

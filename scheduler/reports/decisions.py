@@ -131,7 +131,7 @@ class CycleDecisions:
 
 @dataclass(frozen=True, slots=True)
 class _SubmittedWorkload:
-    """Workload that was submitted with a certain name, and the ID and name of its array."""
+    """Submitted workload. `array` is the ID and name of its array, if any."""
 
     at: datetime
     id: UUID

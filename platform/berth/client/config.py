@@ -40,7 +40,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Server settings, keyed by context name, and the name of the current context."""
+    """Contents of the settings file: server settings, keyed by context name, and the name of the current
+    context.
+    """
 
     current: str = ""
     servers: Mapping[str, Settings] = field(default_factory=dict)

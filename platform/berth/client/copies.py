@@ -14,7 +14,7 @@ Progress = Callable[[int, int | None], None]  # receives the bytes copied so far
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Number of copied files and their total size in bytes.
+    """Result of copying files: the number of copied files and their total size in bytes.
 
     `skipped` contains a message for each skipped file. Copies from a pod list at most 1,000 skipped files;
     the last message states how many more were skipped.

@@ -95,10 +95,10 @@ class FileCollector:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: CopySource) -> bool:
-        """Start copying a pod's files unless this has already begun.
+        """Start copying a pod's files unless a copy has already begun.
 
-        Return whether the pod must now be deleted: its container does not respond, or did not end after the
-        copy.
+        Return whether the pod must now be deleted, because its container does not respond or did not end
+        after the copy.
         """
         with self._lock:
             copy = self._current.get(pod_id)

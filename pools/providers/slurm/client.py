@@ -12,7 +12,9 @@ from pools.providers.slurm.jobs import PilotJob, PilotName
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Number of jobs that Slurm accepted, and the error that stopped the submission, if any."""
+    """Outcome of submitting jobs: the number that Slurm accepted, and the error that stopped the submission,
+    if any.
+    """
 
     accepted: int
     error: ProviderError | None = None

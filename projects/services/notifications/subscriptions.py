@@ -183,7 +183,7 @@ def allowed_events(scope: SubscriptionScope) -> tuple[str, ...]:
 
 
 def display_address(to: str) -> str:
-    """Return the address for display. Most of a webhook URL's path is hidden, because it is secret."""
+    """Return the address for display. Most of a webhook URL's path is omitted, because the path is secret."""
     if detect_channel(to) == Channel.MAIL:
         return to
     scheme, _, rest = to.partition("://")

@@ -21,7 +21,7 @@ from projects.services.workloads.ports import end_port_sessions
 
 @dataclass(frozen=True, slots=True)
 class Deactivation:
-    """Deactivated user, and the number of tokens revoked and browser sessions ended."""
+    """Result of deactivating a user, with the number of tokens revoked and browser sessions ended."""
 
     user: User
     revoked_tokens: int = 0

@@ -70,8 +70,8 @@ def authenticate_pod(secret: str) -> Pod:
 
 
 def fail_on_version_mismatch(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Fail the session if the worker's versions do not match. Return the error message, or "" if they
-    match.
+    """Fail the session if the worker's versions are incompatible with the client's. Return the error message,
+    or "" if they are compatible.
     """
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:

@@ -39,7 +39,7 @@ class SettingField:
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """Threshold and duration of a scaling condition, shown on one line of the form."""
+    """Fields for the threshold and duration of a scaling condition, shown on one line of the form."""
 
     title: str
     threshold: SettingField

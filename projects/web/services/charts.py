@@ -148,7 +148,7 @@ def format_percent(fraction: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LatestMetrics:
-    """Latest sample of a service. `old_since` is the time of the sample if it is no longer current."""
+    """Latest sample of a service. If the sample is outdated, `old_since` is its time."""
 
     values: Mapping[str, Any]
     old_since: datetime | None = None

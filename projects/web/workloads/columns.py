@@ -117,7 +117,7 @@ def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
 
 
 def load_runtimes(rows: Sequence[Workload]) -> None:
-    """Add each workload's or array's runtime to its row, or None if it is unknown.
+    """Set `runtime`, in seconds, on each row of a workload or array. It is None if unknown.
 
     An array's runtime lasts from the start of its first task to the end of the array, or until now.
     """

@@ -16,7 +16,9 @@ from projects.services.workloads import next_free_name, resubmit
 
 
 def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
-    """Return the workload that was resubmitted as this workload, or None if it no longer exists."""
+    """Return the original of a resubmitted workload, or None if the workload is not resubmitted or its
+    original is gone.
+    """
     event = Event.objects.filter(workload_id=workload.pk, data__has_key="resubmitted_from").first()
     if event is None:
         return None

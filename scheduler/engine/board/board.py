@@ -217,7 +217,7 @@ class Board:
         self._log.append(move)
 
     def remove_pod(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
-        """Remove a pod. Its resources count as leaving until it has stopped."""
+        """Remove a pod. Until it has stopped, its resources are counted as `leaving`."""
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._apply_removal(move)
         if pod.state is not PodState.RESERVED:  # a reserved pod is not running, so there is nothing to stop

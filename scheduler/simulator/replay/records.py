@@ -36,7 +36,9 @@ class JobRecord:
 
 @dataclass(slots=True)
 class ProjectAccount:
-    """Allocation of one project, and the time during which its quota had room for a job of each size."""
+    """Record of one project: its allocation over time, and how long its quota had room for a job of each
+    size.
+    """
 
     quota: float | None
     gpus: float = 0.0  # currently allocated GPUs

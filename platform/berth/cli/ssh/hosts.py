@@ -12,7 +12,9 @@ _ALLOWED = "[POD.]NAME.PROJECT.berth, for example train.vision.berth or worker-3
 
 
 class Target(NamedTuple):
-    """Workload (NAME, PROJECT/NAME or ID) and one of its pods, by default the first."""
+    """Target of an SSH connection: a workload (NAME, PROJECT/NAME or ID) and one of its pods, by default the
+    first.
+    """
 
     workload: str
     pod: str | None

@@ -31,7 +31,7 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Service and server address. An empty address means the configured server."""
+    """Name of a service and address of its server. An empty address means the configured server."""
 
     service: str
     address: str = ""

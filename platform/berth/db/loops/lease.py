@@ -54,7 +54,7 @@ LOCK_IF_HELD, LOCK_WITHOUT_WAITING = _held_lease_query("1"), _held_lease_query(D
 
 @dataclass(frozen=True)
 class HeldLease:
-    """Name, holder and epoch of a lease. Each write checks them to prove leadership."""
+    """Lease that a process holds. Each write checks the name, holder and epoch to prove leadership."""
 
     name: str
     holder: str

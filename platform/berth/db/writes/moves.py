@@ -61,7 +61,9 @@ def lock_keys(rows: QuerySet[M]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """New column values of one row, written only if the compared field still has an `expected` value."""
+    """Change of one row. The new values in `columns` are written only if the compared field still has an
+    `expected` value.
+    """
 
     pk: Any
     expected: Collection[str]

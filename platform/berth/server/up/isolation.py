@@ -24,7 +24,7 @@ OFF = f"""\
 
 
 class LocalChoices(NamedTuple):
-    """Environment variables to add, and a notice for the terminal."""
+    """Settings for pods in local pools: environment variables to add, and a notice for the terminal."""
 
     variables: dict[str, str]
     notice: str

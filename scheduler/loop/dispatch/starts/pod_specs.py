@@ -149,9 +149,8 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Return the secrets' current values.
-
-    Raises MissingSecret if a secret does not exist, and ValueError if it cannot be used.
+    """Return the secrets' current values. Raises MissingSecret if a secret does not exist, and ValueError if
+    a secret cannot be used.
     """
     if not uses:
         return DeclaredSecrets()
