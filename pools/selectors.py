@@ -113,7 +113,7 @@ def ray_nodes() -> list[RayNode]:
         "instance_id", "pool__name", "ordinal", "address", "devices"
     )  # fmt: skip
     return [
-        RayNode(instance_id, pool, ordinal, address, tuple(map(str, devices)), secrets.for_cluster(pool))
+        RayNode(instance_id, pool, ordinal, address, tuple(map(str, devices)), secrets.cluster_secret(pool))
         for instance_id, pool, ordinal, address, devices in rows
     ]
 

@@ -84,26 +84,26 @@ def _node_spec_problems(minimum: object, maximum: object, desired: object) -> li
     if wrong or not isinstance(minimum, int):
         return wrong
     return [
-        *_min_problems(minimum, maximum),
-        *_max_problems(minimum, maximum),
-        *_desired_nodes_problems(minimum, maximum, desired),
+        *_problems_with_min(minimum, maximum),
+        *_problems_with_max(minimum, maximum),
+        *_problems_with_desired(minimum, maximum, desired),
     ]
 
 
-def _min_problems(minimum: int, maximum: object) -> list[Problem]:
+def _problems_with_min(minimum: int, maximum: object) -> list[Problem]:
     if minimum < 0 or (minimum == 0 and maximum is None):
         allowed = "at least 1; 0 only with a max" if maximum is None else "at least 0"
         return [Problem("nodes.min", "is too small", str(minimum), allowed)]
     return []
 
 
-def _max_problems(minimum: int, maximum: object) -> list[Problem]:
+def _problems_with_max(minimum: int, maximum: object) -> list[Problem]:
     if isinstance(maximum, int) and maximum < max(minimum, 1):
         return [Problem("nodes.max", "is below nodes.min", str(maximum), f"at least {max(minimum, 1)}")]
     return []
 
 
-def _desired_nodes_problems(minimum: int, maximum: object, desired: object) -> list[Problem]:
+def _problems_with_desired(minimum: int, maximum: object, desired: object) -> list[Problem]:
     if not isinstance(desired, int):
         return []
     lowest = 0 if minimum == 0 else 1

@@ -54,7 +54,7 @@ class PodLimits:
     cpu_milli: int = 0
     cpu_source: LimitSource = LimitSource.NONE
 
-    def to_row(self) -> dict[str, Any]:
+    def to_pod_columns(self) -> dict[str, Any]:
         """Return the limits in the format of a pod's database row."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,

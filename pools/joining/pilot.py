@@ -17,7 +17,7 @@ def pilot_shell_variables(order: LaunchRequest) -> Mapping[str, str]:
     return {
         "url": server.url,
         "pool": order.pool,
-        "token": secrets.for_launch_request(order.pool, order.client_token),
+        "token": secrets.launch_request_secret(order.pool, order.client_token),
         "certificates": server.ca,
         "plain_http": "1" if server.plain_http else "",
     }

@@ -14,16 +14,16 @@ SALT = "berth.pools.joining"
 TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
-def for_launch_request(pool: str, client_token: str) -> str:
+def launch_request_secret(pool: str, client_token: str) -> str:
     """Return the secret that a launch request's machines use to join."""
     return _sign("order", f"{pool}.{client_token}")
 
 
-def for_node(key: int) -> str:
+def node_secret(key: int) -> str:
     return _sign("node", str(key))
 
 
-def for_machine(key: int, version: int) -> str:
+def machine_secret(key: int, version: int) -> str:
     """Return a machine's secret. `key` is the machine's primary key.
 
     The version changes when the machine joins again, so the old secret becomes invalid.
@@ -31,7 +31,7 @@ def for_machine(key: int, version: int) -> str:
     return _sign("machine", f"{key}-{version}")
 
 
-def for_host(key: int, version: int) -> str:
+def host_join_token(key: int, version: int) -> str:
     """Return the join token that an SSH host uses for one installation of the agent."""
     return _sign("host", f"{key}-{version}")
 
@@ -50,27 +50,27 @@ def verified_machine(secret: str) -> tuple[int, int] | None:
     return (int(key), int(version)) if key and version else None
 
 
-def for_pod(key: str) -> str:
+def pod_secret(key: str) -> str:
     """Return the secret for a session's worker. It is valid while the worker's pod runs."""
     return _sign("pod", key)
 
 
-def for_downloads(key: str) -> str:
+def download_secret(key: str) -> str:
     """Return the secret that a node uses to download a pod's code and volumes while the pod is live."""
     return _sign("downloads", key)
 
 
-def for_port(key: str) -> str:
+def port_secret(key: str) -> str:
     """Return the secret that identifies Berth to a pod that has open ports."""
     return _sign("port", key)
 
 
-def for_cluster(pool: str) -> str:
+def cluster_secret(pool: str) -> str:
     """Return the secret that Berth shares with all nodes in a pool's cluster."""
     return _compute_signature("cluster", pool)
 
 
-def for_gang(workload: str, run: int) -> str:
+def gang_secret(workload: str, run: int) -> str:
     """Return the secret that all pods in one run of a workload share."""
     return _compute_signature("gang", f"{workload}.{run}")
 

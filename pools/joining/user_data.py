@@ -40,5 +40,5 @@ def user_data(order: LaunchRequest) -> str:
     return SCRIPT.format(
         place=STATE_DIR, url=shlex.quote(server.url), pool=order.pool, more=more,
         ca=CA.format(place=STATE_DIR, ca=server.ca) if server.ca else "",
-        token=secrets.for_launch_request(order.pool, order.client_token),
+        token=secrets.launch_request_secret(order.pool, order.client_token),
     )  # fmt: skip

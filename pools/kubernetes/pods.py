@@ -29,7 +29,9 @@ from pools.runtimes.ledger import Ledger
 log = logging.getLogger(__name__)
 
 LOG_PATIENCE = timedelta(minutes=10)
-VANISHED = "the pod no longer exists in the cluster"
+VANISHED = PodReport(
+    PodState.EXITED, cause=PodCause.EVICTED, message="the pod no longer exists in the cluster"
+)
 STOPPED = PodReport(PodState.EXITED, cause=PodCause.STOPPED)
 
 
@@ -60,7 +62,7 @@ class PodCalls:
         if pod_spec.pod_id in self._created:
             return
         if rejection := find_rejection(pod_spec):
-            self._fail(pod_spec.pod_id, rejection)
+            self._record_failed_start(pod_spec.pod_id, rejection)
             return
         self._ledger.sync(pod_spec.pod_id)  # every pod in the cluster must have a record
         with translate_failures(pod_spec.pool):
@@ -90,7 +92,7 @@ class PodCalls:
                 self._namespaces.discard((cluster.api.server, namespace))
                 raise
             elif rejection := permanent_rejection(error):
-                self._fail(pod_spec.pod_id, rejection)
+                self._record_failed_start(pod_spec.pod_id, rejection)
                 return
             elif rejection := temporary_rejection(error, namespace):
                 raise StartRejected(rejection) from error
@@ -107,9 +109,9 @@ class PodCalls:
                     raise
         self._created.add(pod_spec.pod_id)
 
-    def _fail(self, pod_id: str, message: str) -> None:
+    def _record_failed_start(self, pod_id: str, message: str) -> None:
         """Record the pod as ended, because it can never start."""
-        self._ledger.record_end(
+        self._ledger.record_final_report(
             pod_id,
             PodReport(
                 PodState.EXITED, ended_at=datetime.now(UTC), cause=PodCause.START_FAILED, message=message
@@ -142,7 +144,7 @@ class PodCalls:
         metadata, spec = pod["metadata"], pod["spec"]
         if not metadata.get("deletionTimestamp"):
             # A machine crash may lose this record, but the pod's row also records that Berth is stopping it.
-            self._ledger.plan_end(pod_id, STOPPED, durable=False)
+            self._ledger.save_expected_report(pod_id, STOPPED, durable=False)
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)
             return
@@ -168,44 +170,49 @@ class PodCalls:
         The ledger stores the report before the deletion, because Berth may crash during this call, and the
         watch may notice the deletion before the call returns.
         """
-        self._ledger.plan_end(pod_id, report, durable=True)
+        self._ledger.save_expected_report(pod_id, report, durable=True)
         with translate_failures(cluster.api.server):
             cluster.api.delete(path, 0)
-        return self.record_end(pod_id, report)
+        return self.record_final_report(pod_id, report)
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
-        """Record a deleted pod's end, derived from its last state."""
+        """Record a deleted pod's final report, derived from its last state."""
         pod_id = pod["metadata"]["name"]
         entry = self._ledger.find(pod_id)
         if entry is not None and entry.ended is None:
-            self.record_end(pod_id, deleted_pod_report(pod))
+            self.record_final_report(pod_id, deleted_pod_report(pod))
 
-    def record_end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the pod's end, and return the effective report.
+    def record_final_report(self, pod_id: str, report: PodReport) -> PodReport:
+        """Record the pod's final report, and return the effective report.
 
         If Berth deleted the pod, the report that it stored before the deletion takes precedence. The recorded
         time is never in the future, even if the cluster's clock is ahead.
         """
         now = datetime.now(UTC)
-        if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
-            # If the pod never ran, take only the cause and message from the planned report.
-            has_run = planned.started_at is not None
-            report = planned if has_run else replace(report, cause=planned.cause, message=planned.message)
+        if (
+            report.cause is PodCause.EVICTED
+            and (expected := self._expected_report(pod_id, report)) is not None
+        ):
+            # If the pod never ran, take only the cause and message from the expected report.
+            has_run = expected.started_at is not None
+            report = expected if has_run else replace(report, cause=expected.cause, message=expected.message)
         self._created.discard(pod_id)
         self.code.forget(pod_id)
         self.files.forget(pod_id)
-        return self._ledger.record_end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
+        return self._ledger.record_final_report(
+            pod_id, replace(report, ended_at=min(report.ended_at or now, now))
+        )
 
-    def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
+    def _expected_report(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Return the report that Berth stored before it deleted the pod, or None if there is none.
 
         The result is also None if that report says that the start failed, but the pod has started since.
         """
         entry = self._ledger.find(pod_id)
-        planned = entry.planned if entry is not None else None
-        if planned is None or planned.cause is PodCause.STOPPED or planned.started_at is not None:
-            return planned
-        return planned if report.started_at is None else None
+        expected = entry.planned if entry is not None else None
+        if expected is None or expected.cause is PodCause.STOPPED or expected.started_at is not None:
+            return expected
+        return expected if report.started_at is None else None
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Copy the end of the pod's log, and delete the pod object and its record."""

@@ -206,7 +206,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
                 return replace(report, progress=delivery.progress)
         if report.state is not PodState.EXITED and has_files_to_copy(pod):
             return self._copy_files(pod_id, pod) or report
-        return self._pods.record_end(pod_id, report) if report.state is PodState.EXITED else report
+        return self._pods.record_final_report(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
         """Start or continue copying the pod's files.
@@ -242,7 +242,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return PodReport(PodState.STARTING)  # the STARTING report leaves the pod's state unchanged
         if pod is not None:
             return self._report(pod_id, pod)
-        return self._pods.record_end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))
+        return self._pods.record_final_report(pod_id, VANISHED)
 
     def _delete_pod(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
@@ -258,7 +258,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         self._pods.record_deletion(pod)
 
     def list_pods(self) -> tuple[str, ...]:
-        recorded = set(self.ledger.ids())
+        recorded = set(self.ledger.pod_ids())
         for pool in self._pools():
             with suppress(RuntimeFailure):
                 recorded |= self._adopt_pods(pool)

@@ -62,7 +62,7 @@ class Machine(models.Model):
     removed_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="Time of the removal request. The machine leaves once it runs no pods.",
+        help_text="Time of the removal request. The machine leaves the pool once it has no pods.",
     )
     departed_at = models.DateTimeField(null=True, blank=True)
 

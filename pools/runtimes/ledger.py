@@ -67,7 +67,7 @@ class Ledger:
         entry = self.find(pod_id)
         return self.log_path(pod_id).exists() or (entry is not None and entry.ended is not None)
 
-    def ids(self) -> tuple[str, ...]:
+    def pod_ids(self) -> tuple[str, ...]:
         return tuple(
             sorted(entry.name for entry in os.scandir(self._pods) if not _is_temporary_file(entry.name))
         )
@@ -110,17 +110,17 @@ class Ledger:
             if entry.ended is None and not entry.received:
                 self._write(pod_id, [*_placement_record(entry), _report_field("ended", report)])
 
-    def plan_end(self, pod_id: str, report: PodReport, *, durable: bool) -> None:
-        """Record that Berth is about to end the pod, so that the reason survives a crash."""
+    def save_expected_report(self, pod_id: str, report: PodReport, *, durable: bool) -> None:
+        """Save the final report of a pod that Berth is about to end, so that the reason survives a crash."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is not None and entry.ended is None and entry.planned != report:
                 self._write(pod_id, _placement_record(replace(entry, planned=report)), durable=durable)
 
-    def record_end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the pod's end, and return the effective report.
+    def record_final_report(self, pod_id: str, report: PodReport) -> PodReport:
+        """Record the pod's final report, and return the effective report.
 
-        An end recorded earlier takes precedence.
+        A report recorded earlier takes precedence.
         """
         with self._lock:
             entry = self.find(pod_id)

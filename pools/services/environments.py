@@ -42,7 +42,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
         return columns, PluginChanges()
     declared, problems = parse_plugins(columns["plugins"])
     if problems:
-        raise Invalid(_with_prefix("plugins", problems))
+        raise Invalid(_prefix_paths("plugins", problems))
     columns["plugins"] = [{"name": plugin.name, "parameters": dict(plugin.parameters)} for plugin in declared]
     return columns, PluginChanges(declared)
 
@@ -55,7 +55,7 @@ def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, An
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):
-        raise Invalid(_with_prefix("environment", problems))
+        raise Invalid(_prefix_paths("environment", problems))
     merged = {**pool.environment, **values["environment"]}
     return {**values, "environment": {name: value for name, value in merged.items() if value}}
 
@@ -118,7 +118,7 @@ def _compose(
 ) -> tuple[Image, tuple[Operation, ...]]:
     declared = build_image(pool.environment)
     if problems := tuple(image_problems(declared)):
-        raise Invalid(_with_prefix("environment", problems))
+        raise Invalid(_prefix_paths("environment", problems))
     plugins = _load_plugins(pool.plugins, secrets)
     try:
         image = transform_all(plugins, declared.with_pip(*_worker_packages(pool)), cluster)
@@ -126,7 +126,7 @@ def _compose(
     except PluginError as error:
         raise Invalid([Problem("plugins", str(error))]) from error
     if problems := tuple(image_problems(image)):
-        raise Invalid(_with_prefix("plugins: image", problems))
+        raise Invalid(_prefix_paths("plugins: image", problems))
     return image, operations
 
 
@@ -202,7 +202,7 @@ def _replace_secrets_with_times(
     return {"name": entry["name"], "parameters": entry["parameters"], "secrets_set": times}
 
 
-def _with_prefix(path: str, problems: Sequence[Problem]) -> list[Problem]:
+def _prefix_paths(path: str, problems: Sequence[Problem]) -> list[Problem]:
     def add_prefix(inner: str) -> str:
         return f"{path}{inner}" if inner.startswith("[") or not inner else f"{path}.{inner}"
 

@@ -74,7 +74,7 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
         gpus = format_count(len(measured.devices), "GPU")
         reason = f"{measured.name} {action} with {gpus}, using a token issued by {token_row.issued_by}"
         history.write(token_row.pool, ScalingKind.JOINED, reason, at=at, machine=measured.name)
-    return secrets.for_machine(machine.pk, machine.secret_version)
+    return secrets.machine_secret(machine.pk, machine.secret_version)
 
 
 def record_report(
@@ -162,7 +162,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
             hardware = f"{node.cpu_milli / 1000:g} cores, {node.memory_mib} MiB, {node.gpus} GPUs"
             reason = f"machine joined: {hardware}"
             history.write(node.pool, ScalingKind.JOINED, reason, at=at, node=node)
-    return secrets.for_node(node.pk)
+    return secrets.node_secret(node.pk)
 
 
 def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:

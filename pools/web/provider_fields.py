@@ -64,8 +64,8 @@ def _form_field(name: str, info: FieldInfo) -> forms.Field:
         "label": info.title or name.replace("_", " ").capitalize(),
         "help_text": info.description or "",
     }
-    kind = _without_none(info.annotation)
-    if get_origin(kind) is tuple and _without_none(get_args(kind)[0]) is str:
+    kind = _unwrap_optional(info.annotation)
+    if get_origin(kind) is tuple and _unwrap_optional(get_args(kind)[0]) is str:
         return LinesField(example=example, **common, rows=2)
     common["required"] = False
     initial = None if info.is_required() else info.get_default(call_default_factory=True)
@@ -85,13 +85,13 @@ def _form_field(name: str, info: FieldInfo) -> forms.Field:
     return YamlField(example=example, **common)
 
 
-def _without_none(annotation: Any) -> Any:
+def _unwrap_optional(annotation: Any) -> Any:
     """Return a type without None and without its constraints."""
     if get_origin(annotation) is Annotated:
-        return _without_none(get_args(annotation)[0])
+        return _unwrap_optional(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         (kind,) = (kind for kind in get_args(annotation) if kind is not NoneType)
-        return _without_none(kind)
+        return _unwrap_optional(kind)
     return annotation
 
 

@@ -200,12 +200,12 @@ def test_node_can_download_code_only_for_its_live_pod(cast: Cast, dave: Caller) 
     workload = Workload.objects.get(pk=submit(dave, tree).json()["id"])
     pods = [place(workload, node(cast.pool), [], state="starting") for _ in range(2)]
     pod, other = pods
-    agent = Caller(secrets.for_downloads(str(pod.pk)))
+    agent = Caller(secrets.download_secret(str(pod.pk)))
     assert read_archive(agent.get(f"pods/{pod.pk}/code")) == {"a.py": b"one"}
     for wrong in (
         Caller(),
-        Caller(secrets.for_pod(str(pod.pk))),
-        Caller(secrets.for_downloads(str(other.pk))),
+        Caller(secrets.pod_secret(str(pod.pk))),
+        Caller(secrets.download_secret(str(other.pk))),
     ):
         assert wrong.get(f"pods/{pod.pk}/code").status_code == 401
     Pod.objects.filter(pk=pod.pk).update(state="succeeded", ended_at=timezone.now())
@@ -281,7 +281,7 @@ def test_verified_download_names_a_damaged_or_missing_chunk(
 ) -> None:
     workload = Workload.objects.get(pk=submit(dave, upload(dave, {"a.py": b"one"})).json()["id"])
     pod = place(workload, node(cast.pool), [], state="starting")
-    agent, route = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/code?verify=true"
+    agent, route = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/code?verify=true"
     assert read_archive(agent.get(route)) == {"a.py": b"one"}
     (path,) = (tmp_path / "code").glob("*/*")
     path.write_bytes(b"two")

@@ -211,7 +211,7 @@ def test_pod_spec_names_the_server_and_contains_no_credentials(pod: Pod) -> None
     assert (mount.source, mount.path, mount.is_writable, len(mount.cache)) == (
         "s3://datasets/set", "/data", False, 32,
     )  # fmt: skip
-    assert order.download_secret == secrets.for_downloads(str(pod.pk))
+    assert order.download_secret == secrets.download_secret(str(pod.pk))
     assert order.code_url == ""
     assert not {KEY, KEY_ID} & {*order.env.values(), *order.secret_env.values()}
 
@@ -219,7 +219,7 @@ def test_pod_spec_names_the_server_and_contains_no_credentials(pod: Pod) -> None
 def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
     pod: Pod, store: ObjectStore
 ) -> None:
-    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data"
+    agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data"
     page = agent.get(f"{place}/objects").json()
     assert [(each["path"], each["size"]) for each in page["objects"]] == [("a", 3), ("b/c", 3)]
     assert (page["next"], page["size_max"]) == ("", 2 * 2**30)
@@ -230,7 +230,7 @@ def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
     ]  # fmt: skip
     assert KEY.encode() not in answer.content
 
-    for wrong in (Caller(), Caller(secrets.for_pod(str(pod.pk))), Caller(secrets.for_downloads("0"))):
+    for wrong in (Caller(), Caller(secrets.pod_secret(str(pod.pk))), Caller(secrets.download_secret("0"))):
         assert wrong.get(f"{place}/objects").status_code == 401
         assert wrong.post(f"{place}/urls", {"objects": objects}).status_code == 401
     assert agent.get(f"pods/{pod.pk}/volumes/other/objects").status_code == 401
@@ -255,7 +255,7 @@ def test_requests_waiting_for_an_unresponsive_object_store_are_few_and_hold_no_d
         return ObjectPage([], "")
 
     monkeypatch.setattr(Bucket, "list_page", hang)
-    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
 
     def fetch(_: int) -> int:
         try:
@@ -277,7 +277,7 @@ def test_requests_waiting_for_an_unresponsive_object_store_are_few_and_hold_no_d
 def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
     pod: Pod, store: ObjectStore, alice: Caller
 ) -> None:
-    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     assert alice("DELETE", SECRET).status_code == 204
     rejected = agent.get(place)
     assert (rejected.status_code, rejected.json()["detail"]) == (
@@ -318,7 +318,7 @@ def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
 def test_pod_waits_until_volume_changes_by_earlier_pods_of_its_project_are_stored(
     pod: Pod, cast: Cast
 ) -> None:
-    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     row = pending_changes(pod, cast.vision, progress={"size": 12_345_678})
     answer = agent.get(place).json()
     assert answer["objects"] == []
@@ -341,7 +341,7 @@ def test_pod_waits_until_volume_changes_by_earlier_pods_of_its_project_are_store
 
 @pytest.mark.heavy
 def test_pod_does_not_wait_for_pods_of_other_projects_or_for_other_volumes(pod: Pod, cast: Cast) -> None:
-    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     pending_changes(pod, cast.speech)
     assert agent.get(place).json()["waiting_for"] == ""
     row = pending_changes(pod, cast.vision, source="another")

@@ -199,7 +199,7 @@ def ssh_provider() -> Provider:
     for host in SshHost.objects.select_related("pool"):
         gpus = f"GPU-{host.pk}a", f"GPU-{host.pk}b"
         measured = MachineReport("any", "10.0.0.1", 8000, 16384, gpus, machine_id=f"machine-{host.pk:016}")
-        token = secrets.for_host(host.pk, host.join_version)
+        token = secrets.host_join_token(host.pk, host.join_version)
         services.join(pool_name=host.pool.name, token=token, measured=measured, at=START)
         digest = settings_digest(host.settings, SERVER, "")
         SshHost.objects.filter(pk=host.pk).update(applied=digest, touched_at=START)

@@ -12,7 +12,7 @@ import pytest
 
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.images.cache import stored_bytes
-from pools.runtimes.images.errors import classify
+from pools.runtimes.images.errors import classify_failure
 from pools.runtimes.images.progress import Progress
 from pools.runtimes.images.reference import InvalidReference, Reference, parse_reference
 from tests.contracts.pods import UID, ended, poll_until
@@ -162,7 +162,7 @@ def test_pull_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> 
 )
 def test_podman_error_messages_are_classified(error: str, name: str) -> None:
     reference = Reference("r.example", "denied/no-space", DIGEST)
-    assert classify(f"Trying to pull ...\nError: {error}\n", reference, "amd64").name == name
+    assert classify_failure(f"Trying to pull ...\nError: {error}\n", reference, "amd64").name == name
 
 
 @pytest.mark.parametrize(

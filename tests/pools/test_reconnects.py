@@ -13,7 +13,7 @@ from pools.services.access.kubernetes import KubernetesAccess
 
 
 def kubernetes_pools() -> object:
-    return KubernetesAccess(Clusters(lambda: "test", now=SystemClock().now)).all_pools()
+    return KubernetesAccess(Clusters(lambda: "test", now=SystemClock().now)).access_by_pool()
 
 
 @pytest.fixture

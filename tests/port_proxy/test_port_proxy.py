@@ -14,7 +14,7 @@ from django.db import OperationalError
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from pools.joining.secrets import for_port
+from pools.joining.secrets import port_secret
 from projects.models import Membership, PodState
 from projects.port_proxy import proxy
 from projects.port_proxy.proxy import OPEN_PREFIX, is_allowed
@@ -73,7 +73,7 @@ def test_pod_receives_the_host_name_and_its_own_request_secret(
         port_setup.ask("/tell?a=%20b", cookie=port_setup.open_session(), headers=headers).json()["headers"]
     )
     assert heard["host"] == port_setup.host
-    assert heard["authorization"] == f"Bearer {for_port(str(port_setup.pod.pk))}"
+    assert heard["authorization"] == f"Bearer {port_secret(str(port_setup.pod.pk))}"
     assert heard["x-forwarded-proto"] == "http"
     assert "x-forwarded-for" not in heard
     assert "x-mine" not in heard

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pools.joining.secrets import for_port
+from pools.joining.secrets import port_secret
 from projects.models import Phase, Pod, PortLink, Workload
 from projects.services.workloads import ports
 from tests.scheduler.stage import Stage
@@ -38,7 +38,7 @@ def test_first_pod_receives_its_ports_and_the_request_secret(stage: Stage) -> No
     assert first.ports is not None
     assert env["BERTH_PORT_LAB"] == env["BERTH_PORT"] == str(first.ports["lab"]["port"])
     assert env["BERTH_PORT_BOARD"] == "6006"
-    assert env["BERTH_PORT_SECRET"] == for_port(str(first.pk))
+    assert env["BERTH_PORT_SECRET"] == port_secret(str(first.pk))
     assert "BERTH_PORT" not in pod_env(stage, second)
     assert second.ports is None
 

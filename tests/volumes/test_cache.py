@@ -15,7 +15,7 @@ KIB = 1024
 def stored(cache: Cache, path: str, size: int = 20 * KIB) -> Object:
     """Store an object in the cache as a fetch does."""
     entry = Object(path, size, f'"{path}"', 1.0)
-    Path(cache.draft(entry)).write_bytes(bytes(size))
+    Path(cache.draft_path(entry)).write_bytes(bytes(size))
     cache.store(entry)
     return entry
 

@@ -74,7 +74,7 @@ class Wiring:
             provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
         return trace_provider(provider, pool.provider)
 
-    def changed_at(self, pool: NodePool) -> datetime | None:
+    def instances_changed_at(self, pool: NodePool) -> datetime | None:
         """Return when the pool's provider last noticed a change in its instances.
 
         Return None before the first change, and for providers that only list their instances.
@@ -99,11 +99,11 @@ def _build_wiring(fakes: str) -> Wiring:
     local_provider = LocalProvider(home / "nodes", local_machine())
     static = StaticProvider(clock.now)
     upkeep = SshMaintenance(clock.now, installation_name, TaskRunner())
-    raylets = with_environments(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
-    plain = with_environments(local_provider)
+    raylets = add_environments(LocalRayNodes(local_provider, home / "raylets", secrets.cluster_secret))
+    plain = add_environments(local_provider)
     clusters = Clusters(installation_name, now=clock.now)
     access = KubernetesAccess(clusters)
-    kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools, _file_limits)
+    kubernetes = KubernetesRuntime(home / "kubernetes", access.access_by_pool, _file_limits)
     clusters.set_callbacks(kubernetes.notify, kubernetes.record_deletion)
     wiring = Wiring(
         clock=clock,
@@ -113,7 +113,7 @@ def _build_wiring(fakes: str) -> Wiring:
             NodePool.Provider.SSH.value: lambda pool: SshProvider(clock.now, upkeep, pool),
             NodePool.Provider.AWS.value: lambda pool: aws_provider(json.dumps(pool.provider_settings)),
             NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
-                partial(access.for_pool, pool), partial(access.open, pool), clock.now
+                partial(access.access_for_pool, pool), partial(access.open, pool), clock.now
             ),
             NodePool.Provider.SLURM.value: lambda pool: SlurmProvider(
                 slurm_settings(pool.provider_settings),
@@ -130,14 +130,14 @@ def _build_wiring(fakes: str) -> Wiring:
         },
         changes={NodePool.Provider.KUBERNETES.value: access.nodes_changed_at},
     )
-    return _with_fakes(wiring, import_module(fakes)) if fakes else wiring
+    return _add_fakes(wiring, import_module(fakes)) if fakes else wiring
 
 
 def _file_limits() -> CopyLimits:
     return CopyLimits(settings.BERTH_OUTPUTS_MIB * 2**20, settings.BERTH_CODE_FILES)
 
 
-def _with_fakes(wiring: Wiring, module: Any) -> Wiring:
+def _add_fakes(wiring: Wiring, module: Any) -> Wiring:
     provider, runtime = module.provider(), module.runtime(wiring.clock)
     return replace(
         wiring,
@@ -150,7 +150,7 @@ def local_environments() -> LocalEnvironments:
     return LocalEnvironments(Path(settings.BERTH_HOME) / "environments")
 
 
-def with_environments(provider: Provider) -> PreparedNodes:
+def add_environments(provider: Provider) -> PreparedNodes:
     return PreparedNodes(provider, local_environments(), load_recipe, load_pending_recipes)
 
 

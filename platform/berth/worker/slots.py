@@ -27,7 +27,7 @@ class Slot(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources. Must be called only after the last call has ended."""
+        """Close the slot. No user function may be running in it."""
         ...
 
 

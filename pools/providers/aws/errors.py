@@ -11,7 +11,7 @@ CODES: dict[Kind, frozenset[str]] = {
     Kind.CAPACITY: frozenset({
         "InsufficientCapacity", "InsufficientCapacityOnHost", "InsufficientFreeAddressesInSubnet",
         "InsufficientHostCapacity", "InsufficientInstanceCapacity", "InsufficientReservedInstanceCapacity",
-        "SpotMaxPriceTooLow", "UnfulfillableCapacity", "Unsupported",
+        "SpotMaxPriceTooLow", "UnfulfillableCapacity", "ImagesUnsupported",
     }),
     Kind.QUOTA: frozenset({
         "AddressLimitExceeded", "FleetLimitExceeded", "InstanceLimitExceeded", "MaxIOPSLimitExceeded",

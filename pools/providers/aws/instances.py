@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.tags import NODE, ORDER, ORDINAL, tag_list, tag_map, to_filters
+from pools.providers.aws.tags import NODE, ORDER, ORDINAL, tag_filters, tag_list, tag_map
 from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interruption, LaunchRequest
 
 STATES = {
@@ -26,7 +26,7 @@ def describe_instances(
 ) -> list[Description]:
     """Return the instances that have all of the tags."""
     states = [state for state in STATES if include_terminated or state not in UNLISTED_STATES]
-    query_filters: list[Description] = [*to_filters(tags), {"Name": "instance-state-name", "Values": states}]
+    query_filters: list[Description] = [*tag_filters(tags), {"Name": "instance-state-name", "Values": states}]
     return list(_described_instances(clients, query_filters))
 
 

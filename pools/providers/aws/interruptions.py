@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.tags import to_filters
+from pools.providers.aws.tags import tag_filters
 from pools.providers.base import Interruption
 
 NOTICE_PERIOD = timedelta(minutes=2)
@@ -25,7 +25,7 @@ def upcoming_interruptions(
     """Return the upcoming interruptions, keyed by instance ID."""
     if not spot_ids:
         return {}
-    query_filters = [*to_filters(tags), {"Name": "state", "Values": ["active"]}]
+    query_filters = [*tag_filters(tags), {"Name": "state", "Values": ["active"]}]
     pages = clients.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=query_filters)
     upcoming: dict[str, Interruption] = {}
     for page in pages:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.tags import tag_list, tags_for_pool, to_filters
+from pools.providers.aws.tags import tag_filters, tag_list, tags_for_pool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 ANY_PROTOCOL = "-1"
@@ -31,8 +31,8 @@ def _find_vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
 
 
 def _find_group(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any] | None:
-    tag_filters = [*to_filters(tags_for_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
-    pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=tag_filters)
+    filters = [*tag_filters(tags_for_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
+    pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=filters)
     groups = [group for page in pages for group in page["SecurityGroups"]]
     return min(groups, key=lambda group: group["GroupId"], default=None)
 

@@ -20,5 +20,5 @@ def tags_for_pool(installation: str, pool: str) -> dict[str, str]:
     return {INSTALLATION: installation, POOL: pool}
 
 
-def to_filters(tags: Mapping[str, str]) -> list[dict[str, object]]:
+def tag_filters(tags: Mapping[str, str]) -> list[dict[str, object]]:
     return [{"Name": f"tag:{key}", "Values": [value]} for key, value in sorted(tags.items())]

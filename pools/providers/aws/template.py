@@ -12,7 +12,7 @@ from typing import Any
 
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.settings import AwsSettings, Purchase
-from pools.providers.aws.tags import tag_list, tags_for_pool, to_filters
+from pools.providers.aws.tags import tag_filters, tag_list, tags_for_pool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
@@ -78,7 +78,7 @@ def template_data(
 def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, str]:
     """Return the pool's launch template IDs, keyed by template name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
-        Filters=to_filters(tags_for_pool(installation, pool))
+        Filters=tag_filters(tags_for_pool(installation, pool))
     )
     return {
         description["LaunchTemplateName"]: description["LaunchTemplateId"]

@@ -57,11 +57,13 @@ class SlurmProvider:
         return ProvisionResult(created, message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        return self._instances(self._jobs(pool))
+        return self._instances(self._recent_jobs(pool))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Cancel the given jobs if they belong to the pool and the installation. Ignore all other IDs."""
-        living = [job for job in self._jobs(pool) if job.is_active_job and job.instance_id in instance_ids]
+        living = [
+            job for job in self._recent_jobs(pool) if job.is_active_job and job.instance_id in instance_ids
+        ]
         if living:
             self.client.cancel(living)
 
@@ -76,7 +78,7 @@ class SlurmProvider:
 
         Raises ProviderError if Slurm accepted none, or did not respond.
         """
-        names = self._names(order)
+        names = self._pilot_names(order)
         submission = self.client.submit(order, names, self._variables(order), living)
         error = submission.error
         if error is None:
@@ -95,9 +97,9 @@ class SlurmProvider:
 
         Raises ProviderError if the database does not respond, because it may contain jobs of the request.
         """
-        return self._instances(self.client.ended_jobs(self._names(order)))
+        return self._instances(self.client.ended_jobs(self._pilot_names(order)))
 
-    def _jobs(self, pool: str) -> list[PilotJob]:
+    def _recent_jobs(self, pool: str) -> list[PilotJob]:
         """Return the pool's jobs, including those that ended recently."""
         return self._jobs_in_pool(pool, self.client.list_jobs())
 
@@ -108,6 +110,6 @@ class SlurmProvider:
         now = self._now()
         return jobs.sort_instances(jobs.to_instance(job, self.settings.notice_seconds, now) for job in listed)
 
-    def _names(self, order: LaunchRequest) -> list[PilotName]:
+    def _pilot_names(self, order: LaunchRequest) -> list[PilotName]:
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         return [PilotName(self.installation, order.pool, each, order.client_token) for each in ordinals]

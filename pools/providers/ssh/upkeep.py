@@ -107,7 +107,7 @@ class SshMaintenance:
                 return
             env = {
                 **row.settings["env"], "BERTH_URL": server.url, "BERTH_POOL": row.pool.name,
-                "BERTH_JOIN_TOKEN": secrets.for_host(row.pk, row.join_version),
+                "BERTH_JOIN_TOKEN": secrets.host_join_token(row.pk, row.join_version),
                 "BERTH_MACHINE_STATE": home, "BERTH_INSTALLATION": installation,
                 **({"BERTH_PLAIN_HTTP": "1"} if server.plain_http else {}),
             }  # fmt: skip

@@ -22,7 +22,7 @@ class UnenforcedLimit(Exception):
     """Raised if a workload's document sets a limit that this machine cannot enforce."""
 
 
-def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
+def add_enforceable_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
     """Add the resource limits that this machine can enforce. Each limit is tested with an empty control
     group.
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pools.runtimes.enclosure.levels import PROBE_UID, VARIABLE, Isolation, IsolationLevel, IsolationPolicy
-from pools.runtimes.enclosure.limits import with_limits
+from pools.runtimes.enclosure.limits import add_enforceable_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
 from pools.runtimes.enclosure.seccomp import find_filter_program
@@ -85,7 +85,7 @@ def probe(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResult:
     Probe pods run in directories below `root`. Raises ProbeInterrupted.
     """
     probed = _probe_levels(root, policy, shim)
-    return replace(probed, isolation=with_limits(probed.isolation))
+    return replace(probed, isolation=add_enforceable_limits(probed.isolation))
 
 
 def _probe_levels(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResult:

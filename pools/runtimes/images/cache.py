@@ -69,7 +69,7 @@ def _remove(podman: Podman, digest: str) -> None:
         names = [value for key, value in podman.store.read_config(digest) or () if key == "name"]
         removed = podman.run("rmi", *names)
         if removed.code == 0 or "image not known" in removed.errors:
-            podman.store.drop(digest)
+            podman.store.delete_records(digest)
     except BlockingIOError:
         pass
     finally:

@@ -131,7 +131,7 @@ class Container(Namespaces):
             try:
                 self._create_with_config(self._ensure_pulled(digest))
             except ImageMissing:
-                store.drop(digest)
+                store.delete_records(digest)
                 self._create_with_config(self._ensure_pulled(digest))
             store.touch(digest)
         finally:

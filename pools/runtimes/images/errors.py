@@ -68,7 +68,7 @@ def pull_error(name: str, reference: Reference, machine: str, detail: str = "") 
     return PullError(name, _TEXTS[name].format(host=reference.host, machine=machine, detail=detail))
 
 
-def classify(output: str, reference: Reference, machine: str) -> PullError:
+def classify_failure(output: str, reference: Reference, machine: str) -> PullError:
     """Return the pull error that matches podman's stderr."""
     detail = last_error(output)
     # Remove the image's name, which may itself contain any of these phrases.

@@ -124,7 +124,7 @@ def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
 
     Without mounts of their own, these mount points would remain writable inside a read-only mount.
     """
-    points = [_unescape(line.split()[4]) for line in _mount_lines()]
+    points = [_unescape_mount_path(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:
         yield mount
         for point in points:
@@ -136,5 +136,5 @@ def _mount_lines() -> list[str]:
     return Path("/proc/self/mountinfo").read_text().splitlines()
 
 
-def _unescape(path: str) -> str:
+def _unescape_mount_path(path: str) -> str:
     return path.replace("\\040", " ").replace("\\134", "\\")

@@ -64,7 +64,7 @@ def probe_images(
         store.create(runtime)
         obstacle = retry_until_complete(lambda: _try_container(store, pods, shim, support.init))
         version = _read_version(store)
-    except Unsupported as error:
+    except ImagesUnsupported as error:
         return ImageSupport(obstacle=str(error))
     except ProbeInterrupted:
         raise
@@ -75,28 +75,30 @@ def probe_images(
     return replace(support, version=version)
 
 
-class Unsupported(Exception):
+class ImagesUnsupported(Exception):
     """Raised if the machine cannot run images. The message includes a remedy."""
 
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
-    """Return the node's image settings. Raises Unsupported."""
+    """Return the node's image settings. Raises ImagesUnsupported."""
     setting = environ.get(IMAGES_VARIABLE) or "auto"
     if setting == "off":
-        raise Unsupported(f"{IMAGES_VARIABLE} is off.")
+        raise ImagesUnsupported(f"{IMAGES_VARIABLE} is off.")
     if setting != "auto":
-        raise Unsupported(f"{IMAGES_VARIABLE} is {setting!r}. Use auto or off.")
+        raise ImagesUnsupported(f"{IMAGES_VARIABLE} is {setting!r}. Use auto or off.")
     if os.geteuid() != 0:
-        raise Unsupported("Container images require an agent that runs as root.")
+        raise ImagesUnsupported("Container images require an agent that runs as root.")
     if ":" in store.root:
-        raise Unsupported(f"podman does not accept colons in paths such as {store.root}. Use another path.")
+        raise ImagesUnsupported(
+            f"podman does not accept colons in paths such as {store.root}. Use another path."
+        )
     init = shutil.which("catatonit", path=":".join(_INIT_DIRECTORIES))
     missing = [name for name in ("podman", "conmon") if shutil.which(name, path=environ.get("PATH")) is None]
     missing += [] if init else ["catatonit"]
     if missing or init is None:
         verb = "is" if len(missing) == 1 else "are"
         names = " and ".join(", ".join(missing).rsplit(", ", 1))
-        raise Unsupported(f"{names} {verb} not installed. {_INSTALL}")
+        raise ImagesUnsupported(f"{names} {verb} not installed. {_INSTALL}")
     return ImageSupport(init=init, cache_bytes=_cache_bytes(store, environ))
 
 
@@ -104,14 +106,14 @@ def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
     text = environ.get(IMAGE_CACHE_VARIABLE, "")
     if text:
         if not re.fullmatch(r"[1-9]\d{0,11}", text):
-            raise Unsupported(f"{IMAGE_CACHE_VARIABLE} is {text!r}. Use a positive number of MiB.")
+            raise ImagesUnsupported(f"{IMAGE_CACHE_VARIABLE} is {text!r}. Use a positive number of MiB.")
         return int(text) * _MIB
     Path(store.root).mkdir(mode=0o700, parents=True, exist_ok=True)
     return int(shutil.disk_usage(store.root).total * DISK_SHARE)
 
 
 def _find_runtime(environ: Mapping[str, str]) -> str:
-    """Return the name of the installed OCI runtime. Raises Unsupported if there is none.
+    """Return the name of the installed OCI runtime. Raises ImagesUnsupported if there is none.
 
     crun does not support version 1 of control groups.
     """
@@ -119,7 +121,7 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
     for name in names:
         if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):
             return name
-    raise Unsupported(f"{names[-1]} is not installed. {_INSTALL}")
+    raise ImagesUnsupported(f"{names[-1]} is not installed. {_INSTALL}")
 
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:

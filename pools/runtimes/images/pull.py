@@ -12,7 +12,7 @@ from typing import Any
 
 from pools.runtimes.images.cache import evict, evict_all
 from pools.runtimes.images.container import CannotPull
-from pools.runtimes.images.errors import PullError, classify, pull_error
+from pools.runtimes.images.errors import PullError, classify_failure, pull_error
 from pools.runtimes.images.podman import Podman, PodmanOutput, PodmanTimeout
 from pools.runtimes.images.progress import Progress
 from pools.runtimes.images.reference import parse_reference
@@ -114,7 +114,7 @@ class ImagePull:
             shutil.rmtree(self._podman.temporary, ignore_errors=True)
         if output.code >= _SIGNALED:
             return pull_error("killed", self._reference, self._machine)
-        return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
+        return None if output.code == 0 else classify_failure(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:
         """Return the compressed sizes of the image's layers in bytes, or an empty list if unknown."""

@@ -78,7 +78,7 @@ class ImageStore:
         with open(f"{self.projects}/{project}/{digest}", "w"):
             pass
 
-    def drop(self, digest: str) -> None:
+    def delete_records(self, digest: str) -> None:
         """Delete a removed image's records."""
         for project in os.listdir(self.projects):
             _unlink(f"{self.projects}/{project}/{digest}")

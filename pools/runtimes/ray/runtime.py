@@ -72,7 +72,7 @@ class RayRuntime(RayFiles, RayLogs):
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = PodWatcher(self.poll_reports, self.fetch_log)
-        self._probes = ProbePods(self, self.ledger.ids, self._reload_nodes, self._drop_node_workspace)
+        self._probes = ProbePods(self, self.ledger.pod_ids, self._reload_nodes, self._drop_node_workspace)
 
     def start(self, spec: PodSpec) -> None:
         if self._starts.has_call(spec.pod_id):
@@ -140,7 +140,7 @@ class RayRuntime(RayFiles, RayLogs):
             return {}  # without a list of nodes, pods would be reported as lost
         reports: dict[str, PodReport] = {}
         pods_by_instance: dict[str, list[str]] = defaultdict(list)
-        for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
+        for pod_id in self.ledger.pod_ids() if pod_ids is None else pod_ids:
             entry = self.ledger.find(pod_id)
             if entry is None:
                 reports[pod_id] = PodReport(PodState.UNKNOWN)
@@ -195,11 +195,11 @@ class RayRuntime(RayFiles, RayLogs):
 
     def _end(self, pod_id: str, report: PodReport) -> PodReport:
         self._last.pop(pod_id, None)
-        return self.ledger.record_end(pod_id, report)
+        return self.ledger.record_final_report(pod_id, report)
 
     def list_pods(self) -> tuple[str, ...]:
         self._adopt_pods(self._reload_nodes().values())
-        return self.ledger.ids()
+        return self.ledger.pod_ids()
 
     def forget_in_background(self, pod_id: str) -> None:
         """Do nothing, because this runtime forgets pods one at a time."""
@@ -254,7 +254,7 @@ class RayRuntime(RayFiles, RayLogs):
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         nodes = self._reload_nodes()
-        entries = (self.ledger.find(pod_id) for pod_id in self.ledger.ids())
+        entries = (self.ledger.find(pod_id) for pod_id in self.ledger.pod_ids())
         workspace_nodes = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
         agents = [self._agent(nodes[i]) for i in sorted(workspace_nodes) if i in nodes]
         return max(filter(None, (agent.checkpointed_at(workspace) for agent in agents)), default=None)
@@ -366,7 +366,7 @@ class RayRuntime(RayFiles, RayLogs):
 
     def _adopt_pods(self, nodes: Iterable[RayNode]) -> None:
         """Record the pods that run on the nodes but have no local record."""
-        recorded_ids = set(self.ledger.ids())
+        recorded_ids = set(self.ledger.pod_ids())
         listed = list(nodes)
         for node, node_pod_ids in zip(listed, self._threads.map(self._list_node_pods, listed), strict=True):
             for pod_id in node_pod_ids:

@@ -61,7 +61,7 @@ class KubernetesAccess:
         self._clusters = clusters
 
     @reconnects
-    def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
+    def access_by_pool(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return each pool's cluster, or the reason why it cannot be used, keyed by pool name.
 
         Close clusters that no pool uses any longer.
@@ -73,7 +73,7 @@ class KubernetesAccess:
         )
         return pools
 
-    def for_pool(self, pool: NodePool) -> PoolAccess:
+    def access_for_pool(self, pool: NodePool) -> PoolAccess:
         """Return the pool's cluster. Raises ProviderError if it cannot be used."""
         access = self._open_access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         if isinstance(access, UnusableCluster):

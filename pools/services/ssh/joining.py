@@ -61,7 +61,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
         gpus = format_count(len(measured.devices), "GPU")
         reason = f"{host.name} {action} with {gpus}, as an SSH host"
         history.write(host.pool, ScalingKind.JOINED, reason, at=at, machine=host.name)
-    return secrets.for_machine(machine.pk, machine.secret_version)
+    return secrets.machine_secret(machine.pk, machine.secret_version)
 
 
 def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:

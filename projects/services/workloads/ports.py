@@ -18,7 +18,7 @@ from django.db import transaction
 
 from berth.core.errors import Conflict, Forbidden, NotFound
 from berth.core.problems import format_value
-from pools.joining.secrets import for_port
+from pools.joining.secrets import port_secret
 from pools.services.access.kubernetes import connects_through_cluster
 from projects.access import Action, may, require
 from projects.actor import Actor
@@ -144,13 +144,13 @@ def _pod_address(link: PortLink) -> PortAddress:
     if pod is None or address is None:
         raise PortClosed
     if connects_through_cluster(pod.node.pool):
-        return PortAddress("", int(address["port"]), for_port(str(pod.pk)), tunnel_pod=str(pod.pk))
+        return PortAddress("", int(address["port"]), port_secret(str(pod.pk)), tunnel_pod=str(pod.pk))
     host = str(address["address"] or pod.address or pod.node.address)
     try:
         ipaddress.ip_address(host)
     except ValueError:
         raise PortClosed from None
-    return PortAddress(host, int(address["port"]), for_port(str(pod.pk)))
+    return PortAddress(host, int(address["port"]), port_secret(str(pod.pk)))
 
 
 def _limit_unused_links(user: User, workload: Workload, at: datetime) -> None:

@@ -218,7 +218,7 @@ def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:
     """
     roles = order.spec.spec.all_roles if order.spec.spec else ()
     declared = next(each for each in roles if each.name == role)
-    return resolve_limits(declared, node.pool.default_limits).to_row()
+    return resolve_limits(declared, node.pool.default_limits).to_pod_columns()
 
 
 def _sort_by_rank(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:

@@ -80,7 +80,7 @@ def build_scheduler() -> Scheduler:
         provider = wiring.provider_for(pool)
 
         def run_reconciler_pass() -> bool:
-            changed_at = wiring.changed_at(pool)
+            changed_at = wiring.instances_changed_at(pool)
             has_changed = reconcile(
                 pool.pk,
                 provider=provider,
@@ -90,7 +90,7 @@ def build_scheduler() -> Scheduler:
                 changed_at=changed_at,
             )
             # If instances have changed during this pass, the next pass must follow immediately.
-            return has_changed or wiring.changed_at(pool) != changed_at
+            return has_changed or wiring.instances_changed_at(pool) != changed_at
 
         # A pass over remote machines may block, so it runs in the background.
         return (

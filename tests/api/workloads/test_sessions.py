@@ -53,7 +53,7 @@ def running_session(cast: Cast, dave: Caller) -> str:
 
 
 def worker(session: str, node: int = 0) -> Caller:
-    return Caller(secrets.for_pod(str(Pod.objects.get(workload_id=session, rank=node).pk)))
+    return Caller(secrets.pod_secret(str(Pod.objects.get(workload_id=session, rank=node).pk)))
 
 
 @pytest.mark.heavy
@@ -123,7 +123,13 @@ def test_worker_can_access_only_its_own_session(dave: Caller, carol: Caller, run
 def test_worker_endpoints_require_a_live_pods_secret(db: None, path: str) -> None:
     method = "GET" if path == "orders" else "POST"
     body = frames(({"number": 1, "outcome": "value"}, b"")) if path == "results" else HELLO_BODY
-    for secret in ("", "pod.x.y", "berth_nothing", secrets.for_pod(str(uuid.uuid4())), secrets.for_node(1)):
+    for secret in (
+        "",
+        "pod.x.y",
+        "berth_nothing",
+        secrets.pod_secret(str(uuid.uuid4())),
+        secrets.node_secret(1),
+    ):
         answer = Caller(secret)(method, f"workers/{path}", None if method == "GET" else body)
         assert answer.status_code == 401
 
@@ -185,7 +191,7 @@ def test_acknowledgement_of_results_that_do_not_exist_yet_is_rejected(
 
 def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running_session: str) -> None:
     pod = Pod.objects.get(workload_id=running_session, rank=0)
-    signature = secrets.for_pod(str(pod.pk)).rpartition(".")[2]
+    signature = secrets.pod_secret(str(pod.pk)).rpartition(".")[2]
     for path in (
         f"workloads/{running_session}",
         f"workloads/{running_session}/pods",

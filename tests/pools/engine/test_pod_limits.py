@@ -17,7 +17,7 @@ from tests.pools.stage import SYSTEM, pool
 
 def limits(role: dict[str, Any], **defaults: object) -> tuple[object, ...]:
     """Return memory in MiB and CPU in cores, each with its source."""
-    stored = resolve_limits(RoleSpec(**role), normalize_default_limits(defaults)).to_row()
+    stored = resolve_limits(RoleSpec(**role), normalize_default_limits(defaults)).to_pod_columns()
     return tuple(limits_in_api_units(stored).values())
 
 

@@ -90,7 +90,7 @@ def test_pod_that_berth_deletes_after_its_command_has_ended_does_not_count_as_ev
     stage.end_pod("p-1", 3)
     poll_until(lambda: command_report(stage.cluster.pod("p-1")) is not None)
     end = present(command_report(stage.cluster.pod("p-1")))
-    stage.runtime.ledger.plan_end("p-1", end, durable=True)
+    stage.runtime.ledger.save_expected_report("p-1", end, durable=True)
     stage.cluster.delete_pod(stage.namespace, "p-1", 0)  # the watch reports this before Berth records the end
     report = ended(stage.runtime, "p-1")
     assert (report.exit_code, report.cause, report.started_at) == (3, PodCause.NONE, end.started_at)

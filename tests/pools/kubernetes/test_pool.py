@@ -47,7 +47,7 @@ class Fleet:
         """Run a reconcile pass after a number of simulated seconds."""
         self.now += timedelta(seconds=seconds)
         provider = KubernetesProvider(
-            lambda: self.access.for_pool(pool), lambda: self.access.open(pool), lambda: self.now
+            lambda: self.access.access_for_pool(pool), lambda: self.access.open(pool), lambda: self.now
         )
         reconcile(
             pool.pk, provider=provider, now=self.now, fence=transaction.atomic,
@@ -147,7 +147,7 @@ def test_repeated_kubelet_status_does_not_trigger_a_node_listing(fleet: Fleet) -
     changed_at = fleet.access.nodes_changed_at(pool)
     fleet.now += timedelta(seconds=1)
     fleet.cluster.set_ready("gpu-0", "True", "kubelet is posting ready status")
-    mirror = fleet.access.for_pool(pool).cluster.mirror
+    mirror = fleet.access.access_for_pool(pool).cluster.mirror
     poll_until(lambda: "is posting" in str(mirror.nodes()))
     assert fleet.access.nodes_changed_at(pool) == changed_at
 
@@ -271,7 +271,7 @@ def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) ->
     pool = fleet.create("second")
     pool.kubeconfig_sealed = seal(kubeconfig(None, **{"certificate-authority-data": PEM}))
     pool.save()
-    pools = fleet.access.all_pools()
+    pools = fleet.access.access_by_pool()
     assert isinstance(pools["prod"], PoolAccess)
     assert "certificate-authority-data" in getattr(pools["second"], "reason", "")
 
@@ -279,12 +279,12 @@ def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) ->
 @pytest.mark.heavy
 def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
     pool = fleet.create()
-    former = fleet.access.for_pool(pool).cluster
+    former = fleet.access.access_for_pool(pool).cluster
     former.mirror.pods()
     services.edit_pool(
         actor=SYSTEM, pool=pool, changes={"kubeconfig": kubeconfig({"token": "new"}, server=fleet.url)}
     )
-    access = fleet.access.all_pools()["prod"]
+    access = fleet.access.access_by_pool()["prod"]
     assert isinstance(access, PoolAccess)
     assert access.cluster is not former
     with pytest.raises(Unreachable, match="has been closed"):
@@ -294,7 +294,7 @@ def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
     fleet.cluster.set_quota("others", "theirs", hard={"pods": "9"})
     poll_until(lambda: former.api._http.is_closed)
     assert access.cluster.api.get("/api/v1/nodes")["items"]
-    assert fleet.access.for_pool(NodePool.objects.get()).cluster is access.cluster
+    assert fleet.access.access_for_pool(NodePool.objects.get()).cluster is access.cluster
 
 
 def test_kubernetes_runtime_requires_the_kubernetes_provider(fleet: Fleet) -> None:

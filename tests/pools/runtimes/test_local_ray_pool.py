@@ -38,7 +38,7 @@ class LocalRayPool:
     def __init__(self, root: Path) -> None:
         machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(3)))
         cut = LocalProvider(root / "nodes", machine)
-        self.provider = LocalRayNodes(cut, root / "raylets", secrets.for_cluster)
+        self.provider = LocalRayNodes(cut, root / "raylets", secrets.cluster_secret)
         self.runtime = RayRuntime(root / "ray", ray_nodes)
         shape = {"gpus_per_node": 1, "cpu_milli": 1000, "reconcile_tick": 1}
         self.pool = pool((0, 2), provider="local", runtime="ray", **shape)

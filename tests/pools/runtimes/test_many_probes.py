@@ -105,4 +105,4 @@ def test_probes_of_nodes_that_have_ended_are_deleted(stage: Stage, monkeypatch: 
     del stage.nodes[0]
     stage.runtime.obstacles(instances)
     assert len(stage.agent.pods) == 3
-    assert len(stage.runtime.ledger.ids()) == 2
+    assert len(stage.runtime.ledger.pod_ids()) == 2

@@ -32,7 +32,7 @@ class SessionPlay:
     @property
     def pods(self) -> list[Pod]:
         return [
-            session_workers.authenticate_pod(secrets.for_pod(str(pod.pk)))
+            session_workers.authenticate_pod(secrets.pod_secret(str(pod.pk)))
             for pod in self.stage.pods(self.session.workload, "starting", "running", "stopping")
         ]
 
@@ -291,14 +291,14 @@ def test_only_the_secret_of_a_running_session_pod_is_accepted(play: SessionPlay,
     other = stage.submit("train")
     stage.tick(3)
     [other_pod, *_] = stage.pods(other, "running")
-    for secret in (secrets.for_pod(str(other_pod.pk)), secrets.for_node(1), "pod.x.y", ""):
+    for secret in (secrets.pod_secret(str(other_pod.pk)), secrets.node_secret(1), "pod.x.y", ""):
         with pytest.raises(Unauthenticated):
             session_workers.authenticate_pod(secret)
     [pod, _] = play.pods
     play.stage.runtime.end(str(pod.pk), exit_code=1)
     play.stage.tick(1)
     with pytest.raises(Unauthenticated):
-        session_workers.authenticate_pod(secrets.for_pod(str(pod.pk)))
+        session_workers.authenticate_pod(secrets.pod_secret(str(pod.pk)))
 
 
 @pytest.mark.heavy

@@ -23,7 +23,7 @@ from pools.providers.slurm.rest.errors import (
 )
 from pools.providers.slurm.rest.submission import submission_body
 from pools.providers.slurm.rest.token import EXPIRES_SOON, token_expiry
-from pools.providers.slurm.rest.versions import Api, negotiate
+from pools.providers.slurm.rest.versions import Api, negotiate_version
 from pools.providers.slurm.settings import SlurmSettings
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class SlurmRest:
         url = connection.server.url
         api = self._versions.get(url)
         if api is None:
-            api = self._versions[url] = negotiate(connection)
+            api = self._versions[url] = negotiate_version(connection)
         return api
 
     def _get(self, connection: Connection, path: str) -> Mapping[str, Any]:

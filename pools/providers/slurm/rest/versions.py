@@ -30,7 +30,7 @@ class Api:
         return _version_numbers(self.version) >= FIRST_STRUCTURED
 
 
-def negotiate(connection: Connection) -> Api:
+def negotiate_version(connection: Connection) -> Api:
     """Return the newest API version that both sides support. Raises ProviderError if there is none."""
     server = connection.server
     response = connection.call("GET", DESCRIPTION, seconds=SECONDS)

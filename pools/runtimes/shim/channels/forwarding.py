@@ -72,15 +72,15 @@ def forward(connection: socket.socket, *, until_first_end: bool = False) -> None
     while not is_over(flow.has_ended for flow in flows):
         poller, events = select.poll(), dict[int, int]()
         for flow in flows:
-            for descriptor, event in ((flow.reads, select.POLLIN), (flow.writes, select.POLLOUT)):
+            for descriptor, event in ((flow.fd_to_read, select.POLLIN), (flow.fd_to_write, select.POLLOUT)):
                 if descriptor is not None:
                     events[descriptor] = events.get(descriptor, 0) | event
         for descriptor, event in events.items():
             poller.register(descriptor, event)
         ready = dict(poller.poll())
         for flow in flows:
-            if flow.reads in ready or flow.writes in ready:
-                flow.move()
+            if flow.fd_to_read in ready or flow.fd_to_write in ready:
+                flow.transfer()
             if flow.is_complete:
                 flow.has_ended = True
                 if flow.target == fd:
@@ -102,18 +102,18 @@ class _Flow:
         self.has_ended = False
 
     @property
-    def reads(self) -> int | None:
+    def fd_to_read(self) -> int | None:
         return self._source if self._is_open and not self._held else None
 
     @property
-    def writes(self) -> int | None:
+    def fd_to_write(self) -> int | None:
         return self.target if self._held else None
 
     @property
     def is_complete(self) -> bool:
         return not self._is_open and not self._held and not self.has_ended
 
-    def move(self) -> None:
+    def transfer(self) -> None:
         try:
             if not self._held and self._is_open:
                 self._held = os.read(self._source, BLOCK)

@@ -143,7 +143,7 @@ class Unpacker:
             if info.isdir():
                 self._change_directory(place[:-1])
                 if place:
-                    self._enter(place[-1], info.mode & 0o777, mtime)
+                    self._enter_directory(place[-1], info.mode & 0o777, mtime)
                 return
             if not place:
                 raise CopyError(f"{path}: Not a directory")
@@ -191,9 +191,9 @@ class Unpacker:
         while len(self._levels) > common + 1:
             self._leave()
         for name in path[common:]:
-            self._enter(name, 0o755, None)
+            self._enter_directory(name, 0o755, None)
 
-    def _enter(self, name: str, mode: int, mtime: int | None) -> None:
+    def _enter_directory(self, name: str, mode: int, mtime: int | None) -> None:
         """Open a subdirectory of the innermost open directory, creating it if it is missing."""
         above, is_new = self._levels[-1].fd, True
         try:

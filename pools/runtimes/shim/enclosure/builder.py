@@ -64,14 +64,14 @@ def _execute(command: list[str], info_write: int, input_read: int, ready_write: 
         os.dup2(ready_write, 1)
         os.dup2(errors, 2)
         os.set_inheritable(info_write, True)
-        program, *options = _with_open_files(command)
+        program, *options = _replace_paths_with_descriptors(command)
         os.execve(program, [program, "--info-fd", str(info_write), *options], {})  # noqa: S606
     except BaseException as error:  # the forked child must exit here, even after an unexpected error
         os.write(2, str(error).encode())
     os._exit(127)
 
 
-def _with_open_files(command: list[str]) -> list[str]:
+def _replace_paths_with_descriptors(command: list[str]) -> list[str]:
     """Open the files that bubblewrap copies. Return the command with the files' paths replaced by
     descriptors.
     """

@@ -54,13 +54,13 @@ class Cache:
     def has(self, entry: Object) -> bool:
         return os.path.exists(self.path(entry))
 
-    def draft(self, entry: Object) -> str:
+    def draft_path(self, entry: Object) -> str:
         """Return the path of an object's incomplete file, which `store` moves into the cache."""
         return self.path(entry) + _DRAFT
 
     def store(self, entry: Object) -> None:
         """Move a complete object into the cache, where all users of this machine's volumes may read it."""
-        draft = self.draft(entry)
+        draft = self.draft_path(entry)
         os.chmod(draft, 0o444)
         os.utime(draft, (entry.modified, entry.modified))
         os.rename(draft, self.path(entry))

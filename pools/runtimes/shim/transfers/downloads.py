@@ -94,7 +94,7 @@ class _Downloads:
         )
         headers = {"If-Match": entry.etag}
         request = urllib.request.Request(url, headers=headers)  # noqa: S310
-        draft, size = self._cache.draft(entry), 0
+        draft, size = self._cache.draft_path(entry), 0
         try:
             with opener.open(request, timeout=READ_SECONDS) as response, open(draft, "wb") as file:
                 while data := response.read(BLOCK):

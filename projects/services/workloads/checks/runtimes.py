@@ -99,7 +99,7 @@ def describe_limits(spec: WorkloadSpec, pools: Sequence[str]) -> list[dict[str, 
         {
             "pool": pool,
             "role": role.name,
-            **limits_in_api_units(resolve_limits(role, defaults[pool]).to_row()),
+            **limits_in_api_units(resolve_limits(role, defaults[pool]).to_pod_columns()),
         }
         for role in spec.all_roles
         for pool in pools

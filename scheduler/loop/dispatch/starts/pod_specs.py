@@ -43,7 +43,7 @@ def build_pod_spec(
     workload, node, allocation = pod.workload, pod.node, pod.allocation
     pool, environment = node.pool, node.environment
     role = next(role for role in spec.all_roles if role.name == pod.role)
-    limits = pod.limits or resolve_limits(role, pool.default_limits).to_row()
+    limits = pod.limits or resolve_limits(role, pool.default_limits).to_pod_columns()
     volumes = () if role.idle else _volume_mounts(pod, spec)
     declared = _declared_secrets(pod, spec.role_secrets(role), reader)
     capabilities = runtime_capabilities(pool.runtime)
@@ -126,7 +126,7 @@ def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool
         **({"code_url": f"{place}/code"} if has_code else {}),
         **({"volumes_url": f"{place}/volumes"} if synced else {}),
         "download_ca": server.ca,
-        "download_secret": secrets.for_downloads(str(pod.pk)),
+        "download_secret": secrets.download_secret(str(pod.pk)),
     }
 
 
@@ -181,9 +181,9 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
     """
     values = port_secret_env(pod)
     if not _has_single_pod(spec):
-        values["BERTH_GANG_SECRET"] = secrets.for_gang(str(pod.workload_id), pod.run)
+        values["BERTH_GANG_SECRET"] = secrets.gang_secret(str(pod.workload_id), pod.run)
     if getattr(pod.workload, "session", None) is not None:
-        values["BERTH_SESSION_SECRET"] = secrets.for_pod(str(pod.pk))
+        values["BERTH_SESSION_SECRET"] = secrets.pod_secret(str(pod.pk))
     return values
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from berth.core.spec.sections.ports import PortSpec, port_variable
-from pools.joining.secrets import for_port
+from pools.joining.secrets import port_secret
 from pools.runtimes.base import Runtime, RuntimeFailure
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Pod
@@ -57,7 +57,7 @@ def port_secret_env(pod: Pod) -> dict[str, str]:
     """Return the environment variable that contains the secret for authenticating requests from Berth. Return
     an empty mapping for a pod without ports.
     """
-    return {"BERTH_PORT_SECRET": for_port(str(pod.pk))} if pod.ports else {}
+    return {"BERTH_PORT_SECRET": port_secret(str(pod.pk))} if pod.ports else {}
 
 
 def _find_free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:

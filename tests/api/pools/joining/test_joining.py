@@ -114,7 +114,13 @@ def test_only_platform_admins_issue_tokens(alice: Caller, bob: Caller, metal_poo
 def test_request_with_a_forged_secret_is_rejected(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     key = Machine.objects.get().pk
-    forged = secrets.for_machine(key, 1)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
+    forged = (
+        secrets.machine_secret(key, 1)[:-1] + "x",
+        secrets.node_secret(key),
+        secret + "0",
+        "machine..",
+        "x",
+    )
     for wrong in forged:
         assert report_in(wrong).status_code == 401
     assert anonymous.post("machines/call", {}).status_code == 401
@@ -225,7 +231,7 @@ def ordered_node(metal_pool: NodePool) -> Node:
 def test_provisioned_machine_joins_as_the_node_it_was_requested_for(
     ordered_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = secrets.for_launch_request("metal", "t1")
+    token = secrets.launch_request_secret("metal", "t1")
     body = {**MACHINE, "token": token, "instance_id": "i-2"}
     assert anonymous.post("node-pools/metal/join", body).status_code == 409, (
         "the node's instance is not known yet"
@@ -259,7 +265,7 @@ def test_provisioned_machine_joins_as_the_node_it_was_requested_for(
 
 def test_spot_interruption_reported_by_a_machine_is_recorded(ordered_node: Node) -> None:
     Node.objects.update(state="ready")
-    secret = secrets.for_node(ordered_node.pk)
+    secret = secrets.node_secret(ordered_node.pk)
     interruption_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
     report = {"interruption": {"reason": "EC2 takes it", "at": "2030-01-01T12:02:00Z"}}
     for _ in range(2):
@@ -278,7 +284,7 @@ def test_boot_fails_if_the_slurm_allocation_ends_but_not_if_the_spot_machine_is_
 ) -> None:
     NodePool.objects.update(provider=provider)
     reason = "the cluster is ending the allocation"
-    report_in(secrets.for_node(ordered_node.pk), {"interruption": {"reason": reason, "at": None}})
+    report_in(secrets.node_secret(ordered_node.pk), {"interruption": {"reason": reason, "at": None}})
     ordered_node.refresh_from_db()
     assert ordered_node.state == "lost"
     assert ordered_node.pool.boot_failures == failures
@@ -289,7 +295,7 @@ def test_boot_fails_if_the_slurm_allocation_ends_but_not_if_the_spot_machine_is_
 def test_early_end_of_a_slurm_allocation_is_recorded_unless_it_was_announced(ordered_node: Node) -> None:
     NodePool.objects.update(provider="slurm")
     Node.objects.update(state="ready", instance_id="5-abcdef12")
-    secret = secrets.for_node(ordered_node.pk)
+    secret = secrets.node_secret(ordered_node.pk)
     report_in(secret, {"interruption": {"reason": "the cluster announces the end", "at": None}})
     ordered_node.refresh_from_db()
     assert (ordered_node.state, ordered_node.eviction_reason) == ("draining", "")
@@ -321,7 +327,7 @@ def test_repeated_launch_requests_get_identical_user_data(settings: Any) -> None
     settings.BERTH_PUBLIC_URL = "https://berth.example.org"
     text = user_data(order)
     assert text == user_data(order)
-    assert secrets.for_launch_request("metal", "t1") in text
+    assert secrets.launch_request_secret("metal", "t1") in text
     assert len(text.encode()) < 1024, "EC2 takes 16 KiB, certificates included"
 
 

@@ -176,7 +176,7 @@ def test_pods_that_berth_deletes_just_before_a_crash_are_not_reported_as_evicted
     stage.runtime.start(stage.long("stopped"))
     running(stage.runtime, "stopped")
     # The process dies between the deletion of a pod and the record of its end.
-    monkeypatch.setattr(stage.runtime.ledger, "record_end", lambda pod_id, report: report)
+    monkeypatch.setattr(stage.runtime.ledger, "record_final_report", lambda pod_id, report: report)
     poll_until(lambda: stage.runtime.get_reports(["unplaceable"])["unplaceable"].progress != "")
     make_older(stage, "unplaceable", timedelta(seconds=31))
     ended(stage.runtime, "unplaceable")
