@@ -80,6 +80,7 @@ def test_queue_filters_expand_on_a_phone_and_stay_open(opened: Open) -> None:
         pool, button = page.locator("#f-pool"), page.get_by_role("button", name="Filters")
         expect(pool).to_be_hidden()
         button.click()
+        expect(pool).to_be_visible()
         widths = page.locator(".queue-filters select").evaluate_all(
             "all => all.map(each => each.offsetWidth)"
         )
