@@ -15,13 +15,16 @@ LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second consists 
 
 
 @contextmanager
-def dry_run_slot(project: Project) -> Iterator[None]:
+def dry_run_slot(project: Project, *, is_background: bool = False) -> Iterator[None]:
     """Hold one of the project's dry-run slots during the block. Raises RateLimited if all slots are in use.
+
+    Background dry runs, which no user waits for, share the first slot. Other dry runs use that slot last.
 
     The underlying lock is released when its transaction ends, even if the process dies.
     """
+    slots = range(1) if is_background else reversed(range(MAX_DRY_RUNS))
     with transaction.atomic():
-        if not any(_acquire_slot(project.pk, slot) for slot in range(MAX_DRY_RUNS)):
+        if not any(_acquire_slot(project.pk, slot) for slot in slots):
             raise RateLimited(
                 RETRY_AFTER,
                 f"{project.name} already has the maximum of {MAX_DRY_RUNS} dry runs in progress. "

@@ -61,8 +61,12 @@ class RenderedChange:
     fit: str = ""  # reason why a smaller number of replicas fits, as a clause, or empty
 
 
-def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> RenderedChange:
+def find_smallest_change(
+    workload: Workload, viewer: Viewer, now: datetime | None = None, *, is_background: bool = False
+) -> RenderedChange:
     """Return the smallest change for a workload that the viewer may see.
+
+    If `is_background` is set, no user waits for the result, and the search leaves dry-run slots to others.
 
     Raises RateLimited while too many of the project's dry runs are in progress.
     """
@@ -80,7 +84,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
         return RenderedChange(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _results.get(view, workload.handle)
     if result is None:
-        with dry_run_slot(workload.project):
+        with dry_run_slot(workload.project, is_background=is_background):
             result = _results.put(view, workload.handle, _search_change(view, workload, view.snapshot))
     return _render_change(result, workload, viewer, view.snapshot)
 

@@ -69,6 +69,7 @@ Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # pattern for messages about a placement, not about start progress
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+REFRESH_HEADER = "Berth-Refresh"  # sent by live.js with requests that no user has made
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
 
@@ -115,14 +116,17 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     The response is empty if the workload waits only for its restart delay to end or for earlier tasks of its
     array, because the page shows this elsewhere. If the next cycle starts the workload, the response replaces
     the last cycle's pending reasons. The page loads the card separately, because finding the change may take
-    seconds on a large cluster.
+    seconds on a large cluster. A page that is refreshed keeps its card (204) while no dry run can start.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
         return HttpResponse()
+    is_refresh = REFRESH_HEADER in request.headers
     try:
-        answer = find_smallest_change(workload, viewer_for(request.actor))
+        answer = find_smallest_change(workload, viewer_for(request.actor), is_background=is_refresh)
     except RateLimited as error:
+        if is_refresh:
+            return HttpResponse(status=204)
         answer = RenderedChange("", error.detail)
     change = answer.change
     if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):

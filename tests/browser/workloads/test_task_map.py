@@ -156,6 +156,18 @@ def test_smallest_change_of_an_array_is_fetched_again_some_time_after_other_chan
         page.clock.fast_forward("00:16")
         expect(change).not_to_contain_text("Outdated")
         expect(change).to_contain_text("Starts")
+
+        change.locator("strong").evaluate("title => { title.textContent = 'Outdated'; }")
+        sockets[-1].send('{"kind": "pools", "ids": []}')
+        page.wait_for_load_state("networkidle")
+        page.evaluate("Object.defineProperty(document, 'hidden', { configurable: true, value: true })")
+        page.clock.fast_forward("00:16")
+        expect(change).to_contain_text("Outdated")
+        page.evaluate("""() => {
+          Object.defineProperty(document, "hidden", { value: false });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""")
+        expect(change).not_to_contain_text("Outdated")
         assert faults == []
 
 

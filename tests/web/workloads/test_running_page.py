@@ -86,7 +86,7 @@ def test_smallest_change_card_without_a_change_links_to_the_edit_page(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("no_change", "No single change would start the workload now.")
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     workload = make.workload(cast.vision, "train", phase="pending", by=cast.dave.user)
     address = f"/workloads/{workload.pk}/smallest-change"
     client = sign_in("dave")

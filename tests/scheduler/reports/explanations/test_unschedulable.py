@@ -158,6 +158,28 @@ def test_dry_run_of_a_hundred_thousand_replicas_completes(stage: Stage, role: di
     assert answers[0].outcome == ("unschedulable" if "replicas" in role else "would_start")
 
 
+def test_background_dry_runs_leave_slots_for_users(stage: Stage) -> None:
+    project, over, is_held = stage.cast.vision, threading.Event(), threading.Event()
+
+    def search_in_background() -> None:
+        with dry_run_slot(project, is_background=True):
+            is_held.set()
+            over.wait(120)
+        connection.close()
+
+    other = threading.Thread(target=search_in_background)
+    other.start()
+    assert is_held.wait(120)
+    try:
+        with pytest.raises(RateLimited), dry_run_slot(project, is_background=True):
+            pass
+        result = dry_run(actor=stage.cast.alice, document=training("asked", project="vision"))
+        assert result.outcome == "would_start"
+    finally:
+        over.set()
+        other.join(30)
+
+
 def test_dry_runs_are_rate_limited_per_project(stage: Stage) -> None:
     # Each concurrent dry run has its own connection, as in a web process.
     project, over = stage.cast.vision, threading.Event()

@@ -71,7 +71,7 @@ def test_array_page_states_that_the_next_task_starts_soon_instead_of_the_smalles
     sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("not_needed", "The workload starts in the next cycle.")
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     task = Workload.objects.filter(array=sweep, phase="pending", held=False).order_by("array_index")[0]
     card = sign_in("dave").get(f"/workloads/{task.pk}/smallest-change?page=array").content.decode()
     assert "The next scheduling cycle starts the task or reserves capacity for it." in card

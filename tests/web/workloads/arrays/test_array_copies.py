@@ -24,7 +24,7 @@ CHANGE = {
 @pytest.fixture(autouse=True)
 def _smallest_change(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = RenderedChange("found", "It would start now.", CHANGE, action="Also allow pool spare")
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
 
 
 def card_of(client: Client, array: WorkloadArray) -> str:

@@ -188,7 +188,7 @@ def test_smallest_change_links_to_the_workloads_that_it_would_evict(
 ) -> None:
     sentence = "The workload would start now. This would evict ads/ctr, vision/own and vision/own-2."
     answer = RenderedChange("change", sentence, None, 3, affected=("ads/ctr", "vision/own", "vision/own-2"))
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     for project, name in ((cast.ads, "ctr"), (cast.vision, "own"), (cast.vision, "own-2")):
         make.workload(project, name, phase="running")
     workload = make.workload(cast.vision, "sweep")

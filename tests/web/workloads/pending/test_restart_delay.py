@@ -21,7 +21,7 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("no_change", "No single change would start the workload now.")
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     workload = make.workload(cast.vision, "train", phase="pending")
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert answer.sentence in card and f'<a href="/workloads/{workload.pk}/edit">' not in card

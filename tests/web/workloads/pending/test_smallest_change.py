@@ -48,17 +48,18 @@ def test_running_workload_has_no_smallest_change(cast: Cast, sign_in: SignIn) ->
     assert "Searching…" not in client.get(f"/workloads/{workload.pk}").content.decode()
 
 
-@pytest.mark.heavy
 def test_rate_limited_search_shows_when_to_retry(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reject(*_: object) -> None:
+    def reject(*_: object, is_background: bool) -> None:
         raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
 
     monkeypatch.setattr(pages, "find_smallest_change", reject)
     workload = make.workload(cast.vision, "train", phase="pending")
-    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    assert "Try again in 2 s." in card
+    client, url = sign_in("dave"), f"/workloads/{workload.pk}/smallest-change"
+    assert "Try again in 2 s." in client.get(url).content.decode()
+    refresh = client.get(url, headers={pages.REFRESH_HEADER: "1"})
+    assert refresh.status_code == 204, "the page keeps the change that it shows"
 
 
 def with_change(monkeypatch: pytest.MonkeyPatch, kind: str, **values: object) -> None:
@@ -72,7 +73,7 @@ def with_change(monkeypatch: pytest.MonkeyPatch, kind: str, **values: object) ->
         **values,
     }
     answer = RenderedChange("found", "The workload would start now if it changed.", change)
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
 
 
 def link_in(card: str) -> str:
@@ -93,7 +94,7 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
         evicted_workloads=3, affected=(victim.handle,), evicted=(victim.handle,),
         rule="in vision, priority 50 preempts priority 40", action="Make the workload preemptible",
     )  # fmt: skip
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert "<dt>Change</dt><dd><strong>Make the workload preemptible</strong></dd>" in card
     loss = 'loses 4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}<span class="nowrap">GPU-h</span> of work'
@@ -117,7 +118,7 @@ def test_change_that_ends_a_workload_links_to_it_and_states_its_lost_work(
     change = {"kind": "workload_ended", "subject": "vision/ends", "resource": "", "pool": "local",
               "before": None, "after": None}  # fmt: skip
     answer = RenderedChange("found", "It would start.", change, action="End vision/ends")
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     workload = make.workload(cast.vision, "train", phase="pending")
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert re.search(r"loses 8\s*GPUs and [\d.]+\s*GPU-h of work", re.sub(r"<[^>]*>", "", card))
@@ -130,7 +131,9 @@ def test_raised_priority_names_the_workload_that_it_exceeds(
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
     action = "Set the priority to 51 instead of 40"
     monkeypatch.setattr(
-        pages, "find_smallest_change", lambda *_: RenderedChange("found", "It would.", change, action=action)
+        pages,
+        "find_smallest_change",
+        lambda *_, **__: RenderedChange("found", "It would.", change, action=action),
     )
     make.workload(cast.vision, "ahead", priority=50)
     make.workload(cast.ads, "hidden", priority=50)
@@ -144,7 +147,7 @@ def test_raised_priority_loads_three_names_and_lists_each_array_once(
 ) -> None:
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
     answer = RenderedChange("found", "It would.", change, action="Set the priority to 51 instead of 40")
-    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     array = submit_array(cast, "a-sweep", 5)
     Workload.objects.filter(array=array).update(priority=50)
     for name in ("ahead", *(f"other-{index}" for index in range(30))):

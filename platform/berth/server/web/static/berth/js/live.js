@@ -6,6 +6,7 @@
   let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, leaving = false, focused = "", unfolded = [], popover;
   const due = new Map(); // maps kinds to a Set of IDs, or to null for all IDs
   const later = new WeakSet(); // parts with a fetch due after LATER milliseconds
+  const missed = new Set(); // parts whose fetch was due while the page was hidden
   const late = new Set(); // parts that changed again while they were being fetched
 
   const parts = () => [...document.querySelectorAll("[data-live]")];
@@ -30,14 +31,18 @@
   function fetchAnew(part) {
     if (leaving || part.querySelector("[data-editing]")) return;
     if (part.classList.contains("htmx-request")) return late.add(part);
-    htmx.ajax("GET", addressOf(part), { source: part, target: part, swap: "innerHTML" });
+    htmx.ajax("GET", addressOf(part), { source: part, target: part, swap: "innerHTML", headers: { "Berth-Refresh": "1" } });
   }
 
   /** Fetch a part whose contents are costly, at most once every LATER milliseconds. */
   function fetchLater(part) {
     if (later.has(part)) return;
     later.add(part);
-    setTimeout(() => { later.delete(part); if (part.isConnected && !document.hidden) fetchAnew(part); }, LATER);
+    setTimeout(() => {
+      later.delete(part);
+      if (document.hidden) missed.add(part);
+      else if (part.isConnected) fetchAnew(part);
+    }, LATER);
   }
 
   function flush() {
@@ -128,7 +133,12 @@
     const part = event.detail.elt;
     if (late.delete(part)) setTimeout(() => part.isConnected && fetchAnew(part));
   });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && due.size) flush(); });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    if (due.size) flush();
+    [...missed].filter((part) => part.isConnected).forEach(fetchAnew);
+    missed.clear();
+  });
   document.addEventListener("berth:done", () => note("everything"));
   setInterval(() => { // parts that expect changes without messages, such as reported metrics
     if (!document.hidden) parts().filter((part) => part.querySelector("[data-poll]")).forEach(fetchAnew);
