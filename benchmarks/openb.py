@@ -19,13 +19,13 @@ from benchmarks.setup.arguments import parser
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (
-    Group,
     Node,
     Pool,
     PoolQuota,
     Queue,
     Request,
     Role,
+    RoleGroup,
     Snapshot,
     Strategy,
     Workload,
@@ -129,7 +129,7 @@ def _workload(name: str, at: int, row: Row) -> Workload:
     request = Request(int(row["gpu_milli"] or 0) if devices else 0, devices, 0, cpu, memory, cpu, memory)
     models = tuple(sorted(set(filter(None, (row.get("gpu_spec") or "").split("|")))))
     role = Role("pod", 1, 1, request, gpu_models=models)
-    return Workload(name, "one", Group(name, (role,), 1), ("openb",), submitted=at)
+    return Workload(name, "one", RoleGroup(name, (role,), 1), ("openb",), submitted=at)
 
 
 def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:

@@ -8,7 +8,6 @@ from typing import Any
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.model import (
     FairShareMode,
-    Group,
     Node,
     Pod,
     Pool,
@@ -16,6 +15,7 @@ from scheduler.engine.model import (
     Queue,
     Request,
     Role,
+    RoleGroup,
     Snapshot,
     Strategy,
     Usage,
@@ -51,7 +51,7 @@ def work(
         Pod("worker", index, node, tuple(range(first, first + gpus)), started=NOW - 3600)
         for index, (node, first) in enumerate(on)
     )
-    return Workload(name, project, Group(name, (role,), 1), (POOL,), submitted=NOW - 500_000 + at,
+    return Workload(name, project, RoleGroup(name, (role,), 1), (POOL,), submitted=NOW - 500_000 + at,
                     started=NOW - 3600 if on else None, pods=placed)  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from berth.core.values.amounts import MILLI, RESOURCES, Bounds
-from scheduler.engine.model import Group, Node, NodeShape, Role, Snapshot, Workload
+from scheduler.engine.model import Node, NodeShape, Role, RoleGroup, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason, Rejection
 
 LIMIT_REASONS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
@@ -33,10 +33,10 @@ class EntireBounds:
             self._results[key] = blockers, tree, self._find_exceeded_blocker(tree, rejection)
         return self._results[key][2]
 
-    def _find_exceeded_blocker(self, tree: Group | Role, rejection: Rejection) -> Blocker | None:
+    def _find_exceeded_blocker(self, tree: RoleGroup | Role, rejection: Rejection) -> Blocker | None:
         for blocker in rejection.blockers:
             for kind, bound in self._bounds(blocker, rejection.pool):
-                if _least_amount(tree, kind, self._largest_devices.get(rejection.pool, 0)) > bound:
+                if _min_amount(tree, kind, self._largest_devices.get(rejection.pool, 0)) > bound:
                     return blocker
         return None
 
@@ -74,12 +74,12 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, int]]:
     return ((kind, bound) for kind, bound in enumerate(bounds) if bound is not None)
 
 
-def _least_amount(tree: Group | Role, kind: int, largest: int) -> int:
+def _min_amount(tree: RoleGroup | Role, kind: int, largest: int) -> int:
     """Return the least amount of a resource that the workload needs to run. `largest` is the memory of the
     largest device in MiB.
     """
-    if isinstance(tree, Group):
-        return sum(sorted(_least_amount(child, kind, largest) for child in tree.children)[: tree.need])
+    if isinstance(tree, RoleGroup):
+        return sum(sorted(_min_amount(child, kind, largest) for child in tree.children)[: tree.need])
     request, amount = tree.request, tree.request.amounts[kind]
     if RESOURCES[kind] == "gpu" and request.gpu_memory_mib and largest:
         amount = -(-MILLI * request.gpu_memory_mib // largest) * request.devices

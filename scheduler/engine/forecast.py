@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from berth.core.values.amounts import RESOURCES
 from berth.core.wording.words import format_amount
 from scheduler.engine.entire_bounds import LIMIT_REASONS, EntireBounds
-from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
+from scheduler.engine.model import NodeState, PodState, Role, RoleGroup, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
@@ -80,7 +80,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     return result
 
 
-def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
+def minimum_request(tree: RoleGroup | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
     If a group needs only some of its children, only the smallest children count.

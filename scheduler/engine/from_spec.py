@@ -13,9 +13,9 @@ from scheduler.engine.model import (
     SHARED_GPUS,
     VOLUME,
     Dependency,
-    Group,
     Request,
     Role,
+    RoleGroup,
     ScaleWith,
     Toleration,
     TopologyConstraint,
@@ -28,7 +28,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
     return Workload(
         name=spec.name,
         project=spec.project or "",
-        tree=to_group(build_tree(spec)),
+        tree=to_role_group(build_tree(spec)),
         pools=spec.pools if spec.burst_pool is None else spec.pools[:-1],
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
@@ -55,11 +55,11 @@ def scale_up_adds_nodes(spec: WorkloadSpec) -> bool:
     return spec.kind != "interactive"
 
 
-def to_group(shape: GroupShape) -> Group:
+def to_role_group(shape: GroupShape) -> RoleGroup:
     children = tuple(
-        to_group(child) if isinstance(child, GroupShape) else to_role(child) for child in shape.children
+        to_role_group(child) if isinstance(child, GroupShape) else to_role(child) for child in shape.children
     )
-    return Group(shape.name, children, shape.need, _to_topology(shape.topology))
+    return RoleGroup(shape.name, children, shape.need, _to_topology(shape.topology))
 
 
 def to_role(shape: RoleShape) -> Role:
@@ -86,11 +86,11 @@ def to_role(shape: RoleShape) -> Role:
     )
 
 
-def with_avoided_nodes(group: Group, nodes: Sequence[str]) -> Group:
+def with_avoided_nodes(group: RoleGroup, nodes: Sequence[str]) -> RoleGroup:
     """Return a copy of the group whose roles avoid the nodes."""
     children = tuple(
         with_avoided_nodes(child, nodes)
-        if isinstance(child, Group)
+        if isinstance(child, RoleGroup)
         else replace(child, avoided_nodes=tuple(nodes))
         for child in group.children
     )

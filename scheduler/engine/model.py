@@ -60,7 +60,7 @@ class FairShareMode:
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # True if usage within quota also counts as history
+    count_all: bool = False  # if True, all usage counts toward decayed usage; otherwise only usage over quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +274,19 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RoleGroup:
     """Inner node of the workload tree. At least `need` of its children must run.
 
     A role runs if at least `min` of its replicas run.
     """
 
     name: str
-    children: tuple["Group | Role", ...]
+    children: tuple["RoleGroup | Role", ...]
     need: int
     topology: TopologyConstraint | None = None
 
 
-def roles_in(group: Group) -> Iterator[Role]:
+def roles_in(group: RoleGroup) -> Iterator[Role]:
     """Yield a group's roles in document order."""
     for child in group.children:
         if isinstance(child, Role):
@@ -324,7 +324,7 @@ class Dependency:
 class Workload:
     name: str
     project: str
-    tree: Group
+    tree: RoleGroup
     pools: tuple[str, ...]  # allowed pools in order of preference; never empty
     priority: int = 50
     preemptible: bool = True

@@ -12,7 +12,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from scheduler.engine.model import Group, Node, Snapshot, Workload
+from scheduler.engine.model import Node, RoleGroup, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
 Encoded = dict[str, tuple[object, str]]  # value and its JSON text, by field name
@@ -34,7 +34,7 @@ class SnapshotEncoder:
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
         # Encoded trees by the tree's `id()`. Each entry keeps its tree alive.
-        self._trees: dict[int, tuple[Group, str]] = {}
+        self._trees: dict[int, tuple[RoleGroup, str]] = {}
 
     def encode_part(self, snapshot: Snapshot, count: int) -> bool:
         """Encode up to `count` new or changed workloads in advance. Return whether any remain."""
@@ -74,11 +74,11 @@ class SnapshotEncoder:
 
     def _encode_workload(self, workload: Workload) -> str:
         """Return the workload as JSON, as `to_json` does, but with the tree of roles as the last key."""
-        document = _to_plain(workload)
+        document = _to_json_value(workload)
         tree = document.pop("tree")
         return f'{to_json(document)[:-1]},"tree":{self._encode_tree(tree)}}}'
 
-    def _encode_tree(self, tree: Group) -> str:
+    def _encode_tree(self, tree: RoleGroup) -> str:
         cached = self._trees.get(id(tree))
         if cached is None:
             if len(self._trees) >= MAX_TREES:
@@ -88,7 +88,7 @@ class SnapshotEncoder:
 
 
 def to_json(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"), default=_to_plain)
+    return json.dumps(document, separators=(",", ":"), default=_to_json_value)
 
 
 def decode_snapshot(document: Any) -> Snapshot:
@@ -100,7 +100,7 @@ def decode_snapshot(document: Any) -> Snapshot:
     return snapshot
 
 
-def _to_plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Convert a value that the JSON encoder does not support, leaving nested values to the encoder."""
     kind = type(value)
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):

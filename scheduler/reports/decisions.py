@@ -254,7 +254,7 @@ def _render_cycle(
     return CycleDecisions(
         row=row,
         decisions=[
-            _render(
+            _render_bundle(
                 bundle, {handle: named_workload(handle) for handle in _workload_handles(bundle)},
                 row.pk, recorded_evictions, departments,
                 is_visible=redaction.can_see(bundle["workload"], row.at),
@@ -278,7 +278,7 @@ def _matches_filters(
     )
 
 
-def _render(
+def _render_bundle(
     bundle: Mapping[str, Any],
     names: Mapping[str, NamedWorkload],
     cycle: int,

@@ -98,7 +98,9 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
             prefix, traceback, _ = line.partition(_TRACEBACK)
             names_error: bool | None = False
             if traceback:
-                names_error, scanned = _names_error(data, end + 1, prefix, min(_TRACEBACK_LINES, lines_left))
+                names_error, scanned = _traceback_names_error(
+                    data, end + 1, prefix, min(_TRACEBACK_LINES, lines_left)
+                )
                 lines_left -= scanned
             if names_error is None and not is_last and len(data) - start < _TRACEBACK_SIZE:
                 return starts, start
@@ -110,7 +112,9 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
     return starts, len(data)
 
 
-def _names_error(data: bytes, position: int, prefix: str, max_lines: int) -> tuple[bool | None, int]:
+def _traceback_names_error(
+    data: bytes, position: int, prefix: str, max_lines: int
+) -> tuple[bool | None, int]:
     """Return whether the line that ends a traceback names an error, and the number of lines read.
 
     The answer is None if the traceback has not ended. All lines of a traceback are indented and have the same

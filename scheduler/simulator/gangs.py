@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from berth.core.values.amounts import NO_RESOURCES, Amounts
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.model import Group, Pod, PodState, Role, Workload
+from scheduler.engine.model import Pod, PodState, Role, RoleGroup, Workload
 
 RUNNING_STATES = (PodState.RUNNING, PodState.STARTING)
 LIVE_STATES = (*RUNNING_STATES, PodState.RESERVED)
@@ -49,18 +49,18 @@ def allocated_amounts(workload: Workload, pods: Iterable[Pod]) -> Amounts:
     return total
 
 
-def _meets_minimum(node: Group | Role, counts: Mapping[str, int]) -> bool:
+def _meets_minimum(node: RoleGroup | Role, counts: Mapping[str, int]) -> bool:
     if isinstance(node, Role):
         return counts.get(node.name, 0) >= node.min
     return sum(_meets_minimum(child, counts) for child in node.children) >= node.need
 
 
-def _is_degraded(node: Group | Role, counts: Mapping[str, int], running_roles: Collection[str]) -> bool:
+def _is_degraded(node: RoleGroup | Role, counts: Mapping[str, int], running_roles: Collection[str]) -> bool:
     roles = (node,) if isinstance(node, Role) else leaf_roles(node)
     if not any(role.name in running_roles for role in roles):
         return False
     if not _meets_minimum(node, counts):
         return True
-    return isinstance(node, Group) and any(
+    return isinstance(node, RoleGroup) and any(
         _is_degraded(child, counts, running_roles) for child in node.children
     )

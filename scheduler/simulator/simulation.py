@@ -73,7 +73,7 @@ class SimulatedCluster:
             reservations=(),
         )
 
-    def admit(self, workload: Workload) -> None:
+    def add_workload(self, workload: Workload) -> None:
         self._set_workload(workload)
 
     def remove_workload(self, name: str) -> None:

@@ -75,11 +75,11 @@ def remember_prediction(
     request: Request, workload_id: uuid.UUID, prediction: AcceptedPrediction | None
 ) -> None:
     """Replace the workload's stored prediction, or remove it if there is no new one."""
-    stored = {key: value for key, value in _stored(request).items() if key != str(workload_id)}
+    stored = {key: value for key, value in _stored_predictions(request).items() if key != str(workload_id)}
     if prediction is not None:
         recent = list(stored.items())[1 - STORED_MAX :]
         request.session[SESSION_KEY] = dict(recent) | {str(workload_id): asdict(prediction)}
-    elif len(stored) < len(_stored(request)):
+    elif len(stored) < len(_stored_predictions(request)):
         request.session[SESSION_KEY] = stored
 
 
@@ -113,11 +113,11 @@ def ask_before_evicting(
 
 
 def find_prediction(request: Request, workload_id: uuid.UUID) -> AcceptedPrediction | None:
-    stored = _stored(request).get(str(workload_id))
+    stored = _stored_predictions(request).get(str(workload_id))
     return AcceptedPrediction(**stored) if stored else None
 
 
-def _stored(request: Request) -> dict[str, Any]:
+def _stored_predictions(request: Request) -> dict[str, Any]:
     return dict(request.session.get(SESSION_KEY, {}))
 
 

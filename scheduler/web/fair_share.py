@@ -84,7 +84,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 )
 
 
-def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
+def columns_at_default(queues: Sequence[QueueShare]) -> dict[str, str]:
     """Return the columns in which all queues have the default value, with that value as text."""
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
@@ -112,7 +112,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pool = next((pool for pool in pools if pool.name == name), next(iter(pools), None))
     departments = _sort_by_name(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
-    default = default_columns([queue for _, queue in pairs])
+    default = columns_at_default([queue for _, queue in pairs])
     columns = [
         column for column in COLUMNS if column.key not in default or request.GET.get("format") == "csv"
     ]

@@ -20,7 +20,7 @@ from scheduler.reports.visibility import HIDDEN_WORKLOAD, viewer_for
 from scheduler.web.queue_rows import QueueEntry
 from scheduler.web.workloads.change_link import link_names, workload_urls
 
-ENDLESS_MAX = 5  # maximum number of workloads without a maximum runtime that are named per pool
+NAMED_PER_POOL = 5  # maximum number of workloads without a maximum runtime that are named per pool
 
 
 def load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
@@ -44,7 +44,7 @@ class WorkloadsWithoutMaxRuntime:
     has_hidden: bool = False
 
     @property
-    def more(self) -> int:
+    def unnamed_count(self) -> int:
         return self.count - len(self.named)
 
 
@@ -54,14 +54,14 @@ def load_workloads_without_max_runtime(actor: Actor, entries: Sequence[QueueEntr
     """
     pools = set()
     for row, *_ in entries:
-        row.endless = WorkloadsWithoutMaxRuntime()
+        row.without_max_runtime = WorkloadsWithoutMaxRuntime()
         if str((row.explanation or {}).get("expected_start_reason") or "").startswith(UNDECLARED):
             pools.add(row.queue_pool)
     if not pools:
         return
-    endless = _workloads_without_max_runtime(actor, pools)
+    without_max_runtime = _workloads_without_max_runtime(actor, pools)
     for row, *_ in entries:
-        row.endless = endless.get(row.queue_pool, row.endless)
+        row.without_max_runtime = without_max_runtime.get(row.queue_pool, row.without_max_runtime)
 
 
 def _workloads_without_max_runtime(
@@ -79,7 +79,7 @@ def _workloads_without_max_runtime(
     rows = rows.annotate(
         place=Window(RowNumber(), partition_by="pool__name", order_by=("-gpu_milli", "title", "unit")),
         count=Window(Count("*"), partition_by="pool__name"),
-    ).filter(place__lte=ENDLESS_MAX)
+    ).filter(place__lte=NAMED_PER_POOL)
     named, counts = defaultdict(list), dict[str, int]()
     for row in rows.order_by("pool__name", "place"):
         url = reverse("array" if row["array"] else "workload", args=[row["unit"]])

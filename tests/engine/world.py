@@ -7,7 +7,6 @@ from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (
     ClusterQuota,
-    Group,
     Node,
     NodeState,
     Pod,
@@ -18,6 +17,7 @@ from scheduler.engine.model import (
     Request,
     Reservation,
     Role,
+    RoleGroup,
     Snapshot,
     TopologyConstraint,
     Usage,
@@ -101,13 +101,13 @@ class World:
         return self
 
     def queued(self, name: str, project: str, replicas: int = 1, gpus: float = 1, *, up_to: int | None = None,
-               roles: tuple[Role, ...] = (), tree: Group | None = None, cpu: float = 0, memory: int = 0,
+               roles: tuple[Role, ...] = (), tree: RoleGroup | None = None, cpu: float = 0, memory: int = 0,
                topology: TopologyConstraint | None = None, on_role: Mapping[str, Any] | None = None,
                **more: Any) -> Self:  # fmt: skip
         roles = roles or (
             role("worker", replicas, up_to, request(gpus, cpu=cpu, memory=memory), **(on_role or {})),
         )
-        tree = tree or Group(name, roles, len(roles), topology)
+        tree = tree or RoleGroup(name, roles, len(roles), topology)
         more.setdefault("submitted", NOON - 1000 + len(self.workloads))
         more.setdefault("pools", (self.pools[0].name,))
         self.workloads.append(Workload(name, project, tree, **more))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from scheduler.engine.decide import decide
-from scheduler.engine.model import Group, Node, Pod, Request, Role, Snapshot, Workload
+from scheduler.engine.model import Node, Pod, Request, Role, RoleGroup, Snapshot, Workload
 from scheduler.loop.snapshot_codec import SnapshotEncoder, decode_snapshot, to_json
 from scheduler.loop.snapshots import (
     CYCLE_RETENTION,
@@ -23,7 +23,7 @@ from tests.engine.reference.clusters import clusters
 from tests.engine.test_invariants import on_random_clusters
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-TREE = Group("all", (Role("worker", 1, 1, Request(gpu=1000, devices=1, cpu=2000)),), 1)
+TREE = RoleGroup("all", (Role("worker", 1, 1, Request(gpu=1000, devices=1, cpu=2000)),), 1)
 WORKLOAD = Workload("vision/0", "vision", TREE, ("local",))
 
 

@@ -186,7 +186,7 @@ class ChannelConsumer(SignedInConsumer):
             await self._forward(reader)
         finally:
             writer.close()
-            await _complete(asyncio.ensure_future(self._record_end(opening)))
+            await _wait_until_done(asyncio.ensure_future(self._record_end(opening)))
 
     async def _record_end(self, opening: asyncio.Future[OpenChannel]) -> None:
         channel = await opening
@@ -214,7 +214,7 @@ class ChannelConsumer(SignedInConsumer):
         return values[0] if values else None
 
 
-async def _complete(task: asyncio.Task[None]) -> None:
+async def _wait_until_done(task: asyncio.Task[None]) -> None:
     """Wait until the task has ended, even if this connection is closed meanwhile."""
     while not task.done():
         with suppress(asyncio.CancelledError):

@@ -8,7 +8,8 @@ from pools.runtimes.base import LogChunk
 from scheduler.api.logs.pod_log import PodLog
 
 LINE = re.compile(rb"[^\n]*\n|[^\n]+")
-# Placeholder with the width of a time, so that clients can count bytes.
+# Placeholder for an unknown timestamp, padded to the same width so that the prefix always has the same
+# length in bytes.
 UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))
 
 

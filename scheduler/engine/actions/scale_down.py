@@ -7,7 +7,7 @@ from scheduler.engine.board.eligible import exceeded_share
 from scheduler.engine.board.gang import BoardRole, Gang, current_max, total_request
 from scheduler.engine.placement.overcommit import place_overcommitted
 from scheduler.engine.plan import Eviction, Kind, Reason
-from scheduler.engine.preemption.policies.scaling import Shrink, ShrinkForScaleUp
+from scheduler.engine.preemption.policies.scaling import ScaleDown, ScaleDownForScaleUp
 from scheduler.engine.preemption.preempt import preempt_for_pending_gangs, preempt_for_scale_up
 from scheduler.engine.preemption.victims.units import single_pod_victim
 
@@ -15,7 +15,7 @@ from scheduler.engine.preemption.victims.units import single_pod_victim
 def scale_down_for_pending_gangs(board: Board, choice: int) -> None:
     _scale_down_to_max(board, choice)
     enforce_load_limit(board, choice)
-    preempt_for_pending_gangs(board, choice, Shrink)
+    preempt_for_pending_gangs(board, choice, ScaleDown)
     place_overcommitted(board, choice)
 
 
@@ -57,6 +57,6 @@ def scale_down_for_scale_up(board: Board, choice: int) -> None:
                 if exceeded_share(gang, total_request(step.arrangement)) is None
             ]
             progressed = any(
-                preempt_for_scale_up(board, gang, step.arrangement, ShrinkForScaleUp)
+                preempt_for_scale_up(board, gang, step.arrangement, ScaleDownForScaleUp)
                 for step in allowed_steps
             )

@@ -8,7 +8,7 @@ from math import ceil
 
 from berth.core.values.amounts import MILLI
 from scheduler.engine.board.ledger import QueueAccount
-from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
+from scheduler.engine.model import Pod, PodState, Role, RoleGroup, TopologyConstraint, Workload
 from scheduler.engine.plan import Numbers, Reason
 
 MAX_ARRANGEMENTS = 64  # maximum number of arrangements tried per gang
@@ -238,7 +238,7 @@ class Gang:
         return next(part for part in self.parts if part.role.name == role)
 
 
-def leaf_roles(group: Group) -> Sequence[Role]:
+def leaf_roles(group: RoleGroup) -> Sequence[Role]:
     result: list[Role] = []
     for child in group.children:
         if isinstance(child, Role):
@@ -248,7 +248,7 @@ def leaf_roles(group: Group) -> Sequence[Role]:
     return result
 
 
-def _build_board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
+def _build_board_group(group: RoleGroup, parts: dict[int, BoardRole]) -> BoardGroup:
     children = tuple(
         parts[id(child)] if isinstance(child, Role) else _build_board_group(child, parts)
         for child in group.children
@@ -256,14 +256,14 @@ def _build_board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
     return BoardGroup(group.need, children, group.topology)
 
 
-def _has_single_arrangement(group: Group) -> bool:
+def _has_single_arrangement(group: RoleGroup) -> bool:
     """Return whether the group has no optional children and no topology constraints."""
     if group.topology is not None or group.need < len(group.children):
         return False
-    for child in group.children:
-        if child.topology is not None or (isinstance(child, Group) and not _has_single_arrangement(child)):
-            return False
-    return True
+    return all(
+        child.topology is None and (isinstance(child, Role) or _has_single_arrangement(child))
+        for child in group.children
+    )
 
 
 def arrangements(gang: Gang) -> Iterator[Arrangement]:

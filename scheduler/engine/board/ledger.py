@@ -29,7 +29,7 @@ class RelativeUsage(NamedTuple):
     at_reset: float  # relative usage at the end of the calendar window, when the history is reset
 
 
-# These states include the queue's next workload.
+# A queue's state once its next workload is allocated.
 OVER_QUOTA, OVER_SHARE = "would exceed its quota", "would exceed its fair share"
 WITHIN_QUOTA = "within its quota"
 

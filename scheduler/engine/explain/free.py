@@ -208,10 +208,10 @@ class FreeCapacity:
         return request.limit_cpu if kind == CPU else request.limit_memory_mib
 
     def requested(self, kind: int) -> int:
-        return self._requested[kind]
+        return self._requested_amounts[kind]
 
     @cached_property
-    def _requested(self) -> list[int]:
+    def _requested_amounts(self) -> list[int]:
         return [
             sum(self.replica_amount(need.part, kind) * need.count for need in self.arrangement)
             for kind in KINDS

@@ -83,7 +83,7 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
     bound = amounts[1]
     is_quota = reason == Reason.WOULD_EXCEED_FAIR_SHARE and _bound_name(reason, numbers) == "quota"
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
-    total = convert_units("requested", _total(numbers), numbers)
+    total = convert_units("requested", _amount_after_start(numbers), numbers)
     return f"{numbers['queue']} would have {total} of {'its quota of ' if is_quota else ''}{bound}{entire}"
 
 
@@ -97,10 +97,12 @@ def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
     if "behind" in numbers:  # the message names the workload for which quota is held
         return None
     resource = str(numbers.get("resource", "gpu"))
-    return _format_bound(resource, _total(numbers)), _format_bound(resource, int(numbers["bound"] or 0))
+    return _format_bound(resource, _amount_after_start(numbers)), _format_bound(
+        resource, int(numbers["bound"] or 0)
+    )
 
 
-def _total(numbers: Numbers) -> int:
+def _amount_after_start(numbers: Numbers) -> int:
     return int(numbers["allocated"] or 0) + int(numbers["requested"] or 0)
 
 

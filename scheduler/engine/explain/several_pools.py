@@ -24,17 +24,19 @@ def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection
         if len(indexes) == 1:
             result[indexes[0]] = rejections[indexes[0]]
             continue
-        index = max(indexes, key=lambda index: _preference(rejections[index].blockers[0]))
-        result[index] = _with_pool(rejections[index], [rejections[other].blockers[0] for other in indexes])
+        index = max(indexes, key=lambda index: _preference_key(rejections[index].blockers[0]))
+        result[index] = _name_pool_if_too_large(
+            rejections[index], [rejections[other].blockers[0] for other in indexes]
+        )
     return dict(sorted(result.items()))
 
 
-def _preference(first: Blocker) -> tuple[int, float]:
+def _preference_key(first: Blocker) -> tuple[int, float]:
     most = first.numbers.get("most") if first.reason in SIZE_REASONS else None
     return reason_rank(first.reason), most if isinstance(most, int | float) else 0
 
 
-def _with_pool(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:
+def _name_pool_if_too_large(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:
     """Return the rejection. If the workload is too large for the pool, its first blocker names the pool.
 
     `in_pools` contains each pool's first blocker.

@@ -109,12 +109,12 @@ def _least_request(gang: Gang, kind: int, limit: int) -> int:
     least = (
         [sum(part.role.min * part.amounts[k] for part in gang.parts) for k in KINDS]
         if gang.simple
-        else [_least_amount(gang.root, k) for k in KINDS]
+        else [_min_amount(gang.root, k) for k in KINDS]
     )
     return least[kind] if main_resource(least) == kind and least[kind] <= limit else 0
 
 
-def _least_amount(node: BoardGroup | BoardRole, kind: int) -> int:
+def _min_amount(node: BoardGroup | BoardRole, kind: int) -> int:
     if isinstance(node, BoardRole):
         return node.role.min * node.amounts[kind]
-    return sum(sorted(_least_amount(child, kind) for child in node.children)[: node.need])
+    return sum(sorted(_min_amount(child, kind) for child in node.children)[: node.need])

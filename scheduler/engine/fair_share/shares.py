@@ -90,7 +90,11 @@ def _divide_among(
             continue
         notes = None if recorded is None else DivisionLog()
         claims = divide(
-            total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _history_factor(pool), notes
+            total[kind],
+            UNITS[kind],
+            _build_claims(accounts, kind, total[kind], pool),
+            _history_factor(pool),
+            notes,
         )
         if recorded is not None and notes is not None:
             recorded.append(_division(claims, kind, total[kind], pool, notes))
@@ -107,7 +111,7 @@ def shares_without_history(
     """Return the share of a resource, in whole units, that each account would have if all accounts had the
     same usage.
     """
-    claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
+    claims = divide(total, UNITS[kind], _build_claims(accounts, kind, total, pool))
     return {claim.account: claim.granted + claim.rounded_off for claim in claims}
 
 
@@ -171,7 +175,7 @@ def to_exact_fraction(number: float) -> Fraction:
     return Fraction(repr(number))
 
 
-def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool) -> list[Claim]:
+def _build_claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool) -> list[Claim]:
     claims = []
     for account in accounts:
         quota = account.quota[kind]

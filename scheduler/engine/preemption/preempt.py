@@ -20,13 +20,13 @@ from scheduler.engine.preemption.obstacles import Obstacle, eviction_obstacle, p
 from scheduler.engine.preemption.outcome import EvictionOutcome, reapply_moves, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
-from scheduler.engine.preemption.policies.scaling import Shrink
+from scheduler.engine.preemption.policies.scaling import ScaleDown
 from scheduler.engine.preemption.proposals import ProposalBudget, propose_victims
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
 # Alternative policies, tried if evictions would leave a queue below its quota.
 ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] = {
-    Shrink: (Consolidate, Reclaim, Preempt),
+    ScaleDown: (Consolidate, Reclaim, Preempt),
     Reclaim: (Preempt,),
 }
 # Maximum number of proposals per preemptor and policy. A time limit would not be deterministic.

@@ -7,13 +7,13 @@ from typing import TypeVar
 from berth.core.backports import StrEnum
 from scheduler.engine.explain.new_nodes import make_node, new_node_shape
 from scheduler.engine.model import (
-    Group,
     Node,
     NodeState,
     Pool,
     PoolQuota,
     Queue,
     Role,
+    RoleGroup,
     Snapshot,
     Toleration,
     TopologyConstraint,
@@ -198,9 +198,9 @@ def _edit_workload(workload: Workload, change: Change) -> Workload:
     return replace(workload, tree=_edit_group(workload.tree, change))
 
 
-def _edit_group(group: Group, change: Change) -> Group:
+def _edit_group(group: RoleGroup, change: Change) -> RoleGroup:
     children = tuple(
-        _edit_group(child, change) if isinstance(child, Group) else edit_role(child, change)
+        _edit_group(child, change) if isinstance(child, RoleGroup) else edit_role(child, change)
         for child in group.children
     )
     return replace(group, children=children, topology=_edit_topology(group.topology, change))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from berth.core.values.priorities import HIGHEST, PREEMPTIBLE_BELOW
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, meets_constraints, tolerates
 from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
-from scheduler.engine.model import Group, NodeState, Role
+from scheduler.engine.model import NodeState, Role, RoleGroup
 from scheduler.engine.plan import Blocker, Reason
 from scheduler.engine.smallest_change.change import Change, ChangeKind, edit_role, require_integer
 from scheduler.engine.smallest_change.pending_case import PendingCase
@@ -90,12 +90,12 @@ def _admits_more_nodes(case: PendingCase, role: Role, change: Change) -> bool:
     return any(meets_constraints(edited, node) for node in excluded)
 
 
-def _required_levels(group: Group) -> Iterator[str]:
+def _required_levels(group: RoleGroup) -> Iterator[str]:
     for part in (group, *group.children):
         if part.topology is not None and part.topology.required is not None:
             yield part.topology.required
     for child in group.children:
-        if isinstance(child, Group):
+        if isinstance(child, RoleGroup):
             yield from _required_levels(child)
 
 

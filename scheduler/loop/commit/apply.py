@@ -139,7 +139,7 @@ def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
         place_or_reserve(bundle, context)
         crash_point("commit.placed")
         outcome.applied.append(bundle)
-    context.new_rows.insert()
+    context.new_rows.write()
     outcome.affects_arrays = any(row.array_id is not None for row in context.locked.workloads.values())
     crash_point("commit.bound")
     specs = {name: view.workloads[name].spec for name in context.locked.workloads}

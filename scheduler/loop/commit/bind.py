@@ -65,7 +65,7 @@ class NewRows:
         change each row only once.
         """
         if transition.workload.pk in self.transitions:
-            self.insert()
+            self.write()
         self.transitions[transition.workload.pk] = transition
         workload: Any = transition.workload
         workload.phase = transition.to
@@ -78,7 +78,7 @@ class NewRows:
         A workload that had only reservations becomes pending again.
         """
         if workload.pk in self.reserved:
-            self.insert()  # the reservations may not have been inserted yet
+            self.write()  # the reservations may not have been inserted yet
         self.reserved.add(workload.pk)
         if workload.phase == Phase.RESERVED:
             data = {"cycle": cycle}
@@ -86,7 +86,7 @@ class NewRows:
                 PhaseTransition(workload, [Phase.RESERVED], Phase.PENDING, reason, message, data)
             )
 
-    def insert(self) -> None:
+    def write(self) -> None:
         """Write the collected changes, then clear them.
 
         Phase changes are written before new reservations, because phase changes can delete reservations.

@@ -43,7 +43,7 @@ def place_or_reserve(bundle: Bundle, context: CommitContext) -> None:
 def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, context: CommitContext) -> None:
     workload = context.locked.workloads[name]
     if workload.pk in context.new_rows.reserved:
-        context.new_rows.insert()  # the later reservation replaces the earlier one
+        context.new_rows.write()  # the later reservation replaces the earlier one
     context.new_rows.reserved.add(workload.pk)
     context.new_rows.newly_reserved.add(workload.pk)
     context.new_rows.reservations += [

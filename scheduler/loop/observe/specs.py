@@ -14,10 +14,10 @@ from berth.core.spec import SpecError, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.values.texts import NAME
 from berth.db.queries import prepared
 from projects.models import Workload
-from scheduler.engine.from_spec import to_group
-from scheduler.engine.model import Group, Role, roles_in
+from scheduler.engine.from_spec import to_role_group
+from scheduler.engine.model import Role, RoleGroup, roles_in
 
-NOTHING_TO_RUN = Group("all", (), 0)
+NOTHING_TO_RUN = RoleGroup("all", (), 0)
 MAX_TEMPLATES = 1000
 DOCUMENTS = """
     SELECT id, edits, spec -> 'name',
@@ -31,7 +31,7 @@ class ParsedSpec:
     """Validated document with its tree of groups and roles, or the reason why it can no longer be read."""
 
     spec: WorkloadSpec | None
-    tree: Group
+    tree: RoleGroup
     roles: Mapping[str, Role]
     error: str = ""
 
@@ -51,7 +51,7 @@ def parse_spec(document: object) -> ParsedSpec:
         spec = parse_workload(document)
     except SpecError as error:
         return ParsedSpec(None, NOTHING_TO_RUN, {}, f"The stored document can no longer be read: {error}")
-    tree = to_group(build_tree(spec))
+    tree = to_role_group(build_tree(spec))
     return ParsedSpec(spec, tree, {role.name: role for role in roles_in(tree)})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from scheduler.engine import plan
-from scheduler.engine.model import Group, Role, Workload
+from scheduler.engine.model import Role, RoleGroup, Workload
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Eviction
 from scheduler.reports.visibility import redact_blocker
@@ -45,7 +45,7 @@ def predicted_evictions(
     ]
 
 
-def minimum_gpu_milli(tree: Group | Role) -> int:
+def minimum_gpu_milli(tree: RoleGroup | Role) -> int:
     """Return the smallest allocation that the workload can run with, in milli-GPU."""
     if isinstance(tree, Role):
         return tree.min * tree.request.amounts.gpu

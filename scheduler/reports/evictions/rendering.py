@@ -135,7 +135,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
         rule=row.rule,
         rejected=rejected,
         pods=list(row.pods) if victim.is_visible else [],
-        summary=_summarize(row, victim, preemptor),
+        summary=_summarize_eviction(row, victim, preemptor),
         explanation=list(_explanation_sentences(row, victim, preemptor, rejected)),
     )
 
@@ -206,7 +206,7 @@ def _stored_queues(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]
     return [queue for queue in stored.get(side) or () if isinstance(queue, dict)]
 
 
-def _summarize(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None) -> str:
+def _summarize_eviction(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None) -> str:
     preemptor_suffix = f" for {preemptor.display_name}" if preemptor else ""
     part = ", entire workload" if row.entire_workload else ", some of its pods"
     amount = format_gpus(row.gpu_milli) + ("" if row.kind == "consolidate" else part)

@@ -45,10 +45,11 @@ def expected_boot_end(pool: str, now: datetime) -> tuple[datetime | None, str]:
 
 
 def reserved_nodes_ready_time(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
-    """Return when the booting nodes that are reserved for the workload are expected to be ready.
+    """Return the expected ready time of the booting nodes reserved for the workload, and a qualifier to show
+    with it, such as "if node a has booted by then".
 
-    Also return the condition, for example that the nodes have booted by then. If the time is unknown or has
-    passed, return None and the reason. If no reserved node is booting, return None and an empty string.
+    If the time is unknown or has passed, return None and the reason. If no reserved node is booting, return
+    None and an empty string.
     """
     reserved = Node.objects.filter(reservations__workload=workload, state__in=PENDING)
     nodes = list(reserved.distinct().order_by("name"))

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from berth.core.values.amounts import MILLI, UNLIMITED
 from scheduler.engine.model import (
-    Group,
     Node,
     Pool,
     PoolQuota,
     Queue,
     Request,
     Role,
+    RoleGroup,
     Snapshot,
     Workload,
 )
@@ -65,7 +65,7 @@ def _parse_workload(line: int, row: Row) -> Workload:
     return Workload(
         name=name,
         project=TENANT,
-        tree=Group(name, (_parse_role(line, row),), 1),
+        tree=RoleGroup(name, (_parse_role(line, row),), 1),
         pools=(POOL,),
         submitted=created,
         runtime_seconds=max(1, ended - max(created, started)),

@@ -11,13 +11,13 @@ from functools import cache
 
 from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.model import (
-    Group,
     Node,
     Pool,
     PoolQuota,
     Queue,
     Request,
     Role,
+    RoleGroup,
     Snapshot,
     Workload,
 )
@@ -90,12 +90,12 @@ def _parse_workload(line: int, row: Row, at: int) -> Workload:
 
 
 @cache
-def _build_gang(gpus: int) -> Group:
+def _build_gang(gpus: int) -> RoleGroup:
     """Return a gang of whole nodes, plus part of one node for the job's remaining GPUs."""
     nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
     roles = [_build_role("node", nodes, GPUS_PER_NODE)] if nodes else []
     roles += [_build_role("rest", 1, remaining_gpus)] if remaining_gpus else []
-    return Group("gang", tuple(roles), len(roles))
+    return RoleGroup("gang", tuple(roles), len(roles))
 
 
 def _build_role(name: str, count: int, gpus: int) -> Role:

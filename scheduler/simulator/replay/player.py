@@ -61,7 +61,7 @@ class ReplayRun:
         """Run until all workloads have ended or no further change is possible."""
         while (at := self._next_event()) is not None:
             self._advance_to(at)
-            self._admit_arrivals()
+            self._add_arrivals()
             changed = bool(self.world.changed_workloads)
             self._record_changes()
             self.needs_cycle = bool(self.pending) and (
@@ -92,10 +92,10 @@ class ReplayRun:
             self.meter.advance(self.world.snapshot(), self.plan, at)
         self.world.advance(at - self.world.now)
 
-    def _admit_arrivals(self) -> None:
+    def _add_arrivals(self) -> None:
         arrivals = self.trace.arrivals
         while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= self.world.now:
-            self.world.admit(arrivals[self.arrived])
+            self.world.add_workload(arrivals[self.arrived])
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:

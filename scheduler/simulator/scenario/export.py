@@ -9,12 +9,12 @@ from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import (
     IMAGES,
     VOLUME,
-    Group,
     Pod,
     PoolQuota,
     Queue,
     Reservation,
     Role,
+    RoleGroup,
     Snapshot,
     Toleration,
     TopologyConstraint,
@@ -159,7 +159,7 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
     )
 
 
-def _group_fields(group: Group) -> Document:
+def _group_fields(group: RoleGroup) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # a workload without roles never starts
     document = drop_empty_values(topology=_topology_document(group.topology))
@@ -172,7 +172,7 @@ def _group_fields(group: Group) -> Document:
     return document | {"groups": [_group_document(child) for child in group.children]}
 
 
-def _group_document(child: Group | Role) -> Document:
+def _group_document(child: RoleGroup | Role) -> Document:
     """Convert a group to a document.
 
     A role is wrapped in its own group, because roles and groups cannot be mixed on the same level.

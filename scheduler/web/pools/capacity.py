@@ -67,7 +67,7 @@ class Capacity:
     def ready_bar(self) -> Bar:
         """Bar that shows the GPUs of nodes that can host pods. The full width is `total`."""
         parts = [(self.allocated, "used"), (self.reserved_unallocated_gpus, "reserved"), (self.free, "track")]
-        return stacked_bar(parts, self.total, self._label)
+        return stacked_bar(parts, self.total, self._bar_label)
 
     @property
     def booting_reserved_gpus(self) -> int:
@@ -91,11 +91,11 @@ class Capacity:
                 (self.pending - booting_reserved_gpus, "requested"),
             ],
             whole,
-            self._label,
+            self._bar_label,
         )
 
     @property
-    def _label(self) -> str:
+    def _bar_label(self) -> str:
         label = f"{self.allocated // MILLI} of {self.total // MILLI} GPUs allocated"
         return f"{label}, {self.reserved // MILLI} reserved" if self.reserved else label
 

@@ -42,11 +42,11 @@ def scaling_history_listing(request: Request, pool: NodePool, *, is_admin: bool)
             matches | (by_berth if is_admin else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS)))
         )
 
-    def with_reasons(some: list[ScalingEvent]) -> list[HistoryRow]:
+    def rows_with_reasons(some: list[ScalingEvent]) -> list[HistoryRow]:
         return [(row, selectors.visible_reason(row, is_admin=is_admin)) for row in some]
 
     return list_query(
-        request, HISTORY, rows, with_reasons,
+        request, HISTORY, rows, rows_with_reasons,
         name="history", file_name=f"history-of-{pool.name}", default="-at", size=PAGE_SIZE,
     )  # fmt: skip
 

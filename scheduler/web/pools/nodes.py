@@ -132,7 +132,7 @@ class PodGroup:
     allocations: Sequence[Allocation]
 
     @property
-    def first(self) -> Pod:
+    def first_pod(self) -> Pod:
         return self.allocations[0].pod
 
     @property

@@ -28,11 +28,11 @@ DELETION_NOTE = "The owner's workloads will then all be over quota, so other que
 @signed_in
 @require_POST
 def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where, quota = _find(request, kind, name, pool)
+    owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     form, impact = _quota_form(request, quota), None
     if form.is_valid():
         try:
-            impact = _preview(request, owner, where, form)
+            impact = _compute_impact(request, owner, where, form)
         except Invalid as error:
             add_form_errors(form, error, DRAFT_FIELDS_BY_PATH)
         else:
@@ -49,7 +49,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
     If saving would evict workloads, ask the user first. `confirmed` is the quota version for which the user
     has confirmed this.
     """
-    owner, where, quota = _find(request, kind, name, pool)
+    owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     is_confirmed = request.POST.get("confirmed") == request.POST.get("version")
     if (
         request.method == "POST"
@@ -66,7 +66,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
 @require_http_methods(["GET", "POST"])
 def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     """Show the question with the workloads that would be evicted (GET), or delete the quota (POST)."""
-    owner, where, quota = _find(request, kind, name, pool)
+    owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     if quota is None:
         raise Http404
     if request.method == "POST":
@@ -91,12 +91,14 @@ def _save_consequences(
     if not form.is_valid() or form.cleaned_data["version"] != (quota.version if quota else 0):
         return None
     try:
-        return find_consequences(_preview(request, owner, pool, form))
+        return find_consequences(_compute_impact(request, owner, pool, form))
     except Invalid:
         return None
 
 
-def _find(request: Request, kind: str, name: str, pool: str) -> tuple[Tenant, PoolOrGroup, Quota | None]:
+def _find_owner_and_quota(
+    request: Request, kind: str, name: str, pool: str
+) -> tuple[Tenant, PoolOrGroup, Quota | None]:
     """Return the owner, the pool or quota group, and the stored quota.
 
     Raises Forbidden if the user may not set the owner's quotas.
@@ -110,7 +112,7 @@ def _quota_form(request: Request, quota: Quota | None) -> QuotaForm:
     return QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s")
 
 
-def _preview(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> QuotaImpact:
+def _compute_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> QuotaImpact:
     draft = form.build_draft(owner, pool, user_time_zone(request))
     return preview_draft(actor=request.actor, draft=draft)
 

@@ -86,7 +86,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     tree = [top for top, _ in branches_]
     few = sum(len(top.children) for top in tree) <= MAX_EXPANDED_PROJECTS
     expanded = request.GET.get("open", "")
-    shown = [(top, permissions(request.actor, top), few or top.owner.name == expanded) for top in tree]
+    shown = [
+        (top, department_permissions(request.actor, top), few or top.owner.name == expanded) for top in tree
+    ]
     lines = [line for top, _, is_open in shown for line in (top, *(top.children if is_open else ()))]
     set_common_scale(lines)
     context = {
@@ -109,7 +111,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/quotas/tree.html", context, inner="scheduler/quotas/tree_rows.html")
 
 
-def permissions(actor: Actor, top: QuotaLine) -> dict[str, bool]:
+def department_permissions(actor: Actor, top: QuotaLine) -> dict[str, bool]:
     """Return what the user may do with a department and its projects."""
     assert isinstance(top.owner, Department)
     edits = may(actor, Action.EDIT, top.owner)

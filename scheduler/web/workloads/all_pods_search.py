@@ -29,7 +29,7 @@ class AllPodsMatches:
         return sum(matches.matches for _, matches in self.by_pod)
 
     @property
-    def searched(self) -> int:
+    def searched_count(self) -> int:
         """Number of pods whose logs were searched to the end."""
         return sum(matches.is_complete for _, matches in self.by_pod)
 

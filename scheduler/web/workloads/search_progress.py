@@ -39,7 +39,7 @@ class SearchProgress:
         `left_out` is the number of pods that the request skipped, because all of their matches are already
         listed.
         """
-        pods = max(self.pods, left_out + result.searched)
+        pods = max(self.pods, left_out + result.searched_count)
         listed = sum(len(matches.lines) for _, matches in result.by_pod)
         return self._add(result.matches, listed, pods, is_complete=pods >= result.pods)
 

@@ -7,7 +7,7 @@ import pytest
 from berth.core.spec import RoleShape, SpecError, build_tree, parse_workload
 from berth.core.values.amounts import Amounts
 from scheduler.engine.from_spec import workload_from_spec
-from scheduler.engine.model import Group, Request, Role
+from scheduler.engine.model import Request, Role, RoleGroup
 
 
 def find_problems(document: object) -> dict[str, str]:
@@ -200,7 +200,7 @@ def test_scheduler_input_has_the_role_tree_of_the_document() -> None:
     document = {"name": "w", "project": "vision", "need": 1, "groups": [group]}
     workload = workload_from_spec(parse_workload({**document, "submitted": "1970-01-01T00:00:07Z"}))
     (inner,) = workload.tree.children
-    assert isinstance(inner, Group)
+    assert isinstance(inner, RoleGroup)
     (role,) = inner.children
     assert role == Role("worker", 1, 3, Request(gpu=1000, devices=2))
     assert (workload.tree.need, workload.submitted, workload.project) == (1, 7, "vision")

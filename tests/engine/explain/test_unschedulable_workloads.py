@@ -1,6 +1,6 @@
 """Tests for the smallest change that lets an unschedulable workload start."""
 
-from scheduler.engine.model import Group, NodeState
+from scheduler.engine.model import NodeState, RoleGroup
 from scheduler.engine.smallest_change.search import Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import sentence_about_change
 from tests.engine.explain.test_smallest_change import (
@@ -74,7 +74,7 @@ def test_lower_request_is_not_suggested_during_the_backoff_if_it_would_exceed_th
 
 def test_workload_with_a_smaller_alternative_can_wait_for_its_quota() -> None:
     large, small = role("large", 1, ask=request(2)), role("small", 1, ask=request(1))
-    either = Group("w", (Group("a", (large,), 1), Group("b", (small,), 1)), need=1)
+    either = RoleGroup("w", (RoleGroup("a", (large,), 1), RoleGroup("b", (small,), 1)), need=1)
     world = World(pool=cpu_pool(), n=4).department("d", 4).project("p", "d", 1)
     world.running("holds", "p", "n", 1, preemptible=False)
     world.department("e", 4).project("far", "e", 3).running("fills", "far", "n", 3, preemptible=False)

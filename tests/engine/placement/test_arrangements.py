@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.model import (
-    Group,
     Node,
     Pool,
     Role,
+    RoleGroup,
     Strategy,
     Taint,
     Toleration,
@@ -55,18 +55,18 @@ def constraints() -> st.SearchStrategy[TopologyConstraint | None]:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> Group:
+def trees(draw: st.DrawFn) -> RoleGroup:
     groups = []
     for number in range(draw(st.integers(1, 2))):
         children = tuple(draw(roles(f"r{number}{n}")) for n in range(draw(st.integers(1, 2))))
-        groups.append(Group(f"g{number}", children, len(children), draw(constraints())))
-    return Group("w", tuple(groups), len(groups), draw(constraints()))
+        groups.append(RoleGroup(f"g{number}", children, len(children), draw(constraints())))
+    return RoleGroup("w", tuple(groups), len(groups), draw(constraints()))
 
 
 @on_random_clusters(15)
 @given(nodes(), trees(), st.sampled_from(("binpack", "spread", "fragmentation")))
 def test_gang_is_placed_whenever_a_valid_placement_exists(
-    where: tuple[Node, ...], tree: Group, word: str
+    where: tuple[Node, ...], tree: RoleGroup, word: str
 ) -> None:
     strategy = Strategy(word)
     world = World(pool=Pool("default", strategy, strategy, topology=LEVELS)).department("d", None)
@@ -84,10 +84,10 @@ def test_cpu_bound_role_leaves_gpus_to_the_gpu_bound_role() -> None:
 def test_two_role_groups_are_assigned_to_racks_so_that_both_fit() -> None:
     # The first group fits in either rack but must leave the only rack that fits the second group.
     rack = TopologyConstraint(required="rack")
-    small = Group("small", (role("s", 2, ask=request(1)),), 1, rack)
-    large = Group("large", (role("l", 2, ask=request(2)),), 1, rack)
+    small = RoleGroup("small", (role("s", 2, ask=request(1)),), 1, rack)
+    large = RoleGroup("large", (role("l", 2, ask=request(2)),), 1, rack)
     for groups in ((small, large), (large, small)):
-        cluster = gangs("w", tree=Group("w", groups, 2))
+        cluster = gangs("w", tree=RoleGroup("w", groups, 2))
         for name, place in (("n1", "1"), ("n2", "1"), ("n3", "2"), ("n4", "2")):
             cluster.node(name, 2 if place == "1" else 1, labels={"zone": "x", "rack": place})
         assert placed(cluster.decide())["w"] == ["n1", "n2", "n3", "n4"]
@@ -137,13 +137,13 @@ def test_memory_request_uses_a_device_with_enough_free_memory() -> None:
 def test_memory_requests_share_large_devices_to_keep_small_devices_whole() -> None:
     # On the small devices alone, the replicas would take more GPUs than the nodes have.
     small = request(gpu_memory=5000, cpu=0.5)
-    first = Group("first", (role("f", 2, ask=small), role("pair", 1, ask=request(2, cpu=0.5))), 2)
-    second = Group("second", (role("s", 2, ask=small),), 1)
-    cluster = gangs("w", tree=Group("w", (first, second), 2))
+    first = RoleGroup("first", (role("f", 2, ask=small), role("pair", 1, ask=request(2, cpu=0.5))), 2)
+    second = RoleGroup("second", (role("s", 2, ask=small),), 1)
+    cluster = gangs("w", tree=RoleGroup("w", (first, second), 2))
     cluster.node("large", 2, cpu=2, gpu_memory_mib=16_000).node("small", 2, cpu=2, gpu_memory_mib=8000)
     assert placed(cluster.decide())["w"] == ["large"] * 4 + ["small"]
 
 
-def gangs(name: str, roles: tuple[Role, ...] = (), tree: Group | None = None) -> World:
+def gangs(name: str, roles: tuple[Role, ...] = (), tree: RoleGroup | None = None) -> World:
     world = World(pool=Pool("default", topology=LEVELS)).department("d", None).project("a", "d", None)
     return world.queued(name, "a", roles=roles, tree=tree)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.engine.model import Group, Node, Pool, Strategy, TopologyConstraint
+from scheduler.engine.model import Node, Pool, RoleGroup, Strategy, TopologyConstraint
 from scheduler.engine.plan import Reason
 from tests.engine.world import World, find_bundle, placed, reasons, request, role, steps
 
@@ -69,5 +69,5 @@ def test_gang_is_placed_outside_a_preferred_rack_that_is_too_small() -> None:
 @pytest.mark.shows("RAI-16", "RAI-18")
 def test_workload_that_needs_one_role_group_starts_with_the_group_that_fits() -> None:
     big, small = role("big", ask=request(8)), role("small", ask=request(1))
-    tree = Group("w", (Group("g1", (big,), 1), Group("g2", (small,), 1)), need=1)
+    tree = RoleGroup("w", (RoleGroup("g1", (big,), 1), RoleGroup("g2", (small,), 1)), need=1)
     assert [step.role for step in steps(one_project(n=4).queued("w", "a", tree=tree).decide())] == ["small"]

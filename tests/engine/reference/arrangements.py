@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from berth.core.values.amounts import MILLI
 from scheduler.engine.board.matching import matches
-from scheduler.engine.model import Group, Node, Role
+from scheduler.engine.model import Node, Role, RoleGroup
 
 LEVELS = ("zone", "rack")
 # Groups and roles that share a domain, each with its topology level, from the outside in.
@@ -23,14 +23,14 @@ class _FreeNode:
     cpu: int
 
 
-def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
+def has_arrangement(nodes: Sequence[Node], tree: RoleGroup) -> bool:
     """Return whether the whole tree fits on empty nodes. A group requires `need` of its children."""
     left = [_FreeNode(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
     replicas = list(_replicas(tree, ()))
     return _fit(left, replicas, 0, {}, {})
 
 
-def _replicas(group: Group, around: Scopes) -> Iterator[tuple[Role, Scopes]]:
+def _replicas(group: RoleGroup, around: Scopes) -> Iterator[tuple[Role, Scopes]]:
     scopes = (*around, *_scope(group))
     for child in group.children:
         if isinstance(child, Role):
@@ -40,7 +40,7 @@ def _replicas(group: Group, around: Scopes) -> Iterator[tuple[Role, Scopes]]:
             yield from _replicas(child, scopes)
 
 
-def _scope(node: Group | Role) -> Scopes:
+def _scope(node: RoleGroup | Role) -> Scopes:
     level = node.topology.required if node.topology else None
     return ((f"{type(node).__name__}:{node.name}", level),) if level else ()
 

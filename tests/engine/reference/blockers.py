@@ -10,7 +10,6 @@ from functools import cached_property
 
 from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.model import (
-    Group,
     Node,
     NodeState,
     Pod,
@@ -18,6 +17,7 @@ from scheduler.engine.model import (
     PoolQuota,
     Queue,
     Role,
+    RoleGroup,
     Snapshot,
     Workload,
 )
@@ -369,7 +369,7 @@ class _Explanation:
         return bool(seconds) and started is not None and self.snapshot.now - started < seconds
 
 
-def _first_missing(node: Group | Role, counts: Mapping[str, int]) -> Iterator[tuple[Role, int]]:
+def _first_missing(node: RoleGroup | Role, counts: Mapping[str, int]) -> Iterator[tuple[Role, int]]:
     if isinstance(node, Role):
         if node.min > counts.get(node.name, 0):
             yield node, node.min - counts.get(node.name, 0)
@@ -380,13 +380,13 @@ def _first_missing(node: Group | Role, counts: Mapping[str, int]) -> Iterator[tu
         yield from _first_missing(child, counts)
 
 
-def _leaves(node: Group | Role) -> list[Role]:
+def _leaves(node: RoleGroup | Role) -> list[Role]:
     return [node] if isinstance(node, Role) else [leaf for child in node.children for leaf in _leaves(child)]
 
 
-def _has_optional_groups(group: Group) -> bool:
+def _has_optional_groups(group: RoleGroup) -> bool:
     return group.need < len(group.children) or any(
-        isinstance(child, Group) and _has_optional_groups(child) for child in group.children
+        isinstance(child, RoleGroup) and _has_optional_groups(child) for child in group.children
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from berth.core.values.amounts import NO_RESOURCES, Amounts, Bounds
-from scheduler.engine.model import Group, Pod, PodState, Role, Snapshot, Workload
+from scheduler.engine.model import Pod, PodState, Role, RoleGroup, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
 
 ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
@@ -124,7 +124,7 @@ def same(pod: Pod, step: Step) -> bool:
     return (pod.role, pod.index) == (step.role, step.index)
 
 
-def roles(group: Group) -> Iterator[Role]:
+def roles(group: RoleGroup) -> Iterator[Role]:
     for child in group.children:
         if isinstance(child, Role):
             yield child
@@ -141,7 +141,7 @@ def requested(workload: Workload, pod: Pod) -> Amounts:
     return Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
 
 
-def whole(node: Group | Role, counts: dict[str, int]) -> bool:
+def whole(node: RoleGroup | Role, counts: dict[str, int]) -> bool:
     if isinstance(node, Role):
         return counts.get(node.name, 0) >= node.min
     return sum(whole(child, counts) for child in node.children) >= node.need

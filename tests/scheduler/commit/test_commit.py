@@ -81,14 +81,14 @@ def test_only_the_bundle_that_exceeds_node_capacity_is_dropped(
 ) -> None:
     # The plan itself is invalid: its pods request more CPU than the node has.
     written = 0
-    insert = NewRows.insert
+    write = NewRows.write
 
     def counted(bound: NewRows) -> None:
         nonlocal written
         written += 1
-        insert(bound)
+        write(bound)
 
-    monkeypatch.setattr(NewRows, "insert", counted)
+    monkeypatch.setattr(NewRows, "write", counted)
     greedy = stage.submit("greedy", roles=[{"name": "worker", "replicas": 2, "gpu": 1, "cpu": 8}])
     modest = stage.submit("modest", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     seen = observe(stage.clock.now(), SpecCache())
@@ -202,15 +202,15 @@ def test_deadlock_drops_bundles_without_counting_as_a_database_outage(
     stage.submit("first")
     stage.submit("second")
     seen, plan = observe_cluster(stage)
-    insert = NewRows.insert
+    write = NewRows.write
 
     def deadlocked(bound: NewRows) -> None:
         if any(transition.workload.name == "first" for transition in bound.transitions.values()):
             with connection.cursor() as cursor:
                 cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
-        insert(bound)
+        write(bound)
 
-    monkeypatch.setattr(NewRows, "insert", deadlocked)
+    monkeypatch.setattr(NewRows, "write", deadlocked)
     outcome = commit(seen, plan, stage.loop.context.held_lease, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/second"]
     assert [bundle.workload for bundle, _ in outcome.stale] == ["vision/first"]

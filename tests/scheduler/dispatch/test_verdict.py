@@ -8,7 +8,7 @@ import pytest
 
 from berth.core.spec import parse_workload
 from projects.engine.retries import RetryState
-from scheduler.engine.model import Group, Request, Role
+from scheduler.engine.model import Request, Role, RoleGroup
 from scheduler.loop.dispatch.lifecycle.verdict import PEER_FAILURES_MAX, GangFacts, PodFact, decide_verdict
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -22,9 +22,9 @@ def role(name: str = "worker", least: int = 2, most: int = 2) -> Role:
     return Role(name, least, most, Request(gpu=1000, devices=1))
 
 
-def gang(*states: str, phase: str = "running", tree: Group | None = None, **more: Any) -> GangFacts:
+def gang(*states: str, phase: str = "running", tree: RoleGroup | None = None, **more: Any) -> GangFacts:
     pods = [PodFact("worker", i, state) for i, state in enumerate(states)]
-    tree = tree or Group("all", (role(),), 1)
+    tree = tree or RoleGroup("all", (role(),), 1)
     facts = GangFacts(phase, "", "", "", tree, pods)
     return replace(facts, **more)
 
@@ -222,7 +222,7 @@ def test_gang_that_succeeded_before_it_stopped_counts_as_completed_unless_cancel
 
 
 def test_role_tree_is_running_when_enough_children_are_running() -> None:
-    tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
+    tree = RoleGroup("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
     pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
     step = decide_verdict(gang(pods=pods, tree=tree, phase="starting"))
     assert step is not None
@@ -230,7 +230,7 @@ def test_role_tree_is_running_when_enough_children_are_running() -> None:
 
 
 def test_optional_role_group_is_stale_after_losing_one_pod_but_not_after_losing_all() -> None:
-    tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
+    tree = RoleGroup("all", (RoleGroup("x", (role("a"),), 1), RoleGroup("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
     assert decide_verdict(gang(pods=pods, tree=tree)) is None
     step = decide_verdict(gang(pods=[*pods[:3], replace(pods[3], state="lost")], tree=tree))
@@ -241,7 +241,7 @@ def test_optional_role_group_is_stale_after_losing_one_pod_but_not_after_losing_
 
 
 def gang_with_idle_role(*work: str, idle: str = "running", **more: Any) -> GangFacts:
-    tree = Group("all", (role(), role("pserver", 1, 1)), 2)
+    tree = RoleGroup("all", (role(), role("pserver", 1, 1)), 2)
     pods = [PodFact("worker", i, state) for i, state in enumerate(work)] + [PodFact("pserver", 0, idle)]
     return gang(pods=pods, tree=tree, idle_roles=frozenset({"pserver"}), **more)
 

@@ -55,7 +55,7 @@ def test_node_page_lists_the_pods_of_a_workload_in_one_row_per_state(cast: Cast,
         make.place(gang, node, [device], index=index)
     make.place(gang, node, [6], index=3, state="starting")
     groups = sign_in("dave").get(f"/nodes/{node.name}/contents").context["groups"]
-    shown = [(group.first.state, group.names, group.devices, group.gpu_milli) for group in groups]
+    shown = [(group.first_pod.state, group.names, group.devices, group.gpu_milli) for group in groups]
     assert sorted(shown) == [
         ("running", "worker-0 to worker-2", "0, 1, 5", 3000),
         ("starting", "worker-3", "6", 1000),

@@ -249,9 +249,9 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, or 0 if there is none.
+        """Return the negated relative usage, or 0 if usage has no history.
 
-        The value is rounded, so that the cost decides between queues with nearly the same usage.
+        It is rounded so that cost breaks the tie between queues with nearly equal usage.
         """
         if not victim_queue.relative_usage:
             return 0.0

@@ -12,7 +12,7 @@ from scheduler.engine.preemption.policies.pending import Reclaim
 from scheduler.engine.preemption.victims.units import Victim
 
 
-class Shrink(Reclaim):
+class ScaleDown(Reclaim):
     """Evict extra replicas in other queues and in the preemptor's own project.
 
     The reclaim rules apply to other queues. In the preemptor's project, higher-priority workloads are not
@@ -68,7 +68,7 @@ class Shrink(Reclaim):
         return (victim.is_group, -victim.fulfilment, *super().victim_key(victim))
 
 
-class ShrinkForScaleUp(Reclaim):
+class ScaleDownForScaleUp(Reclaim):
     """Policy that evicts extra replicas of queues over their fair share.
 
     The evictions let gangs within their fair share scale up.

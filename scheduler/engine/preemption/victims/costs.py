@@ -17,7 +17,7 @@ from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, ad
 
 # Stage of the victim queue, cost of clearing the node regardless of queues, node index, and victims.
 PricedNode = tuple[Key, Key, int, Sequence[Victim]]
-# Nodes by the name of their victim queue.
+# Each victim queue's account and nodes, by queue name.
 PricedNodesByQueue = dict[str, tuple[QueueAccount, list[PricedNode]]]
 
 

@@ -15,7 +15,7 @@ from berth.core.values.signals import signal_name
 from projects.engine.lifecycle import PROGRESS_TIME
 from projects.engine.pod_sentences import as_clause, pod_ending, pod_subject
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
-from scheduler.engine.model import Group, Role
+from scheduler.engine.model import Role, RoleGroup
 
 OUT_OF_MEMORY, WORKSPACE_FULL, IMAGE_PULL_FAILED = "OutOfMemory", "WorkspaceFull", "ImagePullFailed"
 KINDS = {
@@ -67,7 +67,7 @@ class GangFacts:
     next_phase: str
     reason: str
     message: str
-    tree: Group
+    tree: RoleGroup
     pods: Sequence[PodFact]
     retries: RetryState = NO_RULES
     is_stale: bool = False
@@ -125,7 +125,7 @@ def decide_verdict(gang: GangFacts) -> Verdict | None:
     return _idle_verdict(gang) or _staleness_verdict(gang)
 
 
-def meets_minimum(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
+def meets_minimum(node: RoleGroup | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
     if isinstance(node, Role):
         return sum(pod.role == node.name and pod.state in states for pod in pods) >= node.min
     return sum(meets_minimum(child, pods, states) for child in node.children) >= node.need
@@ -290,21 +290,21 @@ def _staleness_verdict(gang: GangFacts) -> Verdict | None:
     return Verdict("", stale=stale) if stale != gang.is_stale else None
 
 
-def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
+def meets_all_minimums(tree: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
     """Return whether the pods meet the minimum of the gang and of each group that has live pods."""
     return meets_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 
 
-def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
+def _is_degraded(node: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
     """Return whether the group or role, or any group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not meets_minimum(node, pods, COUNTED_STATES):
         return True
-    return isinstance(node, Group) and any(_is_degraded(child, pods) for child in node.children)
+    return isinstance(node, RoleGroup) and any(_is_degraded(child, pods) for child in node.children)
 
 
-def _is_alive(node: Group | Role, pods: Collection[PodFact]) -> bool:
+def _is_alive(node: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
     if isinstance(node, Role):
         return any(pod.role == node.name and pod.state in ("starting", "running") for pod in pods)
     return any(_is_alive(child, pods) for child in node.children)

@@ -52,7 +52,7 @@ class Segment:
 
     @property
     def duration(self) -> str:
-        return elapsed(self.period.length.total_seconds())
+        return elapsed(self.period.duration.total_seconds())
 
     @property
     def room(self) -> str:

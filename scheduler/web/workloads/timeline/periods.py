@@ -33,7 +33,7 @@ class Period:
     is_delay: bool = False
 
     @property
-    def length(self) -> timedelta:
+    def duration(self) -> timedelta:
         return self.end - self.begin
 
 
@@ -103,9 +103,9 @@ def summarize(workload: Workload, periods: Iterable[Period]) -> str:
     totals, delay = dict.fromkeys(("running", "pending"), 0.0), 0.0
     for period in periods:
         if period.state in totals:
-            totals[period.state] += period.length.total_seconds()
+            totals[period.state] += period.duration.total_seconds()
         if period.is_delay:
-            delay += period.length.total_seconds()
+            delay += period.duration.total_seconds()
     parts = [format_count(workload.run, "run"), format_count(workload.preemptions, "eviction")]
     parts += [f"{elapsed(total)} {state}" for state, total in totals.items() if total]
     if delay:

@@ -8,9 +8,9 @@ from fractions import Fraction
 from math import ceil
 
 from scheduler.engine.model import (
-    Group,
     PodState,
     Role,
+    RoleGroup,
     Snapshot,
 )
 from scheduler.engine.plan import Place, Plan
@@ -50,7 +50,7 @@ def groups_run_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
         yield from _parts(name, cluster.workloads[name].tree, cluster.counts(name))
 
 
-def _parts(name: str, node: Group | Role, counts: dict[str, int]) -> Broken:
+def _parts(name: str, node: RoleGroup | Role, counts: dict[str, int]) -> Broken:
     if isinstance(node, Role):
         if 0 < counts.get(node.name, 0) < node.min:
             yield f"{name}: {node.name} runs {counts[node.name]} of {node.min}"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from berth.core.values.amounts import MILLI, Amounts
 from scheduler.engine.model import (
-    Group,
     NodeState,
     Pod,
     PodState,
     Role,
+    RoleGroup,
     Snapshot,
     Taint,
     Toleration,
@@ -121,14 +121,14 @@ def required_topology_holds(snapshot: Snapshot, plan: Plan) -> Broken:
         yield from _outside_domain(cluster, name, cluster.workloads[name].tree)
 
 
-def _outside_domain(cluster: Cluster, name: str, node: Group | Role) -> Broken:
+def _outside_domain(cluster: Cluster, name: str, node: RoleGroup | Role) -> Broken:
     if node.topology is not None and node.topology.required is not None:
         mine = {node.name} if isinstance(node, Role) else {role.name for role in roles(node)}
         on = {pod.node for pod in cluster.of(name) if pod.role in mine}
         homes = {_home(cluster, n, node.topology.required) for n in on}
         if len(homes) > 1 or None in homes:
             yield f"{name}: {node.name} stands across {node.topology.required} {sorted(map(str, homes))}"
-    if isinstance(node, Group):
+    if isinstance(node, RoleGroup):
         for child in node.children:
             yield from _outside_domain(cluster, name, child)
 

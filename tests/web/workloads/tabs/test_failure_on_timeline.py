@@ -40,7 +40,7 @@ def test_bar_of_a_failed_workload_marks_the_failure_and_the_work_lost(
     page = sign_in("dave").get(f"/workloads/{workload.pk}/timeline")
     bar = page.context["timeline"].periods
     losses = [each.period for each in bar.segments if each.is_lost]
-    assert [round(each.length.total_seconds() / 60) for each in losses] == [lost_minutes]
+    assert [round(each.duration.total_seconds() / 60) for each in losses] == [lost_minutes]
     assert ("failed", 100) in [(mark.text, mark.x) for mark in bar.marks]
     rooms = [each.room for each in bar.segments if each.state == "running"]
     assert rooms == ["narrow" if lost_minutes < 39 else ""], "no text on the stripes"
