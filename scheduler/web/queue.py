@@ -56,8 +56,13 @@ from scheduler.web.hidden_queue import (
     position_before,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
-from scheduler.web.queue_arrays import load_queued_tasks, one_row_per_array, with_requested_order
-from scheduler.web.queue_columns import COLUMNS, OTHER_SORTS, SORT_CHOICES, with_expected_order
+from scheduler.web.queue_arrays import (
+    load_queued_tasks,
+    one_row_per_array,
+    with_expected_order,
+    with_requested_order,
+)
+from scheduler.web.queue_columns import COLUMNS, OTHER_SORTS, SORT_CHOICES
 from scheduler.web.queue_filters import NO_CHOICES, load_filter_choices
 from scheduler.web.queue_rows import QueueEntry, annotate_order, pool_words
 from scheduler.web.queue_starts import load_awaited_ends, load_workloads_without_max_runtime
@@ -199,8 +204,9 @@ def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[A
 
     Only exported files have a line for each task of an array.
     """
-    listed = with_expected_order(rows if is_file else one_row_per_array(rows), sort)
-    return with_requested_order(listed, sort, None if is_file else rows)
+    tasks = None if is_file else rows
+    listed = with_expected_order(rows if is_file else one_row_per_array(rows), sort, tasks)
+    return with_requested_order(listed, sort, tasks)
 
 
 def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:

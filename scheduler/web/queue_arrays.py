@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,18 +21,23 @@ from django.db.models import (
     QuerySet,
     Subquery,
     Sum,
+    Value,
     When,
     Window,
 )
+from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, RowNumber
+from django.db.models.functions import Cast, Coalesce, RowNumber
 
 from berth.core.wording.words import format_positions, to_words
+from pools.models.node import PENDING
 from projects.models import Phase
+from scheduler.models import Reservation
 from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED
 from scheduler.web.queue_rows import QueueEntry
 
-REQUESTED = "requested_order"
+REQUESTED, EXPECTED = "requested_order", "expected_order"
+NEVER, ALWAYS = datetime(9999, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,39 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
     return rows.annotate(**{REQUESTED: key})
 
 
+def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
+    """Annotate the rows with the sort key for expected starts, if `sort` refers to it.
+
+    Rows without an expected start come last in both directions. An array starts when the first of its `tasks`
+    in the same queue starts. Without `tasks`, each task is a row.
+    """
+    if sort.removeprefix("-") != "expected":
+        return rows
+    start = _expected_start()
+    if tasks is not None:
+        same = tasks.order_by().filter(array=OuterRef("array"), queue_pool=OuterRef("queue_pool"))
+        first = same.values("array").annotate(first=Min(start)).values("first")
+        start = Case(When(array__isnull=False, then=Subquery(first)), default=start)
+    unknown = Value(ALWAYS if sort.startswith("-") else NEVER, DateTimeField())
+    return rows.annotate(**{EXPECTED: Coalesce(start, unknown)})
+
+
+def _expected_start() -> Combinable:
+    """Return the expected start of each workload, or null if it is unknown.
+
+    A workload with reserved nodes that are booting starts when all of them are ready.
+    """
+    booting = Reservation.objects.filter(workload=OuterRef("pk"), node__state__in=PENDING).order_by()
+    ready = booting.values("workload").annotate(
+        unknown=Count("pk", filter=Q(node__ready_at=None)), ready_at=Max("node__ready_at")
+    )
+    ready_at = Subquery(ready.filter(unknown=0).values("ready_at"))
+    return Coalesce(
+        Case(When(phase=Phase.RESERVED, then=ready_at)),
+        Cast(KT("explanation__expected_start"), DateTimeField()),
+    )
+
+
 def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> None:
     """Set `queued_tasks` and `title` on each row.
 
@@ -92,11 +130,11 @@ def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> No
 
 def _task_groups(tasks: QuerySet[Any]) -> Mapping[tuple[UUID, str], list[dict[str, Any]]]:
     """Return the tasks of each array and pool, grouped by phase and reason."""
-    starts = Cast(KT("explanation__expected_start"), DateTimeField())
+    start = _expected_start()
     evaluated = Q(queue_position__gt=NO_POSITION, queue_position__lt=NOT_EVALUATED)
     groups = tasks.order_by().values("array_id", "queue_pool", "phase", "reason").annotate(
         count=Count("pk"), gpu_milli=Sum("gpu_milli_min"), indexes=ArrayAgg("array_index"),
-        positions=ArrayAgg("queue_position", filter=evaluated), first=Min(starts), last=Max(starts),
+        positions=ArrayAgg("queue_position", filter=evaluated), first=Min(start), last=Max(start),
     )  # fmt: skip
     result = defaultdict(list)
     for group in groups:

@@ -1,22 +1,11 @@
 """Columns of the queue page."""
 
-from datetime import UTC, datetime
-from typing import Any
-
-from django.db.models import Count, DateTimeField, Max, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce
-
 from berth.core.values.amounts import MILLI
 from berth.server.web.lists.tables import Column
-from pools.models.node import PENDING
-from scheduler.models import Reservation
 from scheduler.reports.queues.queue_ordering import describe_queue_states
-from scheduler.web.queue_arrays import REQUESTED
+from scheduler.web.queue_arrays import EXPECTED, REQUESTED
 from scheduler.web.queue_rows import QueueEntry, pool_words
 
-EXPECTED = "expected_order"
-NEVER, ALWAYS = datetime(9999, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "position",
@@ -82,25 +71,3 @@ SORT_CHOICES = {
     "name": "Name",
 }  # fmt: skip
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
-
-
-def with_expected_order(rows: QuerySet[Any], sort: str) -> QuerySet[Any]:
-    """Annotate the rows with the expected start if `sort` refers to it. Otherwise, return the rows unchanged.
-
-    Workloads without an expected start come last in both directions.
-    """
-    if sort.removeprefix("-") != "expected":
-        return rows
-    booting = Reservation.objects.filter(workload=OuterRef("pk"), node__state__in=PENDING).order_by()
-    ready = booting.values("workload").annotate(
-        unknown=Count("pk", filter=Q(node__ready_at=None)), ready_at=Max("node__ready_at")
-    )
-    return rows.annotate(
-        **{
-            EXPECTED: Coalesce(
-                Subquery(ready.filter(unknown=0).values("ready_at")),
-                Cast(KT("explanation__expected_start"), DateTimeField()),
-                Value(ALWAYS if sort.startswith("-") else NEVER, DateTimeField()),
-            )
-        }
-    )

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from projects.models import Phase, Workload, WorkloadArray
+from scheduler.models import Reservation
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
@@ -109,6 +111,46 @@ def test_array_with_a_reserved_task_states_the_positions_of_its_other_tasks(
     assert "2 tasks: project limit" in client.get(ADDRESS).content.decode()
 
 
+def reserve_first_task(cast: Cast, array: WorkloadArray, minutes: int) -> datetime:
+    """Reserve a booting node for the first task, and return the time when the node is ready."""
+    task = Workload.objects.get(array=array, array_index=0)
+    Workload.objects.filter(pk=task.pk).update(phase=Phase.RESERVED, pool=cast.pool)
+    ready_at = make.ago(minutes=-minutes)
+    node = make.node(cast.pool, 3, state="booting", ready_at=ready_at)
+    Reservation.objects.create(workload=task, role="worker", index=0, node=node, devices=[0])
+    return ready_at
+
+
+def test_array_with_a_reserved_task_starts_when_its_node_has_booted(cast: Cast, sign_in: SignIn) -> None:
+    ready_at = reserve_first_task(cast, queue_array(cast, [5, 6, 7]), minutes=4)
+    page = sign_in("dave").get(ADDRESS)
+    [(row, *_)] = page.context["rows"]
+    first, last = row.queued_tasks.first_start, row.queued_tasks.last_start
+    assert first == ready_at
+    assert timedelta(hours=6) < last - first < timedelta(hours=7), "the last task is not reserved"
+    cell = page.content.decode().partition('data-label="Expected start">')[2].partition("</td>")[0]
+    assert f'datetime="{ready_at.isoformat()[:16]}' in cell.partition("</time>")[0]
+
+
+@pytest.mark.parametrize(
+    ("sort", "names"),
+    [("expected", "boots sweep middle late unknown"), ("-expected", "late middle sweep boots unknown")],
+)
+def test_array_is_sorted_by_the_first_expected_start_of_its_tasks(
+    sort: str, names: str, cast: Cast, sign_in: SignIn
+) -> None:
+    queue_array(cast, [7, 8], "late")
+    queue_array(cast, [1, 2], "unknown", explanation={"pool": "local"})
+    array = queue_array(cast, [3, 4], "sweep")
+    Workload.objects.filter(array=array, array_index=0).update(
+        explanation={"pool": "local", "queue_position": 3}
+    )
+    queue_array(cast, [6, 5], "middle")
+    reserve_first_task(cast, queue_array(cast, [9, 10], "boots"), minutes=4)
+    context: Any = sign_in("dave").get(f"{ADDRESS}&sort={sort}").context
+    assert [row.title for row, *_ in context["rows"]] == names.split()
+
+
 def test_array_is_listed_on_one_page_only(cast: Cast, sign_in: SignIn) -> None:
     queue_array(cast, [1, *range(3, 60, 2), 90])
     for position in range(2, 120, 2):
@@ -133,7 +175,7 @@ def test_statement_count_does_not_depend_on_the_number_of_arrays(cast: Cast, sig
     client.get(ADDRESS)  # loads the roles of the user, once
     for _ in range(2):
         with CaptureQueriesContext(connection) as statements:
-            for address in (ADDRESS, "/queue", f"{ADDRESS}&sort=-gpus"):
+            for address in (ADDRESS, "/queue", f"{ADDRESS}&sort=-gpus", f"{ADDRESS}&sort=expected"):
                 assert client.get(address).status_code == 200
         counts.append(len(statements))
         for name, positions in () if len(counts) > 1 else (("second", [3, 4, 5]), ("third", [6, 7])):
