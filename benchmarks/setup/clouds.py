@@ -24,14 +24,14 @@ WARNING = timedelta(seconds=120)
 
 @dataclass(frozen=True)
 class FaultRates:
-    """Probabilities of faults per call or machine. `taken_back` and `vanishes` are per machine-hour."""
+    """Probabilities of faults per call or machine. `interrupted` and `vanishes` are per machine-hour."""
 
     rejected: float = 0.05
     answer_lost: float = 0.02
     listing_fails: float = 0.01
     not_ended: float = 0.02
     never_boots: float = 0.01
-    taken_back: float = 0.10
+    interrupted: float = 0.10
     vanishes: float = 0.05
     boots_in: tuple[float, float] = (40.0, 180.0)
 
@@ -61,10 +61,10 @@ class Cloud:
         for instance_id, machine in list(self._machines.items()):
             if machine.interruption_at is not None and self.now >= machine.interruption_at:
                 del self._machines[instance_id]
-            elif machine.interruption_at is None and self._happens(self._luck.taken_back * hours):
-                self.fates["taken back"] += 1
+            elif machine.interruption_at is None and self._happens(self._luck.interrupted * hours):
+                self.fates["interrupted"] += 1
                 machine.interruption_at = self.now + WARNING
-                interruption = Interruption("the machine is taken back", machine.interruption_at)
+                interruption = Interruption("the provider reclaims the machine", machine.interruption_at)
                 machine.instance = replace(machine.instance, interruption=interruption)
             elif self._happens(self._luck.vanishes * hours):
                 self.fates["vanished"] += 1

@@ -178,7 +178,7 @@ class PodDir:
         return None if kind == fcntl.F_UNLCK else max(int(pid), 0)
 
     @contextmanager
-    def locked(self) -> Iterator[bool]:
+    def hold_lock(self) -> Iterator[bool]:
         """Hold the shim's lock, so that no shim can start. Yield False if a shim already holds it."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -191,7 +191,7 @@ class PodDir:
 
     def finish(self, cause: PodCause, message: str) -> None:
         """Kill the pod's remaining processes and write the exit record, after the shim has ended."""
-        with self.locked() as is_locked:
+        with self.hold_lock() as is_locked:
             if not is_locked or self.has_record("exit"):
                 return
             self._kill_leftovers()

@@ -32,12 +32,12 @@ def test_fields_missing_in_a_response_from_an_older_server_are_empty() -> None:
     fields = {"id": "w-1", "name": "train", "since": TIME, "submitted_at": TIME}
     old = StubServer(httpx.Response(200, json=fields)).client().workloads.get("w-1")
     assert (old.reason, old.pool, old.pods.running) == ("", None, 0)
-    assert old.plain() == fields
+    assert old.to_dict() == fields
 
 
 def test_unknown_fields_in_a_response_from_a_newer_server_are_preserved() -> None:
     server = StubServer(httpx.Response(200, json=workload(colour="green")))
-    assert server.client().workloads.get("x").plain() == workload(colour="green")
+    assert server.client().workloads.get("x").to_dict() == workload(colour="green")
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def slurm_client(pool: NodePool, now: Callable[[], datetime]) -> SlurmClient:
     if (login := values.login) is not None:
         commands = SshCommands(
             f"the login node {login.address}",
-            lambda: PoolKeys(pool, pool.unstored_ssh_keys).endpoint(login.resolved()),
+            lambda: PoolKeys(pool, pool.unstored_ssh_keys).endpoint(login.to_dict()),
         )
     return SlurmPrograms(values, commands)
 

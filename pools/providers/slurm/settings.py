@@ -88,7 +88,7 @@ class LoginSettings(BaseModel):
     key: KeyReference = f"secret:{DEFAULT_KEY}"
     bastion: BastionSettings | None = None
 
-    def resolved(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return all values including defaults, as a JSON object."""
         values = {
             "address": self.address, "port": self.port, "user": self.user, "host_key": self.host_key,

@@ -14,7 +14,7 @@ from pools.runtimes.shim.limits.checks import Checks
 from pools.runtimes.shim.logs.logtimes import LogTimes
 from pools.runtimes.shim.logs.podlog import PodLog
 from pools.runtimes.shim.pod import MIB, Pod
-from pools.runtimes.shim.processes import open_anchor
+from pools.runtimes.shim.processes import open_anchor_pidfd
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 from pools.runtimes.shim.secrets import Secrets
 from pools.runtimes.shim.wakes import wake_listeners
@@ -46,7 +46,7 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
         secrets.delete()
         write_exit(directory, "stopped", message="stopped before it started")
         return
-    anchor_fd = open_anchor(anchor) if anchor else None
+    anchor_fd = open_anchor_pidfd(anchor) if anchor else None
     if anchor and anchor_fd is None:
         secrets.delete()
         write_exit(directory, "host_stopped", message="Berth stopped on this node before the pod started")

@@ -109,7 +109,7 @@ def send_signal(pid: int, number: int) -> None:
         pass
 
 
-def open_anchor(text: str) -> int | None:
+def open_anchor_pidfd(text: str) -> int | None:
     """Return a descriptor that signals the end of the process `pid:start`, or None if it has ended."""
     pid, _, start = text.partition(":")
     try:

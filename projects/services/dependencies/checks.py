@@ -74,7 +74,7 @@ def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]
     return [
         [
             f"The dependency {name} does not exist yet."
-            for name in sorted({dependency.awaited(project.name) for dependency in spec.after})
+            for name in sorted({dependency.awaited_name(project.name) for dependency in spec.after})
             if name not in existing
         ]
         for project, spec in documents
@@ -82,7 +82,7 @@ def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]
 
 
 def _awaited_names(documents: Sequence[Document]) -> set[AwaitedName]:
-    return {dependency.awaited(project.name) for project, spec in documents for dependency in spec.after}
+    return {dependency.awaited_name(project.name) for project, spec in documents for dependency in spec.after}
 
 
 def _document_problems(

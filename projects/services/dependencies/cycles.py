@@ -73,7 +73,7 @@ class DependencyGraph:
         if spec.array is not None:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
             self._arrays |= dict.fromkeys(tasks, name)
-        awaited = [dependency.awaited(name.project) for dependency in spec.after]
+        awaited = [dependency.awaited_name(name.project) for dependency in spec.after]
         cycle = self._shortest_cycle(name, awaited)
         if not cycle:
             self._awaited[name] = awaited

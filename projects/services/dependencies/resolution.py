@@ -93,7 +93,7 @@ def resolve_dependencies(
     """Return the resolved dependencies of a workload in `project`."""
     resolved = []
     for dependency in dependencies:
-        awaited = dependency.awaited(project)
+        awaited = dependency.awaited_name(project)
         resolved.append(ResolvedDependency(awaited, dependency.state, newest.get(awaited)))
     return resolved
 

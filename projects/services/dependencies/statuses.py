@@ -57,7 +57,7 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
     if not dependencies:
         return []
     project = owner.project.name
-    newest = find_newest_objects([dependency.awaited(project) for dependency in dependencies])
+    newest = find_newest_objects([dependency.awaited_name(project) for dependency in dependencies])
     resolved = resolve_dependencies(project, dependencies, newest)
     others = {each.awaited.project for each in resolved} - {project}
     visible = {project}

@@ -116,7 +116,7 @@ class Nodes:
             sum(node.memory_mib for node in counted),
         )
 
-    def free(self) -> tuple[int, int, int]:
+    def free_resources(self) -> tuple[int, int, int]:
         """Return the total free resources of ready nodes, cached until a pod is placed or removed."""
         if self._free is None:
             gpu, cpu, memory = (

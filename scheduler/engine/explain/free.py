@@ -197,7 +197,7 @@ class FreeCapacity:
         return GPU_MEMORY if kind == GPU and self.view.units.by_gpu_memory else RESOURCES[kind]
 
     def main_resource(self) -> int:
-        return next((kind for kind in KINDS if self.requested(kind)), GPU)
+        return next((kind for kind in KINDS if self.requested_amount(kind)), GPU)
 
     def replica_amount(self, part: BoardRole, kind: int) -> int:
         request, units = part.request, self.view.units
@@ -207,7 +207,7 @@ class FreeCapacity:
             return request.cpu if kind == CPU else request.memory_mib
         return request.limit_cpu if kind == CPU else request.limit_memory_mib
 
-    def requested(self, kind: int) -> int:
+    def requested_amount(self, kind: int) -> int:
         return self._requested_amounts[kind]
 
     @cached_property
@@ -218,12 +218,12 @@ class FreeCapacity:
         ]
 
     def missing_amount(self, kind: int) -> int:
-        return max(0, self.requested(kind) - self.total(kind))
+        return max(0, self.requested_amount(kind) - self.total(kind))
 
     def short_resources(self) -> list[int]:
         """Return the insufficient resources, sorted by the missing fraction of the request, largest first."""
         short = [kind for kind in KINDS if self.missing_amount(kind)]
-        return sorted(short, key=lambda kind: -self.missing_amount(kind) / self.requested(kind))
+        return sorted(short, key=lambda kind: -self.missing_amount(kind) / self.requested_amount(kind))
 
     def replicas_on_node(self, i: int, part: BoardRole, kind: int) -> int:
         """Return how many replicas of the role fit on the node, considering only this resource."""
@@ -239,7 +239,7 @@ class FreeCapacity:
         shared = all(need.part.milli < MILLI for need in self.arrangement if need.part.request.devices)
         return {
             "resource": self.resource(kind),
-            "requested": self.requested(kind),
+            "requested": self.requested_amount(kind),
             "free": self.total(kind),
             "biggest_block": self.view.largest_block(kind, shared),
         }

@@ -122,7 +122,7 @@ class _PoolTotals:
 
 
 def _pool_totals(selection: VictimSelection) -> _PoolTotals:
-    policy, sums = selection.policy, _PoolTotals(selection.board.nodes.free())
+    policy, sums = selection.policy, _PoolTotals(selection.board.nodes.free_resources())
     sums.uncounted[GPU] += max_gpus_saved_by_moves(selection.board)
     if not policy.moves_only:
         for side, result in _totals_by_queue(selection).items():

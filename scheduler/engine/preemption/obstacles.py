@@ -40,7 +40,7 @@ def policy_obstacle(
                 return over_share
             if policy_type.has_no_victims_over_share(board, gang):
                 return _bound_obstacle(board, gang, requested, policy_type) or shortfall_without_victims(
-                    board.nodes.free(), requested
+                    board.nodes.free_resources(), requested
                 )
     first: Obstacle | None = None
     for arrangement in arrangements(gang):

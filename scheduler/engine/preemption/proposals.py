@@ -208,7 +208,7 @@ class _CheaperAlternatives:
         selected.
         """
         self._board, self._policy, self._arrangement = board, policy, arrangement
-        self._free = board.nodes.free()
+        self._free = board.nodes.free_resources()
         candidates = sum(len(board.by_project[account]) for account in policy.projects())
         self._too_many_candidates = candidates > MAX_COMPARED_CANDIDATES
         self._single_may_suffice = _single_victim_may_suffice(

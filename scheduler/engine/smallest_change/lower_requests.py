@@ -6,13 +6,13 @@ from berth.core.values.amounts import MILLI
 from scheduler.engine.model import Role
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import Proposals, halving_proposals, lowering_proposals
+from scheduler.engine.smallest_change.proposals import Proposals, propose_decreases, propose_halvings
 
 
 def propose_requests_down_to_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _role_amounts(case):
-        yield lowering_proposals(
+        yield propose_decreases(
             amount, resource, _halve_rounding_up(amount), _lowered_request(role, resource, amount)
         )
 
@@ -20,7 +20,7 @@ def propose_requests_down_to_half(case: PendingCase) -> Iterator[Proposals]:
 def propose_requests_below_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests down to one unit. The step size shrinks with the request."""
     for role, resource, amount in _role_amounts(case):
-        yield halving_proposals(
+        yield propose_halvings(
             amount, resource, _halve_rounding_up(amount), _lowered_request(role, resource, amount)
         )
 

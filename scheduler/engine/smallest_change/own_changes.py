@@ -11,7 +11,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind, edit_rol
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import (
     Proposals,
-    raising_proposals,
+    propose_increases,
     ranked_proposals,
     single_proposal,
 )
@@ -103,7 +103,7 @@ def _higher_spread(role: Role, spread: int) -> Proposals:
     def raise_spread(after: int) -> Change:
         return Change(ChangeKind.SPREAD_RAISED, role.name, before=spread, after=after)
 
-    return raising_proposals(spread, "replicas", [role.min], raise_spread)
+    return propose_increases(spread, "replicas", [role.min], raise_spread)
 
 
 def propose_shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:

@@ -34,14 +34,12 @@ def ranked_proposals(changes: Iterable[Change]) -> Proposals:
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
-def lowering_proposals(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Proposals:
+def propose_decreases(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Proposals:
     """Propose lowering `amount` in round steps down to `least`."""
-    return _proposals_for_lower_amounts(
-        amount, _step_multiples(amount, least, step_size(amount, resource)), change
-    )
+    return _propose_amounts(amount, _step_multiples(amount, least, step_size(amount, resource)), change)
 
 
-def halving_proposals(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
+def propose_halvings(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
     """Propose lowering `amount` to round amounts below `most`, down to one unit. The step size shrinks with
     the amount, so that a few proposals suffice to reach small amounts.
     """
@@ -50,7 +48,7 @@ def halving_proposals(amount: int, resource: str, most: int, change: Callable[[i
         least = max(1, most // 2)
         amounts += _step_multiples(most, least, step_size(most, resource))
         most = least
-    return _proposals_for_lower_amounts(amount, amounts, change)
+    return _propose_amounts(amount, amounts, change)
 
 
 def _step_multiples(most: int, least: int, step: int) -> range:
@@ -60,13 +58,11 @@ def _step_multiples(most: int, least: int, step: int) -> range:
     return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 
 
-def _proposals_for_lower_amounts(
-    amount: int, amounts: Iterable[int], change: Callable[[int], Change]
-) -> Proposals:
+def _propose_amounts(amount: int, amounts: Iterable[int], change: Callable[[int], Change]) -> Proposals:
     return [sized_proposal(change(after), Fraction(amount - after, amount)) for after in amounts]
 
 
-def raising_proposals(
+def propose_increases(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Proposals:
     """Propose raising `amount` to each target, and to round amounts below the largest target.

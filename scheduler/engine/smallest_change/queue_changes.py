@@ -7,7 +7,7 @@ from scheduler.engine.entire_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASON
 from scheduler.engine.model import PoolQuota, Queue
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
+from scheduler.engine.smallest_change.proposals import Proposals, propose_increases
 
 
 def propose_higher_limits(case: PendingCase) -> Iterator[Proposals]:
@@ -50,7 +50,7 @@ def _quota_proposals(
     def raise_bound(after: int) -> Change:
         return Change(change_kind, queue.name, resource, amount, after, case.pool.name)
 
-    return raising_proposals(amount, resource, targets, raise_bound)
+    return propose_increases(amount, resource, targets, raise_bound)
 
 
 def _pool_quota(case: PendingCase, queue: Queue) -> PoolQuota:

@@ -205,11 +205,11 @@ def change_for_report(
     pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime
 ) -> PodChange | None:
     """Return the change to the pod's row that a report causes, or None."""
-    is_taken_back = node.eviction_reason != "" and pod.state != PodState.STOPPING
+    is_evicted_with_node = node.eviction_reason != "" and pod.state != PodState.STOPPING
     if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} {'was lost' if node.state == 'lost' else 'no longer exists'}."
         columns = {"ended_at": now, "message": node.eviction_reason or message}
-        return PodChange(pod, PodState.LOST, columns, is_taken_back)
+        return PodChange(pod, PodState.LOST, columns, is_evicted_with_node)
     if report is None or report.state is Reported.STARTING:
         return None
     if report.state is Reported.UNKNOWN:
@@ -220,9 +220,9 @@ def change_for_report(
             return PodChange(pod, PodState.RUNNING, {**started, "address": report.address, "message": ""})
         return PodChange(pod, pod.state, started) if pod.started_at is None else None
     state = _end_state(pod, report)
-    is_eviction = state == PodState.LOST and (report.cause is PodCause.EVICTED or is_taken_back)
+    is_eviction = state == PodState.LOST and (report.cause is PodCause.EVICTED or is_evicted_with_node)
     columns = _end_columns(pod, report, now)
-    if is_eviction and is_taken_back:
+    if is_eviction and is_evicted_with_node:
         columns["message"] = node.eviction_reason
     return PodChange(pod, state, columns, is_eviction)
 

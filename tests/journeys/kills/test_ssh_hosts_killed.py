@@ -81,7 +81,7 @@ class Story:
     def describe(self) -> str:
         client = self.admin.client().node_pools
         events = [f"{event.at} {event.kind} {event.reason}" for event in client.history("metal", limit=60)]
-        hosts = [host.plain() for host in client.ssh_hosts("metal")]
+        hosts = [host.to_dict() for host in client.ssh_hosts("metal")]
         nodes = [f"{node.name} {node.state}" for node in self.admin.client().nodes.list(pool="metal")]
         logs = [read_log_text(host) for host in self.running.hosts]
         return "\n".join([f"seed {SEED}", yaml.safe_dump(hosts), *nodes, *events, *logs])

@@ -44,7 +44,7 @@ class Story:
 
     def describe(self) -> str:
         client = self.admin.client().node_pools
-        hosts = [host.plain() for host in client.ssh_hosts("metal")]
+        hosts = [host.to_dict() for host in client.ssh_hosts("metal")]
         events = [event.reason for event in client.history("metal", limit=20)]
         return yaml.safe_dump([hosts, events]) + "\n".join(read_log_text(host) for host in self.hosts)
 

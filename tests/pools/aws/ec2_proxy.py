@@ -44,7 +44,7 @@ class Ec2Proxy:
     boots_immediately: bool = True
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
-    taken_back: dict[str, datetime] = field(default_factory=dict)
+    marked_for_termination: dict[str, datetime] = field(default_factory=dict)
     interrupted: set[str] = field(default_factory=set)
     booted: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Ec2Proxy:
         }
 
     def interrupt_spot_machine(self, instance_id: str, noticed_at: datetime) -> None:
-        self.taken_back[instance_id] = noticed_at
+        self.marked_for_termination[instance_id] = noticed_at
 
     def end_spot_machine(self, instance_id: str) -> None:
         """Terminate a machine as EC2 does at the end of a spot interruption."""
@@ -172,7 +172,7 @@ class Ec2Proxy:
 
     def _add_interruptions(self, text: str) -> str:
         items = []
-        for instance_id, since in self.taken_back.items():
+        for instance_id, since in self.marked_for_termination.items():
             items.append(
                 f"<item><spotInstanceRequestId>sir-{instance_id}</spotInstanceRequestId><state>active</state>"
                 f"<status><code>marked-for-termination</code><message>no capacity</message>"

@@ -33,7 +33,7 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
         for (source, _), item in zip(part, batch.items, strict=True):
             rejected = rejected or item.error is not None
             if item.workload is not None:
-                results.append({**item.workload.plain(), "warnings": item.warnings})
+                results.append({**item.workload.to_dict(), "warnings": item.warnings})
             _print_item(source, item, output)
     if output.is_data:
         show_data(results, output)

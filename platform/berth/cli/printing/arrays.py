@@ -136,8 +136,8 @@ class ArrayRow:
         self.since: datetime = array.ended_at or array.submitted_at
         self.reason, self.message = format_progress(counts, array.tasks), ""
 
-    def plain(self) -> dict[str, Any]:
-        return self._array.plain()
+    def to_dict(self) -> dict[str, Any]:
+        return self._array.to_dict()
 
 
 def merge_rows(
@@ -154,7 +154,7 @@ def merge_rows(
 
 def print_array(array: "ArrayDetail") -> None:
     """Print an array's fields and the number of tasks in each phase."""
-    counts = {name: f"{count:,}" for name, count in array.counts.plain().items() if count}
+    counts = {name: f"{count:,}" for name, count in array.counts.to_dict().items() if count}
     limit = "" if array.max_running is None else f", at most {array.max_running:,} at a time"
     print_fields(
         [

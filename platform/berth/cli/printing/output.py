@@ -58,7 +58,7 @@ class Column:
 def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, empty_message: str) -> None:
     """Print the items. If a table would be empty, print `empty_message` on stderr instead."""
     if output.is_data:
-        show_data([to_plain(item) for item in items], output)
+        show_data([item_to_dict(item) for item in items], output)
     elif items:
         print_items(items, columns, output)
     else:
@@ -67,7 +67,7 @@ def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, e
 
 def show_one(item: Any, output: Output, describe: Callable[[Any], None]) -> None:
     if output.is_data:
-        show_data(to_plain(item), output)
+        show_data(item_to_dict(item), output)
     else:
         describe(item)
 
@@ -83,8 +83,8 @@ def show_data(data: object, output: Output) -> None:
         print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")
 
 
-def to_plain(item: Any) -> Any:
-    return item if isinstance(item, Mapping) else item.plain()
+def item_to_dict(item: Any) -> Any:
+    return item if isinstance(item, Mapping) else item.to_dict()
 
 
 def build_table(

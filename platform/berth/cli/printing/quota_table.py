@@ -100,7 +100,7 @@ def _dash_for_headings(format_quota: Callable[[Any], str]) -> Callable[[Any], st
 
 
 def _format_weight(weight: Any) -> str:
-    return format_value(weight if isinstance(weight, float) else weight.plain())
+    return format_value(weight if isinstance(weight, float) else weight.to_dict())
 
 
 def format_status_gpus(quota: Any, name: str) -> str:

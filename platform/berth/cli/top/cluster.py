@@ -35,8 +35,8 @@ class PoolRow:
     pool: "NodePool"
     use: "Utilization | None"
 
-    def plain(self) -> dict[str, Any]:
-        return {"pool": self.pool.plain(), "use": self.use.plain() if self.use else None}
+    def to_dict(self) -> dict[str, Any]:
+        return {"pool": self.pool.to_dict(), "use": self.use.to_dict() if self.use else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class NodeRow:
     node: "Node"
     use: "Utilization | None"
 
-    def plain(self) -> dict[str, Any]:
-        return {"node": self.node.plain(), "use": self.use.plain() if self.use else None}
+    def to_dict(self) -> dict[str, Any]:
+        return {"node": self.node.to_dict(), "use": self.use.to_dict() if self.use else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class WorkloadRow:
     use: "Utilization | None"
     idle_since: datetime | None
 
-    def plain(self) -> dict[str, Any]:
-        use = self.use.plain() if self.use else None
+    def to_dict(self) -> dict[str, Any]:
+        use = self.use.to_dict() if self.use else None
         idle = self.idle_since.isoformat() if self.idle_since else None
-        return {"workload": self.workload.plain(), "use": use, "idle_since": idle}
+        return {"workload": self.workload.to_dict(), "use": use, "idle_since": idle}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class ClusterSnapshot:
     workloads: Sequence[WorkloadRow]
     more: bool  # True if some workloads or nodes are not shown
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "at": self.at.isoformat(),
-            "now": self.now.plain(),
-            "pools": [row.plain() for row in self.pools],
-            "nodes": [row.plain() for row in self.nodes],
-            "workloads": [row.plain() for row in self.workloads],
+            "now": self.now.to_dict(),
+            "pools": [row.to_dict() for row in self.pools],
+            "nodes": [row.to_dict() for row in self.nodes],
+            "workloads": [row.to_dict() for row in self.workloads],
         }
 
 

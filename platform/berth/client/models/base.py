@@ -10,6 +10,6 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the fields that the server sent, as JSON values."""
         return self.model_dump(mode="json", exclude_unset=True)

@@ -144,7 +144,7 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
         gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model,
     )
-    pool_plugins = load_pool_plugins(plugin.plain() for plugin in pool.plugins)
+    pool_plugins = load_pool_plugins(plugin.to_dict() for plugin in pool.plugins)
     return PluginContext(cluster, merge_plugins(pool_plugins, options.plugins))
 
 

@@ -31,7 +31,7 @@ class Manifest:
     files: tuple[str, ...] = ()
     format: str = FORMAT
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             **asdict(self),
             "migrations": [list(migration) for migration in self.migrations],
@@ -39,7 +39,7 @@ class Manifest:
         }
 
     def text(self) -> bytes:
-        return (json.dumps(self.plain(), indent=2) + "\n").encode()
+        return (json.dumps(self.to_dict(), indent=2) + "\n").encode()
 
 
 def parse_manifest(text: bytes, name: str) -> Manifest:

@@ -24,7 +24,7 @@ class Check:
     finding: str
     remedy: str = ""
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"status": str(self.status)}
 
 

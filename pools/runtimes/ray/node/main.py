@@ -19,7 +19,7 @@ from pools.runtimes.ray.node.agent import Agent
 from pools.runtimes.ray.node.pods import NodePods
 from pools.runtimes.ray.node.raylet import RayProcess
 from pools.runtimes.ray.node.settings import NodeSettings, node_settings
-from pools.runtimes.shim.processes import open_anchor, start_time
+from pools.runtimes.shim.processes import open_anchor_pidfd, start_time
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 5.0
@@ -72,7 +72,7 @@ def _run_new_code(ray: RayProcess, path: str) -> None:
 def _wait_for_end(ray: RayProcess, stopping: threading.Event, upgrading: threading.Event) -> bool:
     """Wait until this process must exit or load new code. Return False if Ray exits first."""
     anchor = os.environ.get("BERTH_ANCHOR", "")
-    fd = open_anchor(anchor) if anchor else None
+    fd = open_anchor_pidfd(anchor) if anchor else None
     try:
         return _wait_with_anchor(ray, stopping, upgrading, fd, must_have_anchor=bool(anchor))
     finally:

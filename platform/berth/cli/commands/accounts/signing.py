@@ -248,7 +248,7 @@ class ContextRow:
     signed_in: bool
     current: bool
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
 

@@ -285,8 +285,8 @@ def _run_actions(
         if not output.is_data:
             print(f"{printable(node.name)} is {adverb}{printable(node.state)}")
     if output.is_data:
-        plain = [node.plain() for node in changed]
-        show_data(plain if is_list or len(names) > 1 else plain[0], output)
+        rows = [node.to_dict() for node in changed]
+        show_data(rows if is_list or len(names) > 1 else rows[0], output)
     if exit_codes:
         raise typer.Exit(exit_codes[0])
 

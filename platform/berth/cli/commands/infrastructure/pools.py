@@ -78,7 +78,9 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
         cost, fragmentation = client.node_pools.cost(name), client.node_pools.fragmentation(name)
         blocked_drains = client.node_pools.scaling(name).blocked if pool.disruption_budgets else []
     if output.is_data:
-        show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": fragmentation.plain()}, output)
+        show_data(
+            {**pool.to_dict(), "cost": cost.to_dict(), "fragmentation": fragmentation.to_dict()}, output
+        )
         return
     for title, text in (
         *pool_fields(pool, cost, fragmentation),

@@ -70,10 +70,10 @@ def _print_snapshot(snapshot: "ClusterSnapshot", output: Output) -> None:
     from berth.cli.top.cluster import headline, node_columns, pool_columns, workload_columns
 
     if output is Output.CSV:
-        show_data([row.plain() for row in snapshot.workloads], output)
+        show_data([row.to_dict() for row in snapshot.workloads], output)
         return
     if output.is_data:
-        show_data(snapshot.plain(), output)
+        show_data(snapshot.to_dict(), output)
         return
     print(printable(headline(snapshot)))
     for title, rows, columns in (

@@ -251,7 +251,7 @@ def _apply_to_targets(
                 for warning in getattr(changed[-1], "warnings", ()):
                     print_message(f"warning: {warning}")
     if output.is_data:
-        results = [change.plain() for change in changed]
+        results = [change.to_dict() for change in changed]
         show_data(results[0] if len(selected) == 1 else results, output)
     if exit_codes:
         raise typer.Exit(exit_codes[0])

@@ -82,7 +82,7 @@ def edit(
                 _save_rejected_document(text, target)
             raise
     if output.is_data:
-        show_data(edited.plain(), output)
+        show_data(edited.to_dict(), output)
     else:
         print("\n".join(printable(line) for line in _describe(edited, dry_run=dry_run)))
         if edited.prediction is not None and edited.changes:
@@ -117,7 +117,7 @@ def _edit_array(
     if not dry_run:
         array = client.arrays.set_max_running(array.id, limit)
     if output.is_data:
-        show_data(array.plain(), output)
+        show_data(array.to_dict(), output)
         return
     number = "any number of tasks" if limit is None else f"at most {format_count(limit, 'task')}"
     print(f"{printable(array.handle)} {'would run' if dry_run else 'runs'} {number} at a time")

@@ -188,7 +188,7 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
         explanation = client.workloads.explain(selected.id)
         change = None if explanation.phase != "pending" else _smallest_change(client, selected)
     if output.is_data:
-        show_data({**explanation.plain(), "smallest_change": change and change.plain()}, output)
+        show_data({**explanation.to_dict(), "smallest_change": change and change.to_dict()}, output)
     else:
         _print_explanation(selected, explanation, change)
 

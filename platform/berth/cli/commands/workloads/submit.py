@@ -168,8 +168,8 @@ def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags
         if not flags.output.is_data:
             _print_submitted_workload(flags.output, results[-1])
     if flags.output.is_data:
-        plain = [result.plain() for result in results]
-        show_data(plain[0] if len(plain) == 1 else plain, flags.output)
+        rows = [result.to_dict() for result in results]
+        show_data(rows[0] if len(rows) == 1 else rows, flags.output)
     if flags.watch:
         _follow(client, results[0], follow=False)
 
@@ -215,7 +215,7 @@ def _set_project(document: dict[str, Any], project: str) -> None:
 
 def _print_submitted_workload(output: Output, workload: "Submission | ArraySubmission") -> None:
     if output.is_data:
-        show_data(workload.plain(), output)
+        show_data(workload.to_dict(), output)
         return
     from berth.client.models.arrays import ArraySubmission
 
@@ -250,11 +250,11 @@ def _show_dry_runs(
 
     predictions = [result.first_task if isinstance(result, ArrayDryRun) else result for result in results]
     if output.is_data:
-        plain = [
-            result.plain() if change is None else {**result.plain(), "smallest_change": change.plain()}
+        rows = [
+            result.to_dict() if change is None else {**result.to_dict(), "smallest_change": change.to_dict()}
             for result, change in zip(results, changes, strict=True)
         ]
-        show_data(plain[0] if len(plain) == 1 else plain, output)
+        show_data(rows[0] if len(rows) == 1 else rows, output)
     else:
         for result, prediction, change in zip(results, predictions, changes, strict=True):
             if isinstance(result, ArrayDryRun) and result.tasks is not None:

@@ -49,7 +49,7 @@ def show(
     with open_client() as client:
         stored = client.templates.get(*resolve_project_and_name(client, template, project))
     if output in (Output.JSON, Output.YAML):
-        show_data(stored.plain(), output)
+        show_data(stored.to_dict(), output)
     else:
         print("\n".join(printable(line) for line in stored.text.removesuffix("\n").split("\n")))
 
@@ -90,7 +90,7 @@ def set_template(
         else:
             stored = client.templates.edit(project_name, name, document, description=description)
     if output in (Output.JSON, Output.YAML):
-        show_data(stored.plain(), output)
+        show_data(stored.to_dict(), output)
     else:
         print(f"Template {stored.handle} saved.")
 

@@ -50,7 +50,7 @@ class Dependency(Document):
     state: DependencyState = "completed"
     tasks: Literal["same"] | None = None
 
-    def awaited(self, project: str) -> AwaitedName:
+    def awaited_name(self, project: str) -> AwaitedName:
         """Return the awaited workload's project and name.
 
         If the reference names no project, return `project`, the project of this document.
