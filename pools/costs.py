@@ -114,8 +114,8 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the pool's own price per GPU-hour. If it has none, return the list price, or None if that is
-    unknown.
+    """Return the pool's own price per GPU-hour or, if no price is set, the list price. Return None if the
+    list price is unknown.
     """
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
         return pool.price_per_gpu_hour

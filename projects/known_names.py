@@ -64,8 +64,8 @@ def unknown_user_problem(
 def unknown_id_problem(
     path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]
 ) -> Problem | None:
-    """Return a problem if none of the `rows` has the ID. Otherwise, return None. `rows` contains pairs of a
-    queryset and its ID column.
+    """Return a problem if no row has the ID, else None. `rows` contains pairs of a queryset and its ID
+    column.
     """
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None

@@ -47,8 +47,8 @@ def platform_admin_names() -> str:
 
 
 def department_admin_names(department: Department) -> str:
-    """Return the names of up to three admins of the department as text, such as "alice or bob", or "" if
-    there are none.
+    """Return the names of up to three admins of the department as text, such as "alice or bob", or "" if the
+    department has no admins.
     """
     return _join_usernames(
         User.objects.filter(memberships__department=department, memberships__role=Role.DEPARTMENT_ADMIN)

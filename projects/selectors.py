@@ -331,8 +331,8 @@ def users(actor: Actor) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user with exactly the given name, so that they can be granted a role. Return None if there
-    is none.
+    """Return the user with exactly this name, so that the user can be granted a role. Return None if no user
+    has this name.
     """
     return User.objects.filter(username=username).first()
 

@@ -34,7 +34,9 @@ def main() -> int:
 
 
 def uv_environment() -> dict[str, str]:
-    """Return this process's environment, with pip's settings as uv variables unless those are already set."""
+    """Return this process's environment with pip's settings added as uv variables. Existing uv variables take
+    precedence.
+    """
     # Like pip, take the pinned version from whichever index has it. Its hash is checked.
     defaults = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for name, value in pip_settings().items():

@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG = 1
 def tied_command(
     command: list[str], *, death_signal: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
-    """Return a command line that runs `command`, and ends it when this process dies.
+    """Return a command line that runs `command` and kills the command if this process dies.
 
     `account` is the (uid, gid) to run as.
     """

@@ -26,7 +26,7 @@ FIELD = "default_limits"
 
 
 class DefaultLimits(Document):
-    """Default limits for roles that set none.
+    """Default limits for roles that set no limits.
 
     If `memory_from_request` or `cpu_from_request` is set, a role's request is also its limit. In all other
     cases, the limits are `memory_mib` and `cpu`. Limits below the role's request are raised to the request.

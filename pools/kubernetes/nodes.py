@@ -1,4 +1,4 @@
-"""Find cluster nodes that a pool can use, and subtract other pods' requests from their capacity."""
+"""Find cluster nodes that a pool can use, and subtract other pods' requests from the nodes' capacity."""
 
 import math
 from collections import defaultdict

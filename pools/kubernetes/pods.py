@@ -261,8 +261,8 @@ class PodCalls:
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
     """Return the grace period in seconds with which to delete the pod.
 
-    It is at most the pod's own grace period plus the time to copy its files. If the command gets less than
-    its own grace period, both containers are killed at the same time.
+    The result is at most the pod's own grace period plus the time to copy the pod's files. If `grace` is
+    shorter than the command's own grace period, both containers are killed at the same time.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())
@@ -272,7 +272,9 @@ def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
 
 @contextmanager
 def translate_failures(label: str) -> Iterator[None]:
-    """Convert errors from the API server to RuntimeFailure. `label` is its address or its pool's name."""
+    """Convert errors from the API server to RuntimeFailure. `label` is the API server's address or the pool's
+    name.
+    """
     try:
         yield
     except ApiError as error:

@@ -218,8 +218,8 @@ def _start_error(message: str) -> str:
 def _failure_report(pod: Object, code_failure: str) -> PodReport:
     """Return the report for a pod that failed before its command started.
 
-    `code_failure` says why the pod did not receive its code. Without it, the node rejected or stopped the
-    pod.
+    `code_failure` says why the pod did not receive its code. If `code_failure` is empty, the node rejected or
+    stopped the pod.
     """
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""

@@ -66,7 +66,7 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that Berth shares with other users.
 
-    The instance's shape includes all devices, but only the CPU and memory that others do not use.
+    The instance's shape includes all devices, but only the CPU and memory that the other users do not use.
 
     `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
     `labels` are the machine's own labels.

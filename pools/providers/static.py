@@ -139,7 +139,7 @@ class StaticProvider:
 
 
 def mark_departed_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed machine as departed and revoke its secret, unless it is in use.
+    """Mark a removed machine as departed and revoke its secret, unless the machine is in use.
 
     Return whether the machine was marked.
     """

@@ -63,8 +63,8 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
-    """Discard the launch request. If it has created instances, they will be terminated as orphans. Return
-    False if there is no launch request.
+    """Discard the pool's launch request. Instances that the request has created will be terminated as
+    orphans. Return False if the pool has no launch request.
     """
     with context.fence():
         pool = lock_pool(pool_id)

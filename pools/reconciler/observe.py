@@ -121,8 +121,8 @@ def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
 
 
 def _store_phases(node: Node, instance: Instance | None) -> bool:
-    """Store the installation progress of the node's environment, if the provider reports it. Return
-    whether it has changed.
+    """Store the installation progress of the node's environment, if the provider reports it. Return whether
+    the progress has changed.
     """
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False

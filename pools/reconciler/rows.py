@@ -26,9 +26,9 @@ LIVING_NODES = compiled_once(
 class PassContext:
     """Context of one reconciliation pass.
 
-    `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes this pass's
-    launch requests from those of earlier passes. `changed_at` is when the provider last noticed that
-    instances changed, or None if the provider cannot notice changes.
+    `fence()` opens a transaction and raises an error if this process is no longer the leader. `name`
+    distinguishes this pass's launch requests from those of earlier passes. `changed_at` is when the provider
+    last noticed that instances changed, or None if the provider cannot notice changes.
     """
 
     provider: Provider
@@ -39,9 +39,9 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Lock the pool's row for updates, and return it. The lock permits new foreign keys to the row.
-    Otherwise, a transaction that locks a node and writes its history would wait for the pool and could
-    deadlock.
+    """Lock the pool's row for updates, and return it. The lock permits new foreign keys to the row. Without
+    this permission, a transaction that locks a node and writes the node's history would wait for the pool's
+    row and could deadlock.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 

@@ -20,8 +20,8 @@ def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: Pas
 
     `nodes` are the pool's nodes that had not ended when they were last read.
 
-    If an instance is not terminated, it no longer belongs to a node. The next listing finds it and triggers
-    another attempt.
+    If a termination fails, the instance no longer belongs to a node. The next listing finds the instance and
+    triggers another attempt.
     """
     if not any(_is_finished(node) for node in nodes):
         return False

@@ -181,8 +181,8 @@ class PodUsage:
     """Resource usage of one pod.
 
     `cpu_seconds` is the CPU time of all the pod's processes since its start, including ended processes.
-    `memory_mib` is the current memory of the pod's running processes. On nodes with control groups, it
-    includes /dev/shm and the recently used part of the page cache.
+    `memory_mib` is the current memory of the pod's running processes. On nodes with control groups,
+    `memory_mib` includes /dev/shm and the recently used part of the page cache.
     """
 
     cpu_seconds: float
@@ -261,8 +261,8 @@ class Runtime(PodFileReader, Protocol):
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
-        `image_pull_failed` if the reason is its image. Raises RuntimeFailure if the runtime itself fails, or
-        StartRejected if its cluster currently rejects it.
+        `image_pull_failed` if the image cannot be pulled. Raises RuntimeFailure if the runtime itself fails,
+        or StartRejected if the cluster currently rejects the pod.
         """
         ...
 

@@ -41,7 +41,7 @@ class Ledger:
     """Records of all pods of one runtime.
 
     If `syncs_starts` is False, the records of starting pods reach the disk only when `sync` is called.
-    Threads can then sync them concurrently.
+    Threads can then sync these records concurrently.
     """
 
     def __init__(self, root: Path, *, syncs_starts: bool = True) -> None:
@@ -146,8 +146,8 @@ class Ledger:
     def save_log(
         self, pod_id: str, chunks: Iterable[tuple[int, bytes]], read_times: Callable[[int], Sequence[LogTime]]
     ) -> None:
-        """Store the log's chunks at their offsets, and the times of its bytes. Record a gap between chunks as
-        a hole.
+        """Store chunks of a log at their offsets, and the times at which the log was written. A gap between
+        chunks becomes a hole in the file.
 
         `read_times(end)` returns the times of the log's bytes before `end`.
         """

@@ -15,10 +15,11 @@ TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
-    """Return at most `limit` bytes of the log from `offset` or, if it is in a gap, from the end of the gap.
+    """Return at most `limit` bytes of the log from `offset`. If `offset` is in a gap, start at the end of the
+    gap.
 
-    `ended` says whether the pod has ended. The caller must determine it before this call. Otherwise, the last
-    bytes could be missed.
+    `ended` says whether the pod has ended. The caller must check this before the call, because the last bytes
+    could otherwise be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:

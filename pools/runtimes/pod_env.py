@@ -34,8 +34,8 @@ def pod_env(
 ) -> dict[str, str]:  # fmt: skip
     """Return a pod's environment variables.
 
-    In the pod, `python` is the environment's Python. Without an environment, it is the Python that runs
-    Berth, with its packages.
+    In the pod, `python` is the environment's Python. Without an environment, `python` is the Python that runs
+    Berth, with Berth's packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: inherited[name] for name in _INHERITED_VARIABLES if name in inherited}

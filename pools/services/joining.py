@@ -182,7 +182,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the row of a machine that joined before it was reinstalled, or None if there is none.
+    """Return the earlier row of a machine that joins again, or None if the machine has not joined before.
 
     A machine that has lost its secret can join again only after it has stopped reporting. Otherwise, the
     holder of a token could replace a machine that still reports. Raises Conflict if the former machine still

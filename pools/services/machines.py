@@ -29,7 +29,8 @@ PREFIX_LENGTH = 10  # number of stored leading characters of a join token, inclu
 def issue_join_token(
     *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a join token for a number of machines. Return its row and its secret, which is shown once.
+    """Create a join token for a number of machines. Return the token's row and secret. The secret can be
+    shown only once.
 
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """

@@ -186,8 +186,8 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
     """Return when the pool became idle, or None if it is not idle.
 
-    A pool is not idle while work is running or queued, or a node is booting. It cannot become idle before its
-    newest node is ready.
+    A pool is not idle while work is running or queued, or a node is booting. A pool cannot become idle before
+    its newest node is ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -45,7 +45,7 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
 
 
 def is_outdated(inventory: Mapping[str, Any]) -> bool:
-    """Return whether the machine's agent has a different version from the one that this server provides."""
+    """Return whether the machine's agent has a different version than this server provides."""
     return bool(inventory) and inventory.get("agent_version") != agent_version()
 
 

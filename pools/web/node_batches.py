@@ -56,8 +56,8 @@ ACTIONS: Mapping[str, BatchAction] = {
 def apply_to_nodes(request: Request, name: str, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the confirmed nodes (POST).
 
-    The nodes are those named by `node`, or all nodes in the given `state`. Nodes to which the action does not
-    apply are unchanged; the confirmation names them with their state.
+    The query selects nodes by name (`node`), or all nodes in one state (`state`). Nodes to which the action
+    does not apply are unchanged. The confirmation lists these nodes with their states.
     """
     pool = get_object_or_404(NodePool, name=name)
     request.require("edit", pool)

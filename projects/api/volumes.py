@@ -107,8 +107,8 @@ class PodVolumeUrls(TokenlessView):
 def _reason_to_wait(pod_id: UUID, volume: Volume) -> str:
     """Return why the pod must wait before it fetches the volume, or an empty string if it need not wait.
 
-    Changes by the project's earlier pods must be stored first. Raises Unavailable if they cannot be stored
-    now.
+    The pod waits until changes to the volume by the project's earlier pods have been stored. Raises
+    Unavailable if such changes cannot be stored now.
     """
     rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
     project = Pod.objects.filter(pk=pod_id).values("workload__project")

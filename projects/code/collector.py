@@ -75,8 +75,8 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete partial writes, and stored chunks that have no row. These remain after a crash or the deletion
-    of a project.
+    """Delete partial writes, and stored chunks that have no row. Both can remain after a crash or the
+    deletion of a project.
     """
     store.delete_partial_writes(before=before)
     keys = store.keys(before=before)

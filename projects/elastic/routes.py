@@ -37,7 +37,7 @@ def update_router(view: ServiceView, router: RouterClient | None, fence: Fence, 
 
 
 def mark_lost_engines(view: ServiceView, router: RouterClient | None, fence: Fence) -> None:
-    """Mark engines as unregistered if a restarted router no longer lists them, so that they are added
+    """Mark engines as unregistered if a restarted router no longer lists them, so that Berth adds the engines
     again.
     """
     assert_no_transaction()

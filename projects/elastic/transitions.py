@@ -131,7 +131,7 @@ def _update_engine_state(
 def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
     """Start removing an inference engine and cancel its workload.
 
-    Return False if the engine's state has changed since it was read.
+    Return False if the engine's state has changed since the engine was read.
     """
     reason = message or engine.message
     any_changed = transition_engine(
@@ -215,7 +215,9 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
 
 
 def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
-    """Drain the inference engine if it is routed, otherwise remove it. Return whether its state changed."""
+    """Drain the inference engine if it is registered with a router. Otherwise, remove the engine. Return
+    whether the engine's state changed.
+    """
     if engine.is_routed:
         return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
     return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)

@@ -72,7 +72,7 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call that runs on one node, or a broadcast. Unless `node` is set, the node is the next in
+    """Function call that runs on one node, or a broadcast. If `node` is not set, nodes are used in
     round-robin order.
 
     A broadcast has one child call per worker and is never leased itself.

@@ -94,7 +94,7 @@ def _costs_by_owner(rows: Rows) -> dict[uuid.UUID, Decimal]:
 
 
 def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
-    """Return the accrued cost of one workload, or None if it used no GPUs or the price is unknown."""
+    """Return one workload's accrued cost, or None if the workload used no GPUs or the price is unknown."""
     return workload_costs([workload], now).get(workload)
 
 

@@ -1,9 +1,8 @@
 """Store code that is submitted with workloads.
 
-A tree lists the chunks of its files. Clients send this list first, then the chunks that the project lacks.
-The row of a chunk exists only while its content is stored, so an interrupted upload continues where it
-stopped. Nothing is shared between projects. Knowing a digest does not grant access to another project's
-files.
+A tree lists the chunks of its files. Clients send the tree first, then the chunks that the project lacks. The
+row of a chunk exists only while its content is stored, so an interrupted upload continues where it stopped.
+Nothing is shared between projects. Knowing a digest does not grant access to another project's files.
 """
 
 import hashlib

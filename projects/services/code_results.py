@@ -124,7 +124,7 @@ def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
 def _record_secret_uses(fetch: CodeFetch, key: ReadKey, workloads: Sequence[Workload], now: datetime) -> None:
     """Record which version of the secret was used to fetch the workloads' code.
 
-    The records have the same form as those of secrets that pods receive.
+    The records have the same form as the records of secrets that pods receive.
     """
     secret = key.secret
     if secret is None or not workloads:

@@ -30,7 +30,8 @@ def store_files(
     project: Project, runtime: Runtime, pod_id: str, listing: PodFiles, now: datetime,
     proceed: Callable[[], None],
 ) -> CodeTree | None:  # fmt: skip
-    """Copy the files from the pod's node to the store. Return their tree, or None if there are none.
+    """Copy the files from the pod's node to the store. Return the tree of these files, or None if there are
+    no files.
 
     Only a few chunks are in memory at a time, and chunks that an interrupted call has stored are not stored
     again. `proceed` is called after each chunk and may raise an error to stop. Raises OutputsRejected,

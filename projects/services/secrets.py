@@ -133,8 +133,8 @@ class RegistryAuth:
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
     def secret_for(self, image_name: str) -> Secret | None:
-        """Return the secret used to pull an image such as registry.example.org/team/train, or None if there
-        is none.
+        """Return the secret used to pull an image such as registry.example.org/team/train, or None if no
+        secret matches the image.
         """
         matches = [name for name in self.secrets if f"{image_name}/".startswith(f"{name}/")]
         return self.secrets[max(matches, key=len)] if matches else None

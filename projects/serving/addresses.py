@@ -132,7 +132,7 @@ def _rejection_reason(
 
 
 def is_local(address: Address) -> bool:
-    """Return whether the address belongs to this machine. If it does, a socket can be bound to it."""
+    """Return whether the address belongs to this machine, so that a socket can be bound to it."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

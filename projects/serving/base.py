@@ -35,8 +35,8 @@ class ServingError(Exception):
 class Identity:
     """Model and parameters reported by an inference engine.
 
-    `weight_version` is None if the engine reports none. All engines of a service must have the same
-    `parameters`, because they would otherwise respond differently to the same request.
+    `weight_version` is None if the engine does not report its version. All engines of a service must have the
+    same `parameters`, because the engines would otherwise respond differently to the same request.
     """
 
     model: str
@@ -138,8 +138,9 @@ class RouterClient(Protocol):
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """Add the engine to the router, which sends it requests immediately or after a health check. If the
-        router never considers it healthy, raise ServingError with TIMEOUT and do not add it.
+        """Add the engine to the router, which sends requests to the engine immediately or after a health
+        check. If the router never considers the engine healthy, raise ServingError with TIMEOUT and do not
+        add the engine.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Estimate the start times of pending workloads from declared runtimes.
 
-At its declared end, a workload frees its GPUs, CPUs and memory, which pending workloads use in queue order.
-The estimate ignores later submissions and fragmentation.
+At its declared end, a workload frees its GPUs, CPUs and memory. Pending workloads then use these resources in
+queue order. The estimate ignores later submissions and fragmentation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -227,7 +227,7 @@ def _build_move_bundle(
 
 
 def _queue_impacts(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueImpact, ...]:
-    """Return the impact on the project and its department. A move does not change their allocations."""
+    """Return the impact on the project and its department. Moves do not change the allocations of queues."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]

@@ -47,7 +47,7 @@ IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
 @dataclass(slots=True)
 class RunInterval:
-    """Minimum interval between runs of a task. It grows in proportion to the number of workloads."""
+    """Minimum interval between runs of a task, which grows in proportion to the number of workloads."""
 
     per_second: int
     last: datetime | None = None

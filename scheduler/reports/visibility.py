@@ -76,10 +76,10 @@ def project_from_handle(handle: str) -> str:
 
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the topmost queue that is on one party's path but not on the other's, in a list that may be
-    empty.
+    """Return the topmost queue on one party's path that is not on the other party's path.
 
-    `side` is the first party: "victim" or "preemptor". Of its path, the other party may see only this queue.
+    `side` is the party whose path is searched: "victim" or "preemptor". The other party may see only this
+    queue of the path. The result is a list of at most one queue.
     """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")

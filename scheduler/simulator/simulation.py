@@ -268,7 +268,7 @@ class SimulatedCluster:
     def _is_below_minimum(self, workload: Workload) -> bool:
         """Return whether a gang, or one of its groups or roles, is running but below its minimum.
 
-        Reserved pods count, except on booting nodes.
+        Reserved pods count towards the minimum, except on booting nodes.
         """
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]

@@ -36,9 +36,9 @@ class HiddenWorkloadsRow:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new workloads are only counted, and an array counts as one workload. All others are listed by
-    their queue positions, in ascending order. The positions come from the last explanations, so some may be
-    missing, or shared with another workload.
+    Reserved and new workloads are only counted, and an array counts as one workload. All other workloads are
+    listed by queue position, in ascending order. The positions come from the last explanations, so some may
+    be missing, or shared with another workload.
     """
 
     reserved: int = 0

@@ -237,7 +237,7 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file and the reason why it cannot be sent. The reason is empty if the file can be sent.
+    """Return the file, and the reason why the file cannot be sent, or "" if the file can be sent.
 
     The file is None if its path or type is not supported. For a deleted file that Git still lists, the file
     is None and the reason is empty.

@@ -82,9 +82,10 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether `value` starts with all items that it shares with `before`, in their original order.
+    """Return whether the list `value` begins with the items of `before` that it keeps, in their original
+    order.
 
-    Return False if they share no items, or if any item is not a scalar.
+    Return False if `value` keeps no items, or if any item is not a scalar.
     """
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))

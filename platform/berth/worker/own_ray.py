@@ -1,9 +1,9 @@
 """Start a Ray cluster from the pods of one run.
 
-Workloads have no access to a pool's Ray cluster: its secret would allow them to run code on all nodes,
-bypassing all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own
-cluster, which ends when its pods end. Rank 0 is the head node, and the cluster's secret is derived from the
-run's secret. This module uses only the standard library.
+Workloads have no access to a pool's Ray cluster, because the cluster's secret would allow a workload to run
+code on all nodes and bypass all quotas. A session that needs Ray's tasks, actors or joblib backend therefore
+starts its own cluster, which ends when its pods end. Rank 0 is the head node, and the cluster's secret is
+derived from the run's secret. This module uses only the standard library.
 
     python -m berth.worker.own_ray python train.py
 

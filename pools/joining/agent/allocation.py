@@ -61,8 +61,8 @@ def has_job_ended() -> bool:
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
     """Return the device IDs of the GPUs that are allocated to the job, or of all GPUs outside a job.
 
-    The cluster lists the devices by index or UUID. If it hides all other devices from the job, indexes count
-    only the job's devices, starting at 0.
+    The cluster lists the devices by index or UUID. If the cluster hides all other devices from the job,
+    indexes count only the job's devices, starting at 0.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:

@@ -73,7 +73,7 @@ def reserved_amount(variable: str) -> float:
 
 
 def machine_id() -> str:
-    """Return an ID that survives reboots. If it is derived from the firmware's ID, it also survives
+    """Return an ID that survives reboots. An ID that is derived from the firmware's ID also survives
     reinstallations.
     """
     path = os.path.join(STATE, "machine-id")

@@ -34,9 +34,9 @@ def install(
     """Join the pool, and install and start the agent's service. Return a message for the user.
 
     If `join_later` is set, the service joins when it starts, using the token in its environment file. If
-    `rejoin` is set, an installed agent joins again without ending its pods. With `detached`, a supervisor is
-    used if the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects
-    the machine.
+    `rejoin` is set, an installed agent joins again without ending the pods on this machine. With `detached`,
+    a supervisor runs the agent if the machine does not run systemd. Raises CannotInstall, and MachineRejected
+    if the server rejects the machine.
     """
     manager = find_manager(detached=detached)
     with _lock():

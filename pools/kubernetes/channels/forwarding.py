@@ -43,7 +43,7 @@ class KnownPorts:
 
 
 async def find_port(api: Api, pod: str, port: object) -> int:
-    """Return a port's number. The port is given by its number, or by its name in the workload's document.
+    """Return the number of a port. `port` is this number, or the port's name in the workload's document.
 
     Raises ValueError, ChannelRejected or RuntimeFailure.
     """

@@ -2,7 +2,7 @@
 
 Kubernetes does not end a command when its connection closes. Each process of a channel therefore carries the
 channel's ID in its environment, and a guard in the same container kills these processes. The guard's input
-ends whenever its connection breaks, even if Berth's process is killed.
+ends whenever the guard's connection breaks, even if Berth's process is killed.
 """
 
 from collections.abc import Sequence

@@ -43,7 +43,9 @@ class FileCopies:
 
     @contextmanager
     def create_draft(self, pod_id: str) -> Iterator[Path]:
-        """Yield a new directory for a copy. It is deleted afterwards unless `store_draft` has stored it."""
+        """Yield a new directory for a copy. Delete the directory afterwards unless `store_draft` has stored
+        it.
+        """
         draft = Path(tempfile.mkdtemp(prefix=f".{validate_name(pod_id)}.", dir=self._root))
         (draft / TREE).mkdir(mode=0o700)
         try:
@@ -149,7 +151,7 @@ class CopiedFilesMixin:
 def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
     """Return the listing with the paths in `left_out` added to its skipped paths.
 
-    Otherwise, these paths would be treated as missing.
+    Without this addition, the paths would be treated as missing.
     """
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

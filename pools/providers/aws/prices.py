@@ -1,7 +1,7 @@
 """Hourly GPU prices of EC2 instances, from a dated list.
 
 The list contains the on-demand prices of one region. Spot prices and prices in other regions cannot be
-derived from it. A pool's own `price_per_gpu_hour` takes precedence.
+derived from this list. A pool's own `price_per_gpu_hour` takes precedence over the list.
 """
 
 import json

@@ -30,9 +30,9 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's first partition or, if it lists none, the cluster's default partition.
+    """Return the pool's first partition or, if the pool lists no partitions, the cluster's default partition.
 
-    The result is None if the partition does not exist.
+    Return None if the partition does not exist.
     """
     name = (settings.partition or "").partition(",")[0]
     chosen = (each for each in partitions if (each.name == name if name else each.is_default))

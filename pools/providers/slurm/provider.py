@@ -93,9 +93,11 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Return the launch request's jobs from the accounting database, or none if there is no database.
+        """Return the launch request's jobs from the accounting database, or an empty tuple if the cluster has
+        no such database.
 
-        Raises ProviderError if the database does not respond, because it may contain jobs of the request.
+        Raises ProviderError if the database does not respond, because jobs of the request could then be
+        missed.
         """
         return self._instances(self.client.ended_jobs(self._pilot_names(order)))
 

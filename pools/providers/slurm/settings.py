@@ -211,9 +211,10 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that depends on `rest_url` and is invalid.
+    """Yield a problem for each setting that is inconsistent with `rest_url`.
 
-    Some settings require `rest_url`, some conflict with it, and others are required by it.
+    Some settings have no effect without `rest_url`. With `rest_url`, some settings are required and others
+    are not allowed.
     """
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):

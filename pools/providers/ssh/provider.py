@@ -28,9 +28,10 @@ HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Provider of one SSH pool. Each call to `list_instances` also continues the maintenance of its hosts.
+    """Provider of one SSH pool. Each call to `list_instances` also continues the maintenance of the pool's
+    hosts.
 
-    Only a preview reads `pool`, which may not be stored yet.
+    `pool` may not be stored yet and is used only for previews.
     """
 
     def __init__(self, now: Callable[[], datetime], upkeep: SshMaintenance, pool: NodePool) -> None:

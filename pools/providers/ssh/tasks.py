@@ -1,6 +1,6 @@
 """Tasks on an SSH host: scan its host key, detect its properties, and install or uninstall the agent.
 
-Each task can be repeated at any time, even if an earlier one was interrupted.
+Each task can be repeated at any time, even after an interruption.
 """
 
 from collections.abc import Mapping

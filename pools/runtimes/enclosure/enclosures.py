@@ -66,10 +66,10 @@ class Enclosures:
         return self._probe().isolation
 
     def rejection_reason(self, spec: PodSpec, workspaces: Path) -> str:
-        """Return why this machine must not run the pod, or an empty string if it may.
+        """Return why this machine must not run the pod, or an empty string if the pod is allowed.
 
-        A machine without isolation serves only one project. The first pod that may run there determines the
-        project, which is then recorded.
+        A machine without isolation serves only one project at a time. If no project is recorded yet, the
+        first allowed pod's project is recorded.
         """
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:

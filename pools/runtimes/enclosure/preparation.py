@@ -57,8 +57,8 @@ class Preparation:
 
 
 def _digest(command: tuple[str, ...], mounts: Iterable[Mount]) -> str:
-    """Return a digest of the command, and of the identity, size and modification time of the files that it
-    mounts.
+    """Return a digest of the command, and of the identity, size and modification time of the files that the
+    command mounts.
 
     A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
     """

@@ -46,7 +46,8 @@ class ImageStore:
     def environment(self, variables: Iterable[str] = ()) -> dict[str, str]:
         """Return podman's environment variables, plus `variables` such as `HTTPS_PROXY=...`.
 
-        The home directory is empty, because podman would otherwise use its user's credentials.
+        The home directory is empty, because podman would otherwise use the credentials in the user's home
+        directory.
         """
         return {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -208,7 +208,7 @@ class Pod:
 
     def was_killed_for_memory(self) -> bool:
         """Return whether the kernel killed the command for exceeding the memory limit. Exit code 137 also
-        counts, because a shell returns it after its child is killed.
+        counts, because a shell returns this code after the kernel has killed the shell's child.
         """
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
@@ -367,8 +367,8 @@ class Pod:
     def _kill_own_processes(self) -> None:
         """Kill and reap all of the shim's descendants, because the container cannot end while they run.
 
-        The shim adopts a channel's processes once its relay has ended. A relay that has been killed may still
-        be running.
+        The shim adopts a channel's processes once the channel's relay has ended. A relay may still be running
+        after it has been sent SIGKILL.
         """
         pause = 0.001
         while pids := self._all_processes():

@@ -66,7 +66,7 @@ def current_descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the IDs of the process's children, including those that its threads started.
+    """Return the IDs of the process's children, including children that its threads started.
 
     The kernel may omit some children while other processes end.
     """

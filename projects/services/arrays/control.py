@@ -83,9 +83,9 @@ def suspend(
 ) -> int:
     """Suspend the array's live tasks, or only those in `indexes`. Return the number of suspended tasks.
 
-    Tasks that are suspended or being cancelled stay unchanged. Held tasks of the array are released in place
-    of the suspended ones. With `dry_run`, no task is changed. Raises Invalid for an index that the array does
-    not have.
+    Tasks that are suspended or being cancelled stay unchanged. The array's held tasks are released in place
+    of the suspended tasks. With `dry_run`, no task is changed. Raises Invalid for an index that the array
+    does not have.
     """
     return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 

@@ -132,8 +132,8 @@ def release_held_tasks(arrays: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def hold_excess_tasks(array: uuid.UUID, now: datetime) -> int:
-    """Hold the pending tasks by which a locked array exceeds `max_running`, highest indexes first. Return
-    their number.
+    """Hold pending tasks of a locked array that exceeds `max_running`, highest indexes first. Return the
+    number of tasks that were held.
     """
     texts = {"reason": WAITING_REASON, "message": WAITING_MESSAGE}
     with connection.cursor() as cursor:

@@ -67,8 +67,8 @@ class DependencyGraph:
             self._arrays[AwaitedName(project, name)] = AwaitedName(project, array)
 
     def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
-        """Add a document unless it would close a cycle. Return the names in the cycle, or [] if there is
-        none.
+        """Add a document to the graph unless the document would close a cycle. Return the names in that
+        cycle, or [] if the document was added.
         """
         if spec.array is not None:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}

@@ -101,7 +101,7 @@ def resolve_dependencies(
 def unmeetable_dependency_message(project: str, resolved: Collection[ResolvedDependency]) -> str | None:
     """Return why a workload in `project` can never start, or None if its dependencies can still be met.
 
-    The phases of other projects' workloads are omitted.
+    The text omits the phases of workloads in other projects.
     """
     for each in resolved:
         if each.is_unreachable:

@@ -57,7 +57,8 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rejection_reason(url: str) -> str:
-    """Return why Berth must not connect to the URL's literal IP address, or "" if it may.
+    """Return why Berth must not connect to the literal IP address in the URL, or "" if the address is
+    allowed.
 
     Only addresses that are never allowed, such as loopback, link-local and metadata addresses, are checked
     here. Host names are not resolved during the request. Other forbidden addresses are rejected when Berth

@@ -68,8 +68,8 @@ def check_service(spec: WorkloadSpec) -> None:
 
 
 def require_no_live_engines(workload: Workload) -> None:
-    """Raise Conflict while engines are live or registered with a router, because Berth needs their rows to
-    remove them.
+    """Raise Conflict while any engine is live or registered with a router, because Berth needs an engine's
+    row to remove the engine.
     """
     live = InferenceEngine.objects.filter(service__workload=workload)
     if live.filter(ended_at__isnull=True).exists() or live.exclude(router_url="").exists():

@@ -41,7 +41,9 @@ def transition_request(
 
 
 def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
-    """Set the inference engine's state to `to`. Return False if its state has changed since it was read."""
+    """Set the inference engine's state to `to`. Return False if the state has changed since the engine was
+    read.
+    """
     assert to in scaling.ENGINE_TRANSITIONS[engine.state], (
         f"transition from {engine.state} to {to} is not allowed"
     )

@@ -238,8 +238,8 @@ def enqueue_each(pks: Iterable[int]) -> None:
 
 
 def deliver(delivery: int, now: datetime) -> bool:
-    """Attempt a delivery, unless it is not due or a different task is already attempting it. Return whether
-    it succeeded.
+    """Attempt a delivery if it is due and no other task is attempting it. Return whether the delivery
+    succeeded.
     """
     due = Delivery.objects.filter(pk=delivery, state=Delivery.State.PENDING, next_attempt_at__lte=now)
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):

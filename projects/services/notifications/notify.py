@@ -163,8 +163,8 @@ def notify_about_pending_workloads(now: datetime) -> int:
 
 
 def lock_subscription(pk: int) -> Subscription | None:
-    """Lock a subscription, so that no other task notifies its subscriber. Return None if another task has
-    locked it.
+    """Lock a subscription, so that no other task notifies the subscriber. Return None if another task has
+    locked the subscription.
 
     Scheduling cycles can still create deliveries, because the lock permits new foreign keys to the row.
     """

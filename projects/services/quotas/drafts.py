@@ -127,8 +127,8 @@ def apply_draft(
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
     """Apply all changes of a draft, or none. Return the recorded change and the drafted changes.
 
-    The recorded change is None if every quota already has its values. `expected` is the tag that the author
-    saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
+    The recorded change is None if every quota already has the values in the draft. `expected` is the tag that
+    the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_quota_permission(actor, owner)

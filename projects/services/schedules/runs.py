@@ -184,7 +184,9 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
-    """Cancel a workload or array. Log why if it cannot be cancelled, for example because it has ended."""
+    """Cancel a workload or array. If the cancellation fails, log the reason, such as that the workload has
+    ended.
+    """
     try:
         if isinstance(live, WorkloadArray):
             arrays.cancel(actor=BERTH, array=live, now=now)

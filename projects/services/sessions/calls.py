@@ -124,7 +124,9 @@ def max_call_bytes() -> int:
 
 
 def _delete_calls(calls: QuerySet[Call]) -> int:
-    """Delete calls without loading their payloads. Django would load them, because calls have children."""
+    """Delete calls without loading their payloads. Django loads whole rows by default, because calls have
+    children.
+    """
     return calls.only("pk").delete()[0]
 
 

@@ -1,8 +1,8 @@
 """Issue one-time links to workload ports, exchange them for port sessions, and check these sessions.
 
-Every request in a port session is checked. The port session ends after twelve hours. It ends sooner if the
-browser session that requested it ends or the token is revoked, if the user loses permission to control the
-workload, if the password changes, if the account is deactivated, or if the run that opened the port ends.
+Every request in a port session is checked. The port session ends after twelve hours. The session ends sooner
+if the browser session that requested it ends or the token is revoked, if the user loses permission to control
+the workload, if the password changes, if the account is deactivated, or if the run that opened the port ends.
 """
 
 import hashlib
@@ -37,7 +37,8 @@ MAX_UNUSED_LINKS = 20  # maximum number of unused links per user and workload
 class PortAddress:
     """Address of a pod's port, and the secret that authenticates Berth to the pod.
 
-    If `tunnel_pod` is set, Berth connects to this pod's port through its cluster instead of to the host.
+    If `tunnel_pod` is set, Berth connects to this pod's port through the pod's cluster instead of to the
+    host.
     """
 
     host: str

@@ -149,8 +149,7 @@ def require_valid_dependencies(
 def name_taken_error(workload: Workload, *, free: str | None = None) -> NameInUse:
     """Return the error for a name that a live workload of the project already uses.
 
-    `free` is the name to suggest. If it is "", no name is suggested. If it is None, a few queries look for a
-    free name.
+    `free` is the name to suggest, "" to suggest no name, or None to look for a free name with a few queries.
     """
     project, name = workload.project.name, workload.name
     free = free_name_to_suggest(workload.project, name) if free is None else free

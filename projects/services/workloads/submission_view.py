@@ -62,7 +62,7 @@ QUOTAS = """
 def _projects_query(lock: str) -> str:
     """Return the SQL query that reads projects by name.
 
-    To avoid repetition, only one row per department has its quotas, and only one row has the list of pools.
+    To avoid repetition, a department's quotas are in only one row of the result, and so is the list of pools.
     """
     return f"""
         WITH row AS MATERIALIZED (

@@ -1,8 +1,8 @@
 """Client for sglang-router.
 
-The router cannot mark inference engines as unhealthy, and it checks their health only once a minute.
-Therefore, an engine that must receive no new requests is removed from the router's list. Its running requests
-still complete.
+The router cannot mark inference engines as unhealthy, and checks the engines' health only once a minute.
+Therefore, an engine that must receive no new requests is removed from the router's list. The engine's running
+requests still complete.
 """
 
 import time

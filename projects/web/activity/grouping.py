@@ -39,10 +39,10 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    """Yield the entries in order, with groups in place of their first entries.
+    """Yield the entries in order, with similar entries combined into a group.
 
-    A group contains entries of one minute with the same actor and verb. Entries of different quota changes
-    are not grouped.
+    A group contains the entries of one minute with the same actor and verb, and takes the place of the first
+    of these entries. Entries of different quota changes are not grouped.
     """
     for _, of_minute in groupby(entries, key=_entry_minute):
         yield from _group_minute(list(of_minute))

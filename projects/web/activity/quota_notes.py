@@ -9,8 +9,8 @@ from projects.models import Audit, QuotaChange, QuotaExpiry
 
 @dataclass(frozen=True, slots=True)
 class QuotaNote:
-    """Details of a quota change that are shown with its entry. `reverts` is the number of the change that it
-    reverts.
+    """Details of a quota change, shown with its activity entry. `reverts` is the number of the change that
+    this change reverts.
     """
 
     number: int

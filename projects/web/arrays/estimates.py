@@ -13,8 +13,8 @@ from projects.web.arrays.progress import ArrayProgress
 class RuntimeEstimate:
     """Mean runtime of completed tasks, and an estimate for the remaining tasks, in seconds.
 
-    `remaining` is the time until the last task ends, assuming that `at_once` tasks run at all times. It is
-    None if no task remains or the number of tasks that run at once is unknown.
+    `remaining` is the time until the last task ends, assuming that `at_once` tasks run at all times.
+    `remaining` is None if no task remains or the number of tasks that run at once is unknown.
     """
 
     mean: float

@@ -67,8 +67,8 @@ class ScheduleRow:
 
 
 def schedule_time(at: datetime, schedule: Schedule, reader_zone: ZoneInfo | None) -> str:
-    """Return the time in the schedule's zone, or "" if it is the same in the reader's zone. `zone` is None if
-    it is unknown.
+    """Return the time in the schedule's zone, or "" if the time is the same in the reader's zone.
+    `reader_zone` is None if the reader's zone is unknown.
     """
     local = at.astimezone(ZoneInfo(schedule.time_zone))
     if reader_zone is None or local.utcoffset() == at.astimezone(reader_zone).utcoffset():

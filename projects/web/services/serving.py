@@ -84,7 +84,7 @@ def load_serving_statuses(workloads: Iterable[Workload]) -> dict[UUID, ServingSt
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
     """Return the status of a service, based on its current inference engines.
 
-    Each engine is counted once, either as serving or by the reason why it is not.
+    Each engine is counted once, either as serving or by the reason why the engine is not serving.
     """
     if workload.phase in ENDED_PHASES:
         return ServingStatus(to_words(workload.phase), "", "", "The service has ended.")
@@ -112,8 +112,9 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
 
 
 def _not_serving_since(engines: Iterable[InferenceEngine]) -> datetime | None:
-    """Return the earliest state change of the engines that are not serving, or None if it is unknown. It is
-    unknown if the health check of an active engine failed, because the engine's state does not change then.
+    """Return the earliest state change of the engines that are not serving, or None if all are serving. Also
+    return None if the health check of an active engine failed, because a failed check does not change the
+    engine's state.
     """
     idle = [engine for engine in engines if engine_status(engine).cause]
     if any(engine.state == "ACTIVE" for engine in idle):

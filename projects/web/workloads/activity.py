@@ -99,7 +99,8 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
     """Return the status of a service.
 
-    The text says how many serving engines are external, because these use none of the service's GPUs.
+    The text says how many serving engines are external, because external engines use none of the service's
+    GPUs.
     """
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL and not engine_status(engine).cause for engine in engines)

@@ -105,7 +105,9 @@ def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
 
 
 def chosen_columns(query: QueryDict) -> tuple[str, ...]:
-    """Return the requested columns in display order. The result is empty if none of them is valid."""
+    """Return the requested columns in display order, or an empty list if none of the requested columns is
+    valid.
+    """
     requested = {word for text in query.getlist("columns") for word in text.split(",")}
     return tuple(key for key in COLUMNS if key in requested)
 
@@ -117,7 +119,7 @@ def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
 
 
 def load_runtimes(rows: Sequence[Workload]) -> None:
-    """Set `runtime`, in seconds, on each row of a workload or array. It is None if unknown.
+    """Set `runtime`, in seconds, on each row of a workload or array. An unknown runtime is None.
 
     An array's runtime lasts from the start of its first task to the end of the array, or until now.
     """

@@ -135,7 +135,7 @@ def _runs(each_task: bool) -> Columns:
 
 
 def _state(each_task: bool) -> Columns:
-    """Return the values by which the column *State* is sorted, in lower case. Reserved has its own value."""
+    """Return the values by which the column *State* is sorted, in lower case, such as "unschedulable"."""
     unschedulable = When(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON, then=Value("unschedulable"))
     of_workload: list[When] = [unschedulable]
     if not each_task:
@@ -207,7 +207,8 @@ def _row_engines() -> QuerySet[Workload]:
 def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
     """Return a query for the current engines of the row's service.
 
-    The engines are those that are serving or, if `is_serving` is False, the others.
+    If `is_serving` is True, the query selects the serving engines. Otherwise, it selects the current engines
+    that are not serving.
     """
     engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
     serving = Q(state=EngineState.ACTIVE, is_healthy=True)

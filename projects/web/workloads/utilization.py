@@ -18,8 +18,8 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
     """Add the utilization in thousandths, its bar and `idle_since` to each row if the column is shown. Return
     the rows.
 
-    None means not measured. A running workload without a recent measurement gets `is_unmeasured`, and
-    `measured_at` if it was ever measured.
+    The utilization is None if it was not measured. For a running workload without a recent measurement, set
+    `is_unmeasured` and the time of the last measurement, `measured_at`.
     """
     ids = {row.pk for row in rows if row.gpu_milli_now} if "utilization" in columns else set()
     now = timezone.now()

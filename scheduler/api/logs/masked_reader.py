@@ -13,8 +13,8 @@ ReadLog = Callable[[int, int], LogChunk]
 class MaskedReader:
     """Reader that masks secrets in a log.
 
-    `load` returns the masker. It is called only after the pod has written output, because the secrets that
-    the pod received are stored by then.
+    `load` returns the masker. `load` is called only after the pod has written output, because the secrets
+    that the pod received are stored by then.
     """
 
     read_raw: ReadLog

@@ -135,11 +135,11 @@ def _fits_now(board: Board, gang: Gang) -> bool:
 
 
 def current_hold_or_pause(waited: int) -> tuple[int, bool]:
-    """Return when the current hold or pause ends, and whether it is a hold.
+    """Return when the current hold or pause ends, and True for a hold or False for a pause.
 
-    Nodes whose workloads have no known end time are held with pauses. A hold and the pause after it have the
-    same length, which doubles each time. `waited` and the end are both in seconds since nodes could first be
-    held for the pending workload.
+    If a node's workloads have no known end time, the node is held with pauses. Each pause is as long as the
+    hold before it, and each hold is twice as long as the previous hold. `waited` and the end are both in
+    seconds since nodes could first be held for the pending workload.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)

@@ -39,7 +39,7 @@ def _pending_reason(
 ) -> tuple[Reason, Numbers]:
     """Return the reason why a gang with reserved capacity cannot start yet.
 
-    `blocked` contains the pods whose reserved capacity is not free yet. If it is empty, the gang waits
+    `blocked` contains the pods whose reserved capacity is not free yet. If `blocked` is empty, the gang waits
     because a queue is over its limit until the victims have stopped.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}

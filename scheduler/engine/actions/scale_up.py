@@ -139,8 +139,9 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
 
 
 def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
-    """Yield the possible steps: one per role, to add `replicas` replicas, and one per missing
-    optional group.
+    """Yield the possible scale-up steps.
+
+    One step per role adds `replicas` replicas, and one step per missing optional group adds the group.
     """
     workload = gang.workload
     for part in gang.parts:
@@ -173,8 +174,8 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
 
 
 def _request_more_replicas(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
-    """Return an arrangement with more replicas of a role and of the roles that scale with it. It is empty if
-    the role cannot be scaled up.
+    """Return an arrangement with more replicas of a role and of the roles that scale with it. The arrangement
+    is empty if the role cannot be scaled up.
     """
     role = part.role
     if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):

@@ -85,7 +85,7 @@ def exceeded_bounds(
 ) -> Iterator[tuple[Reason, Numbers]]:
     """Yield the limits that the request would exceed, then the quotas.
 
-    In both cases, those of the project come before those of its department.
+    The project's limits and quotas come before the limits and quotas of its department.
     """
     for account in gang.account.path:
         kind = (
@@ -233,7 +233,7 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 
 
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the reason if the request would put one of the gang's queues above both its quota and its fair
+    """Return a reason if the request would put one of the gang's queues above both its quota and its fair
     share, else None.
 
     A department is skipped if another of its projects borrows, because borrowed resources can be reclaimed.

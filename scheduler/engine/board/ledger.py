@@ -176,9 +176,10 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with others: the project's department, or the project itself.
+        """Return the queue that takes turns with other queues: the project's department, or the project
+        itself.
 
-        It is the project if the department's projects take turns directly with other departments.
+        Return the project if the department's projects take turns directly with other departments.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department

@@ -189,7 +189,9 @@ class Nodes:
     def mark_leaving(
         self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1
     ) -> None:
-        """Add a stopping pod's resources to those that will become free. Subtract them if `sign` is -1."""
+        """Add a stopping pod's resources to the resources that will become free, or subtract them if `sign`
+        is -1.
+        """
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib

@@ -1,8 +1,8 @@
 """Check whether a gang could ever fit into a pool at the pool's maximum size, using only node shapes and
 totals.
 
-Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
-change. A gang that passes all checks may still not fit.
+Each check is a necessary condition: a gang that fails a check cannot start until the pool's maximum or its
+nodes change. A gang that passes all checks may still not fit.
 """
 
 from collections.abc import Hashable, Iterable, Sequence

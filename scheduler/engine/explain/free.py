@@ -105,7 +105,7 @@ class NodeView:
     def _free_by_node(self, kind: int) -> Sequence[int] | None:
         """Return the free amount of the resource on each node, which can be negative.
 
-        Return None for GPUs if they are requested by GPU memory.
+        Return None if the resource is GPUs but the gang requests GPU memory.
         """
         nodes = self.nodes
         if kind == GPU:
@@ -166,8 +166,8 @@ class FreeCapacity:
     def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
         """Return the free capacity for the gang's first arrangement.
 
-        If the gang is CPU-only and may start based on its requests, they are compared with the capacity that
-        no pod has requested.
+        For a CPU-only gang that may start based on its requests, all capacity that no pod has requested is
+        free.
         """
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]

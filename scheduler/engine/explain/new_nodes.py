@@ -47,9 +47,9 @@ def _board_node_shape(board: Board) -> NodeShape | None:
 
 
 def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
-    """Return the pool's node shape or, if it has none, its first node's shape.
+    """Return the pool's node shape, or the shape of the pool's first node if the pool has no node shape.
 
-    Return None if there is neither.
+    Return None if the pool also has no nodes.
     """
     if pool.node_shape is not None or not nodes:
         return pool.node_shape

@@ -111,8 +111,8 @@ class PendingReasons:
     ) -> tuple[int, Evictions | None]:
         """Return the resource to report as missing, and the evictions that free the most of it, or None.
 
-        This is the first resource that remains insufficient even after evictions. If evictions would suffice
-        for every resource, it is the first of all resources.
+        Report the first resource that remains insufficient even after evictions. If evictions would suffice
+        for every resource, report the first resource.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:

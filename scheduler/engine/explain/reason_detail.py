@@ -74,9 +74,10 @@ def _shortage_clause(numbers: Numbers) -> str:
 
 
 def _excess_clause(reason: str, numbers: Numbers) -> str:
-    """Return a clause that states how much the queue would have, and the amount that it would exceed.
+    """Return a clause such as "vision would have 24 of 16 GPUs", or "" if an amount is unknown.
 
-    This amount is the larger of quota and fair share. If it is the quota, the clause says so.
+    The second amount is the larger of the queue's quota and fair share. If the quota is larger, the clause
+    says so.
     """
     if (amounts := _excess_amounts(numbers)) is None:
         return ""

@@ -199,8 +199,8 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _still_has_reservations(board: Board, name: str) -> bool:
-    """Return whether a workload with reservations still has them. Another workload may have taken them
-    over.
+    """Return whether a workload with reservations still has them. Another workload may have taken over the
+    reservations.
     """
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods

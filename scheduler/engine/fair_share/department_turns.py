@@ -101,8 +101,8 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    Return 0 if its main resource is a different one, or if its request exceeds the limit. Also return 0 for a
-    non-preemptible gang, which is never over quota.
+    Return 0 if the gang's main resource is a different one, or if the request exceeds the limit. Also return
+    0 for a non-preemptible gang, because such a gang is never over quota.
     """
     if gang.non_preemptible:
         return 0

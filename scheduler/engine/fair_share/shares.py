@@ -228,7 +228,7 @@ def _quota_weights(total: int) -> WeightFunction:
 def _history_weights(k: Fraction) -> WeightFunction:
     """Return a function that computes the weights of claims, adjusted for decayed usage.
 
-    A queue's weight is reduced if its usage exceeds its part of the total weight.
+    A queue's weight is reduced if the queue's fraction of the usage exceeds its fraction of the total weight.
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:

@@ -1,12 +1,12 @@
 """Alternate between queues if workloads are too large to match their queues' shares.
 
-A queue's turn lasts as long as it runs a workload that exceeds its share. Its resources can be reclaimed once
-its relative usage clearly exceeds that of the preemptor's queue.
+A queue's turn lasts as long as the queue runs a workload that exceeds the queue's share. The queue's
+resources can be reclaimed once the queue's relative usage clearly exceeds that of the preemptor's queue.
 
-How large this difference must be depends on the size of the change. Reallocating the whole pool shifts usage
-quickly and must not happen too often, whereas a small change shifts usage slowly but must happen eventually.
-The required difference is therefore at most a third of the difference that usage would reach with the current
-allocation, and at most a third of the opposite difference that it would reach after the change.
+The required difference depends on the size of the change. Reallocating the whole pool shifts usage quickly
+and must not happen too often, whereas a small change shifts usage slowly but must happen eventually. The
+required difference is at most a third of the difference that usage would reach with the current allocation,
+and at most a third of the opposite difference that usage would reach after the change.
 """
 
 import math

@@ -79,8 +79,8 @@ def _usages_relative_to_pool(
     """Return the relative usage of each project of a department whose projects take turns with other
     departments.
 
-    The projects are compared with the whole pool. Each project is assigned a part of its department's usage
-    and weight.
+    Usage is relative to shares of the whole pool. The department's usage is divided in proportion to its
+    projects' usage, and the department's weight in proportion to its projects' weights.
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]

@@ -40,8 +40,8 @@ def _group_shape(section: BoardGroup) -> Hashable:
 def _role_shape(part: BoardRole) -> Hashable:
     """Return a key for a role's request and constraints.
 
-    The key does not depend on the nodes that match now, because nodes added later may differ. It includes the
-    role's name, because messages contain it.
+    The key does not depend on the nodes that match now, because nodes added later may differ. The key
+    includes the role's name, because messages contain the name.
     """
     role = part.role
     return (

@@ -1,4 +1,6 @@
-"""Start CPU-only workloads based on their requests if no node has room for their CPU and memory limits."""
+"""Start CPU-only workloads based on their requests if no node has room for the workloads' CPU and memory
+limits.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

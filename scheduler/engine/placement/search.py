@@ -154,7 +154,8 @@ class _Search:
     def _with_node_domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
         """Return the topology domains that bind the replicas if one of them is placed on node `i`.
 
-        `inside` contains the domains so far. Return None if a topology scope rules out the node.
+        `inside` contains the domains that already bind the replicas. Return None if a topology scope rules
+        out the node.
         """
         for scope in scopes:
             level = scope.constraint.required

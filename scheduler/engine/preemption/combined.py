@@ -29,7 +29,7 @@ def evict_and_move(
 ) -> tuple[VictimSelection, EvictionOutcome] | None:
     """Place the arrangement by evicting some workloads and, if the pool allows it, moving others.
 
-    Return the evictions and moves, which are applied to the board, or None if no solution was found. With
+    Apply the evictions and moves to the board and return them, or return None if no solution was found. With
     `keeps_quotas`, evictions that would leave a queue below its quota are not tried.
     """
     board = policy.board
@@ -82,9 +82,9 @@ def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_reduction_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return the total amount by which evictions have pushed victim queues below their quotas.
+    """Return the total amount by which evictions have reduced victim queues below their quotas.
 
-    For a queue that was already below its quota, only its new losses count.
+    For a queue that was already below its quota, only the additional reduction counts.
     """
     kind = main_resource(policy.requested)
     return sum(

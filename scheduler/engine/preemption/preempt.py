@@ -79,7 +79,7 @@ def _reject_all_if_policy_cannot_help(
 ) -> bool:
     """If the policy cannot help any of the pending groups, reject them all without a trial.
 
-    Return whether they were rejected.
+    Return whether the groups were rejected.
 
     The groups can be checked in any order, because the board does not change until a gang is placed.
     """
@@ -136,8 +136,8 @@ def _try_arrangements(
 ) -> Obstacle | None:
     """Accept the first arrangement that can be placed, preferring those that leave no queue below its quota.
 
-    Return the first obstacle if none can be placed, else None. An arrangement that needs no evictions is left
-    to `allocate`.
+    Return None, or the first obstacle if no arrangement can be placed. An arrangement that needs no evictions
+    is left to `allocate`.
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
@@ -186,9 +186,10 @@ def _find_outcome(
     budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
-    """Return the best evictions and moves, or None. They are already applied to the board.
+    """Apply the best evictions and moves to the board and return them, or return None if no solution was
+    found.
 
-    If they would leave a queue below its quota, alternative policies are also tried.
+    If the best evictions would leave a queue below its quota, alternative policies are also tried.
     """
     board, start = trial.board, trial.start
     best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)

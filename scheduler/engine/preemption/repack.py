@@ -16,7 +16,7 @@ Entry = tuple[Gang, BoardRole, int | None]  # the index is None for replicas of 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
     """Place the arrangement by repacking it together with all victims, largest first.
 
-    Return False if that fails.
+    Return False if the repacking fails.
 
     The preemptor is not placed first, because it could take the only room for a larger gang.
     """

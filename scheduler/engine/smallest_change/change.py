@@ -122,7 +122,7 @@ def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
 def _edit_queue(queue: Queue, change: Change) -> Queue:
     """Return the queue with its quota or limit raised as `change` says.
 
-    If the pool belongs to a quota group, raise it in every pool of the group.
+    If the pool belongs to a quota group, raise the quota or limit in every pool of the group.
     """
     pool_quotas = dict(queue.pool_quotas)
     edited = pool_quotas.setdefault(change.pool, PoolQuota())

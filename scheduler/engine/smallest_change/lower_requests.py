@@ -36,7 +36,8 @@ def _lowered_request(role: Role, resource: str, amount: int) -> Callable[[int], 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
     """Yield (role, resource, amount) for each amount that could be lowered.
 
-    These are the role's minimum replicas, and its request or limit of each resource that the blockers name.
+    The amounts are the role's minimum replicas, and its request or limit of each resource that the blockers
+    name.
     """
     for role in case.roles:
         if role.min > 1:

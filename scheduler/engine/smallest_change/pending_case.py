@@ -116,9 +116,9 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers name.
+        """Return the resources that the blockers mention.
 
-        Return all resources if the blockers name none, or if one blocker names several.
+        Return all resources if no blocker mentions a resource, or if one blocker mentions several resources.
         """
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]

@@ -141,8 +141,8 @@ def _values(change: Change, project: str, display_name: Callable[[str], str]) ->
 
 
 def _pool_maximum_note(change: Change, added: int) -> str:
-    """Return a note on how many of the added nodes the pool's maximum allows, or "" if it allows all of
-    them.
+    """Return a note on how many of the added nodes the pool's maximum allows, or "" if the maximum allows all
+    of the added nodes.
     """
     allowed = change.before
     if allowed is None or require_integer(allowed) >= added:

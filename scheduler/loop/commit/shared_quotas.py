@@ -13,7 +13,7 @@ def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -
     """Return the bundles that can be committed together.
 
     The engine decides about each pool separately. If bundles for two pools use the same cluster quota, only
-    those for the first pool are returned. The next cycle takes their usage into account.
+    the bundles for the first pool are returned. The next cycle takes the usage of these bundles into account.
     """
     quotas = _quotas_by_project(snapshot)
     if not quotas:

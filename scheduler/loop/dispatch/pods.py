@@ -134,8 +134,8 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
 class _PodStartResults:
     """Results of starting pods.
 
-    `failures` maps each pod to its failure, or to an empty string if it has none. `missing_secrets` is keyed
-    by workload ID, and `rejected` is keyed by pod ID. `failed` groups the pods by error.
+    `failures` maps each pod to its failure, or to an empty string if the start succeeded. `missing_secrets`
+    is keyed by workload ID, and `rejected` is keyed by pod ID. `failed` groups the pods by error.
     """
 
     notes: list[str] = field(default_factory=list)

@@ -36,9 +36,9 @@ class Dependent(Protocol):
 class Dependencies:
     """Unmet dependencies, keyed by workload ID, and placeholders for awaited workloads outside the snapshot.
 
-    A placeholder is suspended if its array or workload cannot end without intervention, because it is
-    suspended or was never submitted. `never_met` contains the pending workloads with a dependency that can no
-    longer be met.
+    A placeholder is suspended if its array or workload cannot end without intervention, because the array or
+    workload is suspended or was never submitted. `never_met` contains the pending workloads with a dependency
+    that can no longer be met.
     """
 
     unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]

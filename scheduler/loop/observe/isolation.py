@@ -29,7 +29,9 @@ class NodeWithReport(Protocol):
 
 
 def reported_missing_features(report: Report | None) -> Features:
-    """Return the features that the node lacks according to its agent's report, or none without a report."""
+    """Return the features that the node lacks according to its agent's report. Return no features if there is
+    no report.
+    """
     if report is None:
         return {}
     features = {}

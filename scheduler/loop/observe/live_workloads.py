@@ -1,9 +1,10 @@
 """The engine's view of all live workloads, updated by rebuilding only those that may have changed.
 
 Most workloads are settled: the engine's view of them depends only on their rows and pods, the names of their
-projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these changes.
-Workloads with dependencies or delays and stopping workloads are rebuilt in each observation. A workload that
-has not changed keeps the same engine object, so that the engine immediately detects that nothing has changed.
+projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these inputs
+changes. Workloads with dependencies or delays and stopping workloads are rebuilt in each observation. A
+workload that has not changed keeps the same engine object, so that the engine immediately detects that
+nothing has changed.
 """
 
 import uuid

@@ -8,8 +8,8 @@ later. Some rows are read twice, which is harmless.
 
 Everything is read again in five cases: on the first read, in a transaction (which may see rows that are
 rolled back), on a new connection, after an hour without a read, and after the database server was restarted
-or replaced. The same applies if a workload or pod was deleted that was live or had ended recently, because no
-row is left to show the change.
+or replaced. Everything is also read again after the deletion of a workload or pod that was live or had ended
+recently, because no row is left to show the change.
 """
 
 import time

@@ -83,9 +83,10 @@ def _predicted_eviction(document: Mapping[str, Any], condition: str) -> Predicte
 
 
 def count_victims(documents: Iterable[Mapping[str, Any]]) -> int:
-    """Return the number of workloads in predicted evictions given as JSON objects.
+    """Return the number of workloads in predicted evictions, which are JSON objects.
 
-    Each eviction of a hidden workload counts, because several hidden workloads may have the same description.
+    Every eviction of a hidden workload counts separately, because several hidden workloads may have the same
+    description.
     """
     hidden, names = 0, set()
     for document in documents:

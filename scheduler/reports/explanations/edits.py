@@ -12,12 +12,12 @@ CONSIDERED_WITHIN = timedelta(seconds=30)  # short, because an edit wakes the sc
 
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:
-    """Return when a pending workload was last edited, or None if the scheduler has evaluated the workload
-    since.
+    """Return when a pending workload was last edited, or None if the scheduler has already evaluated the
+    edit.
 
-    It has been evaluated if its explanation or the last recorded cycle is newer than the edit. A cycle
-    without changes writes neither, so a running scheduler is assumed to have evaluated the edit after
-    CONSIDERED_WITHIN.
+    An explanation of the workload or a recorded cycle that is newer than the edit shows that the edit was
+    evaluated. A cycle without changes writes neither an explanation nor a record. A running scheduler is
+    therefore assumed to have evaluated the edit after CONSIDERED_WITHIN.
     """
     if workload.phase != Phase.PENDING or not workload.edits or workload.explained_at is None:
         return None

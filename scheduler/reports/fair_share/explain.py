@@ -173,7 +173,8 @@ class _ShareExplanation:
     def _format_percentage_with_adjustment(self, mine: Offer) -> str:
         """Format the queue's percentage of the remaining amount.
 
-        If decayed usage changes the percentage, the text contains it before and after this adjustment.
+        If decayed usage changes the percentage, the text contains the percentage before and after this
+        adjustment.
         """
         if mine.part == mine.plain:
             return _format_percent(mine.part)

@@ -149,7 +149,7 @@ def _request_parts(
 ) -> RequestParts:
     """Split each queue's request in the last cycle into parts, keyed by queue and resource.
 
-    The pending GPUs are current. All other amounts are those of the last cycle.
+    The pending GPUs are current. All other amounts come from the last cycle.
     """
     stored = {_queue_name(row, queues): row for row in statuses}
     pending = pending_gpus_by_project([pool]) if stored else {}

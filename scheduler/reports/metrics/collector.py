@@ -105,8 +105,8 @@ class MetricsCollector(LeasedThread):
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
         """Apply the stop rules of arrays whose tasks have reported metrics since the last round.
 
-        A new leader applies all rules, because its predecessor may have stored reports without applying them.
-        A rule that fails does not delay the other arrays.
+        A new leader applies all rules, because the previous leader may have stored reports without applying
+        the rules. A rule that fails does not delay the other arrays.
         """
         if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
             return

@@ -44,7 +44,7 @@ def quota_owner(row: Quota) -> Owner:
 def with_group_totals(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return the allocations. Those that count towards a group quota are summed over the group's pools."""
+    """Return allocations. Allocations that count towards a group quota are summed over the group's pools."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:

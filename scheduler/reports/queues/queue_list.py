@@ -128,8 +128,8 @@ def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
 def queue_lengths(rows: QuerySet[Any] | None = None) -> dict[str, tuple[int, int]]:
     """Return (workloads, requested milli-GPU) for each pool's queue, keyed by pool name.
 
-    Only `rows` are counted or, if it is None, the entire queues. An array counts as one workload. The key of
-    workloads without a pool is SEVERAL_POOLS.
+    If `rows` is None, the entire queues are counted, otherwise only `rows`. An array counts as one workload.
+    The key of workloads without a pool is SEVERAL_POOLS.
     """
     queued = all_queued_workloads(None) if rows is None else rows.order_by()
     sums = queued.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))

@@ -104,7 +104,7 @@ def _queue_states(ordering: Sequence[str]) -> dict[str, str]:
 
 
 def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
-    """Explain why one queue comes before another, such as "uses less of its fair share than vision".
+    """Return why one queue comes before another, such as "uses less of its fair share than vision".
 
     The arguments are the sentences of two stored queue keys, in queue order. The result is empty if both
     workloads have the same project or the sentences name no queue.
@@ -171,7 +171,7 @@ def _number_after_prefix(key: Sequence[str], start: str) -> float:
 
 def _share_including_workload(key: Sequence[str]) -> float:
     """Return the dominant share that the queue would have with its next workload. Return 0 if the key does
-    not contain it.
+    not contain this share.
     """
     sentence = next((each for each in key if each.startswith(SHARE_START)), "")
     return float(sentence.rpartition(", ")[2].split()[0]) if sentence else 0

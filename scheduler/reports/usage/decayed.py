@@ -65,8 +65,10 @@ def settle_ledger(row: Usage, pool: NodePool, now: datetime, rates: UsageRates) 
 
 
 def needs_settling(row: Usage, now: datetime, rates: UsageRates) -> bool:
-    """Return whether the ledger must be updated: its rates have changed, or it has an allocation and
-    SETTLE_AFTER has passed.
+    """Return whether the ledger must be updated.
+
+    A ledger must be updated if its rates have changed, or if it has an allocation and SETTLE_AFTER has passed
+    since the last update.
     """
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,

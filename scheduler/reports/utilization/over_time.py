@@ -27,7 +27,7 @@ class MeanUtilization:
     """Time-weighted mean of the total over all measured pods, in one minute or hour.
 
     Fields that begin with `allocated_` are the pods' allocations. A pod counts only while it held its
-    allocation. None means not measured.
+    allocation. A value is None if it was not measured.
     """
 
     at: datetime
@@ -47,7 +47,7 @@ class UtilizationHour:
     """GPU-hours of one hour, which may be the current, incomplete hour.
 
     `measured` is the part of `allocated` whose utilization was measured. `used` is `measured` multiplied by
-    that utilization.
+    the measured utilization.
     """
 
     at: datetime

@@ -71,8 +71,8 @@ class DeviceMap:
 
     @property
     def workload(self) -> Workload | None:
-        """The device's only workload. It is None if there is none, if there are several, or if it is
-        hidden.
+        """The device's only workload, or None if the device has no workload, several workloads or a hidden
+        workload.
         """
         workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
         return workloads.pop() if len(workloads) == 1 else None

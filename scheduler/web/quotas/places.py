@@ -29,9 +29,7 @@ def _visible_groups(actor: Actor) -> list[QuotaGroup]:
 
 
 def find_pool_or_group(actor: Actor, name: str) -> PoolOrGroup | None:
-    """Return the pool or quota group with this name, or None if it does not exist or the user cannot
-    see it.
-    """
+    """Return the visible pool or quota group with this name, or None."""
     return visible_pools(actor).filter(name=name).first() or quota_groups(actor).filter(name=name).first()
 
 

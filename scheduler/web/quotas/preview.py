@@ -47,7 +47,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
     """Show and save the form.
 
     If saving would evict workloads, ask the user first. `confirmed` is the quota version for which the user
-    has confirmed this.
+    has confirmed the evictions.
     """
     owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     is_confirmed = request.POST.get("confirmed") == request.POST.get("version")

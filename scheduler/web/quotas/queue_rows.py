@@ -35,7 +35,7 @@ class PoolBar:
     """Allocated and reserved GPUs of a queue in one pool, with marks at the queue's quota and fair share in
     the pool.
 
-    `share` is None if it is unknown or if the queue requests nothing in the pool.
+    `share` is None if the fair share is unknown or the queue requests nothing in the pool.
     """
 
     pool: str
@@ -194,8 +194,8 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the only pool where the queue is over quota, or "" if there is no such pool or more than
-        one.
+        """Name of the pool where the queue is over quota, or "" if the queue is over quota in no pool or in
+        several pools.
         """
         names = [
             quota.pool.name
@@ -206,10 +206,11 @@ class QuotaLine:
 
     @property
     def unused_quota_elsewhere(self) -> tuple[int, str] | None:
-        """Unused quota, in milli-GPU, in pools other than the one where the queue is over quota, or None.
+        """Unused quota in milli-GPU and the name of its pool, or None.
 
-        In the queue's total, it offsets part of the amount over quota. The second value is the name of the
-        pool with unused quota, or text such as "2 pools".
+        Only a queue that is over quota in a different pool has a value. In the queue's total, the unused
+        quota offsets part of the amount over quota. If several pools have unused quota, the name is replaced
+        by text such as "2 pools".
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None

@@ -50,7 +50,8 @@ def describe_cost(
     max_runtime: int | None,
     tasks: int = 1,
 ) -> PredictedCost:
-    """Return the cost and what is left of the budgets that apply to the workload.
+    """Return the workload's predicted cost, and the remaining amounts of the budgets that apply to the
+    workload.
 
     The cost of an elastic workload is a range, from its requested to its maximum number of GPUs. `gpus` is
     the maximum number of GPUs of one task, and `max_runtime` is in seconds.

@@ -124,8 +124,8 @@ ORDER = tuple(WorkloadSpec.model_fields)
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     """Return the text of a template, an example, or a copy of an existing workload or array.
 
-    The name in the text comes from the query. If the query has none, it is a name that the project has not
-    used.
+    The name in the text comes from the query. If the query contains no name, use a name that the project has
+    not used.
     """
     text = _initial_document(actor, query)
     if name := query.get("name", "").replace("\x00", "")[:NAME_MAX]:

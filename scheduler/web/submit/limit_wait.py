@@ -28,7 +28,7 @@ RUNTIME_END = ExpressionWrapper(
 class LimitWait:
     """Time at which the project is expected to have room below its limit.
 
-    `after` is a clause about the workloads that have to end first, with links.
+    `after` is a clause with links to the workloads that have to end first.
     """
 
     at: datetime

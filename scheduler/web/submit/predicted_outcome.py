@@ -47,7 +47,7 @@ class PredictedPlacement:
 
 
 def count_max_gpus(spec: WorkloadSpec) -> float:
-    """Return the GPUs of an elastic workload at its maximum number of replicas, or 0 for other kinds."""
+    """Return an elastic workload's GPUs at its maximum number of replicas, or 0 for any other workload."""
     if spec.kind != "elastic":
         return 0
     return sum(role.maximum * (role.gpu or 0) for role in spec.all_roles)

@@ -57,7 +57,7 @@ class UtilizationChart:
 
     @property
     def top_label(self) -> str:
-        """Label of a small chart's upper edge. It is "100%" if the edge represents all allocated GPUs."""
+        """Label of a small chart's upper edge, such as "100%" if the edge represents all allocated GPUs."""
         if self.unit == "GPUs" and self.top == self.of:
             return "100%"
         unit = self.unit.removesuffix("s") if self.top == MILLI else self.unit
@@ -108,7 +108,7 @@ def utilization_over_time(
     """Return charts for the pods that match `pod_filter`, over the `span` before `end`.
 
     `span` is a key of SPANS, or LAST_RUN for the time since `started_at`. Any other value selects the default
-    span. If the pods are those of one `node`, the charts show its capacity.
+    span. If the pods are those of one `node`, the charts show the node's capacity.
     """
     if span == LAST_RUN and started_at is not None:
         # Measurements are stored per minute.

@@ -50,10 +50,11 @@ class ChangeLink:
 
 
 def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return a link to the page where the user can make the change, or None if the user cannot make it.
+    """Return a link to the page where the user can make the change, or None if the user is not allowed to
+    make the change.
 
-    The form usually contains the change already. It does not if the changed part of the document is too long
-    for a URL or contains environment variables, which must not appear in proxy logs.
+    The form already contains the change, unless the changed part of the document is too long for a URL or
+    contains environment variables. Environment variables must not appear in proxy logs.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)
@@ -193,7 +194,7 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
 
 
 def document_with_change(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
-    """Return the document with the change, or None if the document cannot express it.
+    """Return the document with the change, or None if the document cannot express the change.
 
     `pools` are the pools that the workload may use, even if the document does not list them.
     """

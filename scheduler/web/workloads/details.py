@@ -180,10 +180,10 @@ def _explain_reservation_above_share(workload: Workload, queue: dict[str, Any]) 
 
 
 def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return a sentence about why a workload will stay pending after its restart delay, or "" if it will not.
+    """Return why a workload will stay pending after its restart delay, or "" if the workload can start then.
 
     The scheduler does not evaluate the workload during the delay, so the reason is inferred from the
-    project's queue. If the reason is the fair share, that amount is marked.
+    project's queue. If the reason is the queue's fair share, mark the fair share in `queue`.
     """
     awaited = awaited_after_delay(workload)
     verb = "Now waits" if delay_has_ended(workload) else "Then waits"
@@ -280,8 +280,8 @@ def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
 
-    If the decisive reason says that only free capacity can be used, the shortage is merged into it. If it is
-    a lack of capacity, the reclaimable amounts are merged into it.
+    If the decisive reason says that only free capacity can be used, the shortage is merged into it. If the
+    decisive reason is a lack of capacity, the reclaimable amounts are merged into it.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)

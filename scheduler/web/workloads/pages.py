@@ -77,8 +77,8 @@ TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources")
 class Tab:
     """Tab of the workload page: its route, title, and the data that only this tab shows.
 
-    `live_part` is the part of the page that is refreshed after changes. If it is empty, only the header is
-    refreshed.
+    `live_part` is the part of the page that is refreshed after changes. If `live_part` is empty, only the
+    header is refreshed.
     """
 
     route: str

@@ -77,7 +77,7 @@ class PodTable:
 
     @property
     def has_limits(self) -> bool:
-        """Whether any pod has a limit. If none has one, the table omits the column of limits and memory
+        """Whether any pod has a limit. If no pod has a limit, the table omits the column of limits and memory
         peaks.
         """
         return any(row.has_limits for row in self.rows)

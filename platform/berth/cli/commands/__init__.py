@@ -1,1 +1,1 @@
-"""Commands of `berth`, one folder per page of the command reference. `berth.cli.main` lists them all."""
+"""Commands of `berth`, one folder per page of the command reference. `berth.cli.main` lists all commands."""

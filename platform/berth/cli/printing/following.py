@@ -28,8 +28,8 @@ def follow_output(
 ) -> "Workload":  # fmt: skip
     """Print the output of one pod across its attempts until the workload ends. Return the ended workload.
 
-    Changes of the phase and its reason are printed to stderr. `tail` limits the number of lines printed for
-    the first attempt. With `timestamps`, each line begins with its time.
+    Changes of the workload's phase and reason are printed to stderr. `tail` limits the number of lines
+    printed for the first attempt. With `timestamps`, each line begins with its time.
     """
     out = out or TerminalOutput()
     printed, reported = "", ("", "")

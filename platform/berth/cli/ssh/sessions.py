@@ -150,7 +150,9 @@ class _Session:
                 await self._channel.send_input(data)
 
     async def _receive(self) -> None:
-        """Write the command's output to the client until it has ended, and report its exit code or signal."""
+        """Write the command's output to the client until the command has ended, and report its exit code or
+        signal.
+        """
         while True:
             kind, payload = await self._channel.receive()
             if kind == CREDIT:

@@ -71,7 +71,8 @@ class SshFiles:
 def own_command() -> list[str]:
     """Return the command line that starts this `berth` program.
 
-    `python -m` is used only as a last resort, because it also imports modules from the current directory.
+    `python -m` is used only as a last resort, because Python would also import modules from the current
+    directory.
     """
     program = shutil.which(sys.argv[0])
     if program is not None and Path(program).name == "berth":

@@ -65,7 +65,7 @@ class AsyncNodePools(AsyncResource):
     async def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
         """Preview which nodes would drain, and which actions the disruption budgets block.
 
-        `nodes` is the desired number of nodes, by default the current one.
+        `nodes` is the desired number of nodes, by default the current number.
         """
         return await self._get(ScalePreview, f"node-pools/{name}/scale", {"nodes": nodes})
 

@@ -31,7 +31,7 @@ class CallFuture(Future[Any]):
         self._on_cancel = on_cancel
 
     def cancel(self) -> bool:
-        """Cancel the call, and return False if it is already done.
+        """Cancel the call. Return False if the call is already done.
 
         A running call is not interrupted, but its result is discarded.
         """

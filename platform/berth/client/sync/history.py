@@ -62,7 +62,9 @@ class Cycles(Resource):
         return scenario
 
     def replay(self, cycle: int) -> Replay:
-        """Replay a cycle and compare its decisions. Raises Conflict if its input is no longer stored."""
+        """Replay a cycle, and compare the new decisions with the recorded decisions. Raises Conflict if the
+        cycle's input is no longer stored.
+        """
         return self._post(Replay, f"cycles/{cycle}/replay")
 
     def health(self) -> Health:

@@ -66,7 +66,7 @@ class NodePools(Resource):
     def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
         """Preview which nodes would drain, and which actions the disruption budgets block.
 
-        `nodes` is the desired number of nodes, by default the current one.
+        `nodes` is the desired number of nodes, by default the current number.
         """
         return self._get(ScalePreview, f"node-pools/{name}/scale", {"nodes": nodes})
 

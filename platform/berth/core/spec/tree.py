@@ -41,8 +41,8 @@ class RoleShape:
     def amounts(self) -> Amounts:
         """Resources of one replica that count towards quotas.
 
-        A GPU memory request counts only after the replica is placed, because its share of a device is unknown
-        until then.
+        A GPU memory request counts only after the replica is placed, because the replica's share of a device
+        is unknown until then.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 

@@ -159,7 +159,7 @@ def _validate_image(text: str) -> str:
 
 
 def _validate_pull_policy(value: object) -> object:
-    """Reject other spellings of a pull policy, such as IfNotPresent, and suggest the correct one."""
+    """Reject other spellings of a pull policy, such as IfNotPresent, and suggest the correct spelling."""
     if isinstance(value, str) and value not in PULL_POLICIES:
         letters = re.sub("[-_ ]", "", value.lower())
         match = next((name for name in PULL_POLICIES if name.replace("_", "") == letters), "")

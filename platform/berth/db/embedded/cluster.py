@@ -56,8 +56,8 @@ class EmbeddedCluster:
     """PostgreSQL cluster in `data`, with a socket that only its owner and root can open.
 
     Clients connect as the role `berth_app`, which is not a superuser, with the password in `password_file`.
-    The superuser cannot connect at all: `_run_single_user` executes its statements without a server.
-    `can_create_databases` lets the role create databases, for tests.
+    The superuser cannot connect at all: `_run_single_user` executes the superuser's statements without a
+    server. `can_create_databases` lets the role create databases, for tests.
     """
 
     data: Path

@@ -77,7 +77,7 @@ class LeaderLoop(ABC):
         self._release()
 
     def step(self, trigger: str) -> float:
-        """Perform one round if this process leads. Return the seconds to sleep.
+        """Perform one round if this process is the leader. Return the number of seconds to sleep.
 
         Raises LeadershipLost if the lease could not be renewed.
         """

@@ -39,8 +39,8 @@ RELEASE = f"""
 
 
 def _held_lease_query(column: str) -> str:
-    """Return a query that selects `column` and locks the lease's row. It returns no row if the lease is no
-    longer held.
+    """Return a query that selects `column` and locks the lease's row. The query returns no row if the lease
+    is no longer held.
     """
     return f"""
         SELECT {column} FROM {TABLE}
@@ -78,9 +78,9 @@ def acquire(name: str, holder: str, ttl: float) -> HeldLease | None:
 
 
 def renew(held: HeldLease, ttl: float) -> bool:
-    """Extend the lease, even if it has expired. Return False if another process holds it.
+    """Extend the lease, even if it has expired. Return False if another process holds the lease.
 
-    If the database crashes right afterwards, the previous expiry may apply again.
+    If the database crashes right afterwards, the lease's previous expiry may apply again.
     """
     return _execute(RENEW, held, ttl=ttl)
 

@@ -1,7 +1,7 @@
 """Run queries that each database connection parses and plans only once.
 
-Use this module for queries that run in every request or in every tick. Such queries bypass Django's query
-compiler and are not planned again, because planning takes longer than execution.
+Use this module for queries that run in every request or in every tick. These queries bypass Django's query
+compiler and are planned only once, because planning takes longer than execution.
 """
 
 from collections.abc import Mapping, Sequence

@@ -83,8 +83,8 @@ def change_rows(
 
     All changes to the same columns are written in one query. `expressions` maps additional columns to SQL,
     which may refer to the row as `current` and to the change as `written`. The value of a change for such a
-    column has precedence. The query locks the rows in arbitrary order, so lock them first if other
-    transactions change several of them.
+    column has precedence. The query locks the rows in arbitrary order, so lock the rows first if other
+    transactions change several rows.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:

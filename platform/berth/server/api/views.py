@@ -85,7 +85,7 @@ class ApiView(APIView):
     def stores_response(self, request: Request) -> bool:
         """Return whether the handler itself stores its response to a request with an idempotency key.
 
-        Such a handler stores the response in the statement that makes the change.
+        If so, one statement makes the change and stores the response.
         """
         return False
 

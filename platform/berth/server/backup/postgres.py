@@ -21,8 +21,8 @@ OPTION_VARIABLES = {option.keyword.decode(): option.envvar for option in psycopg
 
 @dataclass(frozen=True)
 class Database:
-    """Connection parameters of a database. `server` is the version number of its server, such as 150018 for
-    15.18.
+    """Connection parameters of a database. `server` is the PostgreSQL server's version number, such as 150018
+    for 15.18.
     """
 
     options: Mapping[str, str]

@@ -76,7 +76,7 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 def _prevent_startup() -> Iterator[None]:
     """Within the block, prevent `berth up` from starting with this home directory.
 
-    Raises BackupError if it is already running.
+    Raises BackupError if `berth up` is already running.
     """
     from berth.server.up.claim import lock_home_directory
     from berth.server.up.errors import StartupError

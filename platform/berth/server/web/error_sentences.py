@@ -82,9 +82,9 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Return a request to enter or select a value, such as "Enter a name.", or "" if none fits.
+    """Return a request to enter or select a value, such as "Enter a name.".
 
-    A request fits if the value is missing, or if an example describes the allowed values.
+    Return "" unless the value is missing or an example describes the allowed values.
     """
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]

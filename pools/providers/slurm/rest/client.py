@@ -168,8 +168,8 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline that several calls share. It limits how long a slow server delays
-    other pools.
+    """Return the monotonic deadline that several calls share. The deadline limits how long a slow server
+    delays other pools.
     """
     return time.monotonic() + SUBMIT_SECONDS + calls
 

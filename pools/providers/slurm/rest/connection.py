@@ -47,7 +47,7 @@ class Response:
 class Connection:
     """Connection to slurmrestd as one user.
 
-    Redirects are not followed, because the token would be sent to the other server.
+    Redirects are not followed, because a redirect could send the token to another server.
     """
 
     def __init__(self, server: Server) -> None:
@@ -59,9 +59,10 @@ class Connection:
         self, method: str, path: str, *, params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, seconds: float,
     ) -> Response:  # fmt: skip
-        """Send a request. Return the response regardless of its status, unless it is a redirect.
+        """Send a request. Return the response even if its status is an error.
 
-        Raises ProviderError. After a TIMEOUT, the call may still have taken effect.
+        Raises ProviderError, for example for a redirect. After a TIMEOUT error, the request may still have
+        taken effect.
         """
         try:
             response = _run(self._call(method, path, params, body, seconds))

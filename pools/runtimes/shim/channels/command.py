@@ -234,7 +234,9 @@ class Terminal:
 
 
 class Pipes:
-    """Pipes for a command without a terminal. The pod's user owns them, because programs may reopen them."""
+    """Pipes for a command without a terminal. The pod's user owns the pipes, because programs may reopen
+    them.
+    """
 
     def __init__(self, pod: Pod) -> None:
         pairs = [os.pipe() for _ in range(3)]

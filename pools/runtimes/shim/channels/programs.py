@@ -1,7 +1,7 @@
 """Berth's own programs for channels: copying files, forwarding ports, and SFTP.
 
-They need nothing from the image. They are loaded before the process enters the pod, because the pod may not
-have Python's files.
+The programs need no files from the pod's image. Their modules are loaded before the process enters the pod,
+because the pod may not have Python's files.
 """
 
 from __future__ import annotations

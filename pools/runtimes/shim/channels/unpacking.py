@@ -24,7 +24,7 @@ DIGITS_MAX = 20  # maximum digits of a size or time in an extended header
 class Unpacker:
     """Unpacker of an archive that contains one file or directory.
 
-    The content becomes `target`, or is placed inside `target` if that is a directory. `name` replaces the
+    The content becomes `target`, or is placed inside `target` if `target` is a directory. `name` replaces the
     name in the archive. A file appears under its name once it is complete. Links in the path of an archive
     member are not followed.
     """
@@ -204,8 +204,8 @@ class Unpacker:
         self._levels.append(_OpenDirectory(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory. If it is new, set its mode and modification time. This comes last,
-        because the mode may prevent writes, and writes change the time. Raises CopyError.
+        """Close the innermost directory. If the directory is new, set its mode and modification time. Both
+        are set last, because the mode may prevent writes, and writes change the time. Raises CopyError.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()

@@ -9,11 +9,12 @@ from pools.runtimes.shim.processes import children, is_running
 
 
 class Builder:
-    """Process that runs bubblewrap to build an enclosure, and exits when this process exits.
+    """Process that runs bubblewrap to build an enclosure, and exits when its parent exits.
 
-    `errors` is the descriptor of a file for bubblewrap's output, which this object closes. Once the enclosure
-    has been built, `init` is the process ID of its first process, and `pids` are all processes of bubblewrap.
-    `was_killed` is true if the kernel or a user killed bubblewrap before that.
+    `errors` is the file descriptor for bubblewrap's output. This object closes the descriptor. Once the
+    enclosure has been built, `init` is the process ID of the enclosure's first process, and `pids` are all
+    processes of bubblewrap. `was_killed` is true if the kernel or a user killed bubblewrap before the
+    enclosure was built.
     """
 
     def __init__(self, command: list[str], errors: int) -> None:

@@ -54,7 +54,9 @@ class Cgroups:
                 self.paths[USAGE] = f"{parent}/{self.name}"
 
     def create(self) -> None:
-        """Create the control groups and set their limits. On failure, delete them and raise CannotLimit."""
+        """Create the control groups and set their limits. On failure, delete the groups and raise
+        CannotLimit.
+        """
         created = set()
         for resource, path in self.paths.items():
             try:

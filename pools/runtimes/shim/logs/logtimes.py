@@ -2,8 +2,8 @@
 
 Each entry consists of two 64-bit integers: an offset, and the Unix time in milliseconds at which the last
 byte before that offset was written. All bytes since the previous entry were written at most one check
-earlier. A time of 0 means that the time of these bytes is unknown. Entries are only appended, so a crash
-loses at most the last entry, and readers ignore an incomplete one.
+interval before that time. A time of 0 means that it is unknown when these bytes were written. Entries are
+only appended, so a crash loses at most the last entry, and readers ignore an incomplete entry.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def append_entries(log_path: str, log_limit: int, entries: Iterable[tuple[int, i
 
 
 def _drop_every_second_entry(path: str) -> None:
-    """Drop every second entry except the last one, which halves the accuracy of the remaining times."""
+    """Drop every second entry, but keep the last entry. The remaining times are half as accurate."""
     with open(path, "rb") as file:
         data = file.read()
     count = len(data) // ENTRY_BYTES

@@ -1,7 +1,7 @@
 """Cache of objects that this node has downloaded for S3 volumes.
 
 Each object is a file, named after its path, ETag and size. A pod's volume consists of hard links to these
-files, so an object is stored once, and its link count shows whether a pod uses it.
+files. Each object is therefore stored once, and the file's link count shows whether a pod uses the object.
 """
 
 from __future__ import annotations

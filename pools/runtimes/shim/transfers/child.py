@@ -28,10 +28,11 @@ class TransferFailure(Exception):
 
 
 class Transfer:
-    """Transfer of data to one pod, in a child process. `cause` is set if the pod was stopped meanwhile.
+    """Transfer of data to one pod, in a child process.
 
-    Subclasses define the texts of messages and `transfer`, which runs in the child process. Its `is_broken`
-    is true if the previous attempt ended in a BROKEN error.
+    Subclasses define the texts of messages and the method `transfer`, which runs in the child process. Its
+    argument `is_broken` is true if the previous attempt ended in a BROKEN error. If the pod is stopped during
+    the transfer, `cause` is set.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"

@@ -1,7 +1,8 @@
-"""Copy a writable volume for one pod, and record the state that later reveals the pod's changes.
+"""Copy a writable volume for one pod, and record the state of its files, which later reveals the pod's
+changes.
 
-A file has been changed if its last status change is later than the record's. A pod can set a file's
-modification time but not the time of its last status change, and it cannot see the record.
+The pod has changed a file if the file's last status change (ctime) is later than the one in the record. A pod
+can set a file's modification time but not the time of its last status change, and it cannot see the record.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a d
 
 
 def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
-    """Return the stored code tree that the document refers to, or None if it refers to none.
+    """Return the stored code tree that the document refers to, or None if the document refers to no tree.
 
     Raises Invalid if the project has no such tree.
     """
@@ -39,7 +39,8 @@ def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: da
 def prepare_code_fetch(
     view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime
 ) -> CodeFetch | None:
-    """Return a request to fetch the document's code from its Git server, or None if it names none.
+    """Return a request to fetch the document's code from its Git server, or None if the document names no Git
+    repository.
 
     Raises Invalid for a forbidden address or a missing secret, or if this installation does not fetch code.
     """

@@ -15,7 +15,7 @@ def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project |
     """Return the project of a submission. `where` is the document key for the project's name.
 
     If the document names no project, return the only project to which the user may submit. Raises Invalid if
-    there is no such project or more than one, or NotFound if `project` has been deleted.
+    the user may submit to no project or to several projects. Raises NotFound if `project` has been deleted.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
@@ -40,9 +40,10 @@ def _only_project(view: SubmissionView, where: str) -> Project:
 
 
 def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> list[str]:
-    """Return the pools listed in a document, or all pools that have not expired if it lists none.
+    """Return the pools listed in a document, or all pools that have not expired if the document lists no
+    pools.
 
-    Raises Invalid if a listed pool does not exist or there is no pool at all.
+    Raises Invalid if a listed pool does not exist, or if this installation has no pools.
     """
     names = list(view.pools)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"

@@ -11,7 +11,8 @@ from projects.models import Workload
 
 
 def burst_sentence(workload: Workload, now: datetime) -> str:
-    """Return a sentence that states when the workload may use its last pool and what its GPUs cost there.
+    """Return a sentence that states when the workload may use its last pool and what the workload's GPUs cost
+    in that pool.
 
     Return an empty string if the workload may use all of its pools now.
     """

@@ -1,7 +1,7 @@
 """Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
 
-Each policy object serves one preemptor, and reads the board from which the selected victims have already been
-removed.
+Each policy object serves one preemptor. The board that a policy reads no longer contains the victims that
+have been selected.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

@@ -252,7 +252,7 @@ def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> K
 def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> bool:
     """Return whether the gang cannot lose the victim in addition to the selected victims.
 
-    That is the case if they have pods in common or if the gang would fall below its minimum.
+    Victims conflict if they have pods in common or if the gang would fall below its minimum.
     """
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]

@@ -135,7 +135,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed_amount(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim's pods free on their nodes. For CPU and memory, these are the pods'
+    """Return the amount that the victim's pods free on their nodes. Amounts of CPU and memory are the pods'
     limits.
     """
     if kind == GPU:

@@ -24,7 +24,7 @@ NOTICED_REASONS = frozenset(
 
 
 def stop_notice(pod: Pod, spec: WorkloadSpec | None, now: datetime) -> StopNotice | None:
-    """Return the notice that a stopping pod receives, or None if it receives none.
+    """Return the notice for a stopping pod, or None if the pod receives no notice.
 
     If the node is about to be interrupted, the lead time is shortened to leave time for the grace period.
     """

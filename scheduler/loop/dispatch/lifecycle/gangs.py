@@ -244,7 +244,7 @@ def _build_pod_fact(pod: Pod, gang: Gang) -> PodFact:
 
 
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
-    """Return why the pod is being or was stopped by its cluster or Berth, or an empty string.
+    """Return why Berth or the cluster is stopping the pod or has stopped it, or an empty string.
 
     The result is empty for a replica that never ran because the cluster refused to start it.
     """

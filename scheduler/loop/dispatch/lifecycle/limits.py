@@ -114,8 +114,8 @@ class IdleTracker:
 
 
 class ExceededLimits(NamedTuple):
-    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout, even one
-    that is not exceeded.
+    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout, even if
+    the timeout is not exceeded.
     """
 
     start: bool

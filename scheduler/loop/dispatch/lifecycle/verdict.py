@@ -1,9 +1,9 @@
 """Decide a gang's next state from its pods' states, without side effects.
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
-any replica fails. A replica's loss or eviction is not a failure, and neither are the failures that it causes
-in other replicas, unless they end many runs without progress. Idle roles have no command of their
-own and are stopped once all other replicas have succeeded.
+any replica fails. The loss or eviction of a replica is not a failure. Resulting failures of other replicas do
+not count either, unless many runs in succession end without progress. Idle roles have no command of their own
+and are stopped once all other replicas have succeeded.
 """
 
 from collections.abc import Collection, Sequence

@@ -262,8 +262,8 @@ NAMES = FieldKind("input", _format_names, _parse_names)
 
 
 def select_in_current_order(chosen: Sequence[str], now: Any) -> Any:
-    """Return the selected values in their current order, followed by newly selected values, or ABSENT if
-    there are none.
+    """Return the selected values in their current order, followed by newly selected values, or ABSENT if no
+    value is selected.
     """
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]

@@ -147,8 +147,8 @@ class FormSection:
     def expanded(self) -> bool:
         """Whether the additional fields are shown at first.
 
-        This is the case if any of them has an error, can only be edited as text, or has a value that must be
-        visible.
+        The fields are shown if any of them has an error, can only be edited as text, or has a value that must
+        be visible.
         """
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)

@@ -12,7 +12,7 @@ DEPTH_MAX, LISTED_MAX = 16, 64
 def role_locations(data: Mapping[str, Any]) -> Sequence[Location]:
     """Return each role's location, in document order.
 
-    Without a role, return the location at which the first one would be.
+    If the document has no roles, return the location for its first role.
     """
     return [*_locations_below(data, ())] or [(_key_of_roles(data), 0)]
 

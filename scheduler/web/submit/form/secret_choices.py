@@ -37,9 +37,10 @@ class SecretButton:
 def secret_buttons(
     choices: Sequence[SecretChoice], value: str, *, in_lines: bool
 ) -> Iterator[tuple[str, list[SecretButton]]]:
-    """Yield each owner with the buttons for its secrets.
+    """Yield each owner with the buttons for the owner's secrets.
 
-    With `in_lines`, each line of the field's value is one use of a secret. Otherwise, the value is a name.
+    With `in_lines`, each line of the field's value is one use of a secret. Otherwise, the value is the name
+    of one secret.
     """
     selected = {line.partition("=")[0].strip() if in_lines else line.strip() for line in value.split("\n")}
     for owner, group in groupby(choices, lambda choice: choice.owner):

@@ -56,10 +56,9 @@ class Segment:
 
     @property
     def room(self) -> str:
-        """Return the narrowest kind of window in which the duration fits into the segment: "narrow" or
-        "wide".
+        """Return the narrowest window, "narrow" or "wide", in which the duration fits into the segment.
 
-        Return "" if it fits in neither.
+        Return "" if the duration does not fit in a wide window either.
         """
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read

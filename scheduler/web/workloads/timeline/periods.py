@@ -128,7 +128,10 @@ def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime
 
 
 def find_work_lost_in_failure(periods: Sequence[Period], workload: Workload) -> list[Period]:
-    """Return the part of a failed run since its last checkpoint, or since its start, as periods.
+    """Return the work lost in a failure as a list of at most one period.
+
+    The period begins at the run's last checkpoint or, without a checkpoint, at the run's start. The list is
+    empty unless the workload's last run failed while it used GPUs.
 
     The result is empty unless the workload's last run failed while it used GPUs.
     """

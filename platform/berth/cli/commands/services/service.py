@@ -169,7 +169,7 @@ def cancel(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Cancel one scale-out request or all active ones, and release their engines.
+    """Cancel one scale-out request or all active requests, and release their engines.
 
     \b
     berth service cancel chat

@@ -56,7 +56,7 @@ class AsyncPodFiles(AsyncResource):
 class AsyncOutputs(AsyncPodFiles):
     """Outputs from a workload's pods. The argument `pod` has the form ROLE-INDEX, such as worker-0.
 
-    By default, it is the first pod with outputs in the latest run.
+    The default is the first pod with outputs in the latest run.
     """
 
     _folder = "outputs"

@@ -65,8 +65,9 @@ class AsyncWorkloads(AsyncResource):
     ) -> Batch:
         """Submit up to 1,000 workloads in one request, exactly once even if the request is retried.
 
-        The result has one item per document: the workload, or the reason for the rejection. With `atomic`,
-        either all workloads are stored, or none are and Rejected is raised with all problems.
+        The result has one item per document: the workload, or the reason for the rejection. With `atomic`, a
+        single rejected document prevents the submission of all workloads, and Rejected is raised with all
+        problems.
         """
         body = {"items": list(documents), "atomic": atomic}
         return await self._post(Batch, BATCH_PATH, body, key=key)
@@ -108,9 +109,8 @@ class AsyncWorkloads(AsyncResource):
     ) -> Edit:
         """Change keys of a pending or suspended workload's document. A value of None removes the key.
 
-        Keys of a mapping such as `labels` are changed one by one, whereas lists are replaced. With `dry_run`,
-        the edit is not stored. Raises Conflict if the workload cannot be edited, or if it has changed since
-        `version`.
+        A mapping such as `labels` is merged key by key, whereas a list is replaced. With `dry_run`, the edit
+        is not stored. Raises Conflict if the workload cannot be edited or has changed since `version`.
         """
         tag = "*" if version is None else f'"{version}"'
         path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
@@ -208,7 +208,7 @@ class AsyncWorkloads(AsyncResource):
         """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`.
 
         With `timestamps`, each line begins with the UTC time at which it was written (within 2 s), followed
-        by a space. If the time is unknown, `-` and spaces take its place.
+        by a space. `-` and spaces replace an unknown time.
         """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         params |= {"timestamps": True} if timestamps else {}
@@ -322,7 +322,7 @@ class AsyncWorkloads(AsyncResource):
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
-    """Return the live workloads or arrays with the given name or, if none is live, those that have ended."""
+    """Return the live workloads or arrays with this name. If none are live, return the ended ones."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 

@@ -110,8 +110,8 @@ class ArraySpec(Document):
     """Tasks of an array, defined by exactly one of `tasks`, `values` and `matrix`.
 
     `tasks` is a number, or a list of indexes and ranges. Each item in `values`, or each combination in
-    `matrix`, is one task. A list of indexes in `tasks` may select some of them. At most `max_running` tasks
-    use resources at the same time.
+    `matrix`, is one task. A list of indexes in `tasks` may select some of these tasks. At most `max_running`
+    tasks use resources at the same time.
     """
 
     tasks: Tasks | None = None

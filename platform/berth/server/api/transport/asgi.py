@@ -39,8 +39,8 @@ class SingleThreadHandler(ASGIHandler):
                 await self.send_response(response, send)
 
     def respond(self, scope: dict[str, Any], body: IO[bytes]) -> HttpResponseBase:
-        """Return the response. Unless it is a stream, first release the request's resources, such as its
-        database connection.
+        """Return the response. First release the request's resources, such as its database connection, unless
+        the response is a stream.
         """
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)

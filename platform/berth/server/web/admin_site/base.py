@@ -190,7 +190,7 @@ def as_csv(
 def render_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = ()
 ) -> SafeString:
-    """Render a table. The columns named in `numbers` are right-aligned.
+    """Render a table. The columns in `numbers` are right-aligned.
 
     Each row becomes a card on phones.
     """

@@ -88,7 +88,7 @@ def _axis_marks(low: float, high: float) -> list[float]:
 def _allows_round_marks(low: float, high: float) -> bool:
     """Return whether the axis can have marks at round numbers.
 
-    This is impossible if the marks would overflow or would all be the same number.
+    Marks at round numbers are impossible if they would overflow or would all be the same number.
     """
     largest = max(abs(low), abs(high))
     return largest < 1e300 and high - low > max(largest * 1e-9, 1e-300)

@@ -49,8 +49,8 @@ class FirstSteps:
 def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
     """Return the steps for the user's role.
 
-    A platform admin sees the installation's steps, which are collapsed once the first workload has started. A
-    user who may submit workloads sees their own steps, which are collapsed once they have submitted one.
+    A platform admin sees the steps for the installation, collapsed once the first workload has started. A
+    user who may submit workloads sees the steps for users, collapsed once the user has submitted a workload.
     """
     if may(actor, Action.ADMINISTER):
         return _installation_steps(actor)

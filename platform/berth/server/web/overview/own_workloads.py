@@ -143,9 +143,10 @@ def _own_workload(row: Workload, serving: ServingStatus | None) -> OwnWorkload:
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
-    """Return the stored queue position and expected start of a pending workload.
+    """Return a pending workload's stored queue position, its expected start, and why the start is unknown.
 
-    Each is None if unknown. The third value is the reason why the start is unknown, or "".
+    The position and the start are None if unknown. The reason is "" if the start is known or no reason is
+    stored.
     """
     if workload.phase not in PENDING_PHASES or workload.reason == UNSCHEDULABLE:
         return NO_FORECAST

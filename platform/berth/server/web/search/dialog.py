@@ -118,8 +118,8 @@ def search(request: Request) -> HttpResponse:
 def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, current workloads, and a few forms.
 
-    The workloads are the user's own. A user without workloads sees all visible ones, or the list of pages if
-    there are none. Workloads in `recent` are not repeated.
+    Current workloads are the user's own workloads or, if the user has none, all visible workloads. If no
+    workload is visible, a list of pages is added. Workloads in `recent` are not repeated.
     """
     yield HitGroup("Actions on this page", page_actions(actor, url))
     now = timezone.now()
@@ -291,7 +291,7 @@ def _target_name(target: Target) -> str:
 
 
 def _actions_on_target(actor: Actor, target: Target) -> HitGroup:
-    """Return the group of actions on the target. It is shown after the group of the target's kind."""
+    """Return the group of actions on the target. This group is shown after the group of the target's kind."""
     if isinstance(target, WorkloadArray):
         title, hits = "Arrays", row_actions(actor, (), [target])
     elif isinstance(target, Service):
@@ -308,9 +308,9 @@ def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
 
 
 def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
-    """Return the services.
+    """Return a search hit for each service.
 
-    Each is shown with its number of serving engines, or with its phase if it has ended.
+    A hit shows the number of serving engines, or the phase if the service has ended.
     """
     statuses = load_serving_statuses(row.workload for row in rows)
     hits = []
@@ -323,10 +323,10 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 
 
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
-    """Yield the actions that the verb names, for the open page and for the user's latest workloads.
+    """Yield the actions that the verb names.
 
-    If there are other words, yield these actions for the workloads, arrays and schedules that the words match
-    instead.
+    Without other words, the actions are for the open page and the user's latest workloads. Otherwise, the
+    actions are for the workloads, arrays and schedules that match the other words.
     """
     if words:
         named = ("name", "project__name")

@@ -377,7 +377,7 @@ def is_healthy(workload: Any) -> bool:
 def runtime_end(workload: Any) -> datetime | None:
     """Return the time at which the current run reaches its maximum runtime.
 
-    Return None if the workload has not started or has no maximum.
+    Return None if the workload has not started or has no maximum runtime.
     """
     if workload.started_at is None or workload.max_runtime is None:
         return None
