@@ -17,7 +17,8 @@ STYLES = {
     "1;3": "ansi-bold ansi-italic", "41": "ansi-on-1", "97;104": "ansi-on-12 ansi-15",
     "38;5;9": "ansi-9", "38;5;208": "ansi-3", "38;5;244": "ansi-0", "38;5;18": "ansi-4",
     "38;2;255;0;0": "ansi-1", "38;2;255;255;0": "ansi-11", "48;5;22": "ansi-on-2",
-    "48;2;0;0;255;31": "ansi-on-4 ansi-1",
+    "48;2;0;0;255;31": "ansi-on-4 ansi-1", "7;30;40": "ansi-inverse ansi-on-0 ansi-0",
+    "7;90;107": "ansi-inverse ansi-on-15 ansi-8", "7;34": "ansi-inverse ansi-4",
 }  # fmt: skip
 
 
