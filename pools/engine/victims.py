@@ -41,7 +41,7 @@ def choose_victims(
 def split_by_budget(
     chosen: Collection[int], work_to_lose: Mapping[int, LostWork], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Split the chosen nodes into those that may be drained now, and those that must wait for a budget."""
+    """Split the chosen nodes into nodes that may be drained now, and nodes that must wait for a budget."""
     drainable: list[int] = []
     blocked: list[int] = []
     for ordinal in chosen:

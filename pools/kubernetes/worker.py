@@ -119,7 +119,8 @@ class Worker:
         """Wait for the call, and return whether it has finished. Do not wait if the cluster was slow
         recently.
 
-        Each time another call finishes, the wait is extended, because this call may be queued behind it.
+        Each time another call finishes, the wait is extended, because this call may be queued behind the
+        other call.
         """
         began = time.monotonic()
         is_waiting = began >= self._wait_from

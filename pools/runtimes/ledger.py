@@ -26,8 +26,8 @@ class LedgerEntry:
     """Record of one pod.
 
     `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
-    have received the pod. Otherwise, no job was submitted for the pod, and the pod cannot run. `planned` is
-    the report to record once Berth has ended the pod.
+    have received the pod. If `received` is false, no job was submitted for the pod, and the pod cannot run.
+    `planned` is the report to record once Berth has ended the pod.
     """
 
     instance_id: str

@@ -30,8 +30,8 @@ class NodeBatch:
 
 
 def change_nodes(*, actor: Any, nodes: Iterable[Node], action: str, **details: Any) -> NodeBatch:
-    """Apply one of the actions in RESULTS to each node. A rejection for one node does not prevent changes
-    to the others.
+    """Apply one of the actions in RESULTS to each node. A rejection for one node does not prevent changes to
+    the other nodes.
     """
     change, result = RESULTS[action]
     changed, unchanged = list[Node](), list[Node]()

@@ -99,8 +99,8 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 def _is_stable(pool: NodePool, now: datetime) -> bool:
     """Return whether nodes of the pool may be released now.
 
-    The pool must be elastic and operational. It must not be paused, expired or launching nodes, and must not
-    have been resized recently.
+    The pool must be elastic and operational. The pool must not be paused, expired or launching nodes, and
+    must not have been resized recently.
     """
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.is_elastic or pool.operational_since is None or pool.provisioning:

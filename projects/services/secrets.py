@@ -211,8 +211,8 @@ def unseal_secret(row: Secret) -> str:
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     """Return maskers for the secrets that runs of the workloads received.
 
-    Workloads without secrets are omitted. Values are not masked if this installation no longer has their
-    encryption key. If there are too many values, the most recently used ones are masked.
+    Workloads without secrets are omitted. Values are not masked if this installation no longer has the
+    encryption key. If there are too many values, only the most recently used values are masked.
     """
     uses = SecretUse.objects.filter(workload__in=workload_ids).order_by("-value__used_at")
     sealed_values = defaultdict[UUID, dict[str, None]](dict)

@@ -74,7 +74,7 @@ def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if the pools did not exist.
 
     A workload is suspended in this snapshot if it runs in one of the pools, has a reservation there, or
-    allows no other pool. Its resources still count towards the quotas of the pools' groups.
+    allows no other pool. The workload's resources still count towards the quotas of the pools' groups.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}

@@ -106,7 +106,7 @@ def _base64_part(text: bytes, offset: int, length: int) -> bytes:
 
 
 def _drop_covered_patterns(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Return the patterns, except those that shorter patterns mask completely, such as repetitions."""
+    """Return the patterns, without patterns that shorter patterns mask completely, such as repetitions."""
     ordered = sorted(patterns, key=len)
     text = b"\n".join(ordered)
     masked, needed, begin = bytearray(text), [], 0

@@ -60,9 +60,9 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that starts a node on this machine. It runs in the background, because it may take minutes. The
-    instructions are stored. Otherwise, a restarted agent would start its node again, which would stop the
-    pods.
+    """Script that starts a node on this machine. The script runs in the background, because it may take
+    minutes. The instructions are stored, because a restarted agent would otherwise start its node again and
+    stop the pods.
     """
 
     def __init__(self) -> None:
@@ -114,8 +114,8 @@ class StartScript:
     def follow_instructions(self, answer: dict[str, object]) -> None:
         """Follow the server's instructions. Start the node again if its processes have disappeared.
 
-        If the instructions have changed, update the node if possible. Otherwise, stop the old node and start
-        the new one.
+        If the instructions have changed, update the running node. If the node cannot be updated, stop the old
+        node and start the new node.
         """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer

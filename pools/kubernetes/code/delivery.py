@@ -49,7 +49,8 @@ class CodeDeliveries:
             self._deliveries.setdefault(spec.pod_id, Delivery(api, pod, source))
 
     def ensure_started(self, pod_id: str) -> Delivery | None:
-        """Start the delivery of code to a pod whose init container is running, unless it has already started.
+        """Start the delivery of code to a pod whose init container is running, unless the delivery has
+        already started.
 
         Return the delivery, or None if this process did not start the pod.
         """

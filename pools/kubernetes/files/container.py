@@ -128,9 +128,9 @@ def files_container(
 ) -> dict[str, Any]:
     """Return the container that keeps files. `container` is the pod's main container.
 
-    The returned container has the same image, but no GPUs, secrets or declared volumes. It requests no
-    resources, because it sleeps while the command runs. The image is already on the node and is not pulled
-    again.
+    The returned container has the same image, but no GPUs, secrets or declared volumes. The container
+    requests no resources, because it sleeps while the command runs. The image is already on the node and is
+    not pulled again.
     """
     nothing = {"cpu": "0", "memory": "0"}
     policy = container["imagePullPolicy"]

@@ -60,7 +60,7 @@ class SlurmProvider:
         return self._instances(self._recent_jobs(pool))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Cancel the given jobs if they belong to the pool and the installation. Ignore all other IDs."""
+        """Cancel the jobs that belong to the pool and the installation. Ignore all other job IDs."""
         living = [
             job for job in self._recent_jobs(pool) if job.is_active_job and job.instance_id in instance_ids
         ]

@@ -110,8 +110,8 @@ def _make_directory(path: Path, uid: int) -> Path:
 def _change_owner(directory: Path, uid: int) -> None:
     """Make the pod's user the owner of a directory and its files.
 
-    This is necessary for files that were created before pods had their own users. A file with a hard link
-    outside the directory keeps its owner, because it may belong to Berth.
+    The change is necessary for files that were created before pods had their own users. A file with a hard
+    link outside the directory keeps its owner, because the file may belong to Berth.
     """
     if not uid or directory.stat().st_uid == uid:
         return

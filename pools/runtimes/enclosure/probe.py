@@ -126,7 +126,7 @@ def _describe_shortfall(level: IsolationLevel, obstacles: list[str]) -> str:
 def _try_level(
     root: Path, level: IsolationLevel, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
 ) -> str:
-    """Run a probe pod in an enclosure of the given level. Return why it failed, or "" if it succeeded.
+    """Run a probe pod in an enclosure of this level. Return why it failed, or "" if it succeeded.
 
     Raises ProbeInterrupted.
     """

@@ -101,7 +101,7 @@ class _DirectoryWalk:
         self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
-        """List the file at `relative`, or all files below it if it is a directory.
+        """List the file at `relative`, or all files below `relative` if it is a directory.
 
         `base` is the descriptor of the directory in which `relative` starts.
         """

@@ -53,7 +53,7 @@ class Jobs:
         return RayJob(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return the state, such as ALIVE, that Ray reports for the node with the given label.
+        """Return the state, such as ALIVE, that Ray reports for the node with this label.
 
         Return "" if no such node has registered. A node that rejoined is listed twice, as DEAD and as ALIVE.
         """

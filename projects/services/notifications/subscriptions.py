@@ -73,8 +73,8 @@ def edit_subscription(
 ) -> Subscription:
     """Change the address, events or pending threshold of a subscription, and return it.
 
-    The scope stays the same. Deliveries in progress keep their address. Raises Invalid, or Conflict if the
-    address is already subscribed in the scope.
+    The scope stays the same. Deliveries in progress are still sent to the old address. Raises Invalid, or
+    Conflict if the address is already subscribed in the scope.
     """
     require_change_permission(actor, subscription)
     with transaction.atomic():

@@ -133,7 +133,9 @@ def _parse_columns(path: str, entry: Mapping[str, Any], problems: list[Problem])
 
 
 class _NameLookup:
-    """Lookup of visible owners, pools and quota groups by name. Each list is loaded at most once."""
+    """Lookup of visible owners, pools and quota groups by name. The lookup loads each kind of object at most
+    once.
+    """
 
     def __init__(self, actor: Actor) -> None:
         self._acting = actor

@@ -34,10 +34,10 @@ def set_schedule(
 ) -> Schedule:
     """Create or change a schedule. If `expected_version` is 0, the schedule must not exist yet.
 
-    Members of the project may create schedules. The owner and project admins may change them. The user who
-    changes a schedule becomes its owner. A paused schedule stays paused. A run that is already due is
-    submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden or NotFound. Raises Conflict
-    if the project has too many schedules.
+    Members of the project may create schedules. The schedule's owner and project admins may change the
+    schedule. The user who changes a schedule becomes its owner. A paused schedule stays paused. A run that is
+    already due is submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden or NotFound.
+    Raises Conflict if the project has too many schedules.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()

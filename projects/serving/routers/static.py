@@ -73,7 +73,7 @@ class StaticRouter:
             listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return the listed inference engines, except those whose host name now resolves to other
+        """Return the listed inference engines, except engines whose host name now resolves to other
         addresses.
         """
         listed = self._read_file()

@@ -1,8 +1,8 @@
 """Hold a project's quota for its first blocked non-preemptible workload.
 
-Otherwise, lower-priority non-preemptible workloads could keep using the quota that this workload needs.
-Preemptible workloads and other projects may still use the held resources. Holds are not stored: each cycle
-computes them from the workload's age.
+Without the hold, lower-priority non-preemptible workloads could keep using the quota that this workload
+needs. Preemptible workloads and other projects may still use the held resources. Holds are not stored: each
+cycle computes them from the workload's age.
 """
 
 from collections.abc import Iterable, Sequence

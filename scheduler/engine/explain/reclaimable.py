@@ -78,7 +78,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims in a project, split into those that can be evicted now and those that are protected."""
+    """Victims in a project, split into victims that can be evicted now and protected victims."""
 
     free: Counter[EvictionUnit]
     by_runtime: Counter[EvictionUnit]

@@ -54,7 +54,8 @@ def search(
 def is_search_useful(arrangement: Arrangement) -> bool:
     """Return whether simple packing may miss a placement that a search would find.
 
-    This is possible if the arrangement has several roles, topology scopes or shared devices.
+    Simple packing may miss a placement if the arrangement has several roles, topology scopes or shared
+    devices.
     """
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement

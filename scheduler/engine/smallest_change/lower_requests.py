@@ -62,7 +62,7 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
     """Return the name and value of the amount to lower: the limit or the request.
 
-    The limit is lowered if it exceeds the request and more capacity could help, because nodes must have room
-    for their pods' limits.
+    The limit is lowered if it exceeds the request and more capacity could help, because a node must have room
+    for the limits of its pods.
     """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -158,7 +158,7 @@ def _record_one_by_one(
     changes: Sequence[PodChange], affected: Collection[uuid.UUID], being_evicted: Mapping[uuid.UUID, str],
     now: datetime, context: SchedulerContext,
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Record a rejected batch's changes one by one, skipping those that the database rejects.
+    """Record a rejected batch's changes one by one. Skip each change that the database rejects.
 
     Return a note for each rejected change, and for each gang that could not be evaluated.
     """
@@ -248,7 +248,7 @@ def _pods_being_evicted(
 
 def _change_for_unknown_pod(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that is unknown to its runtime, or None. A running pod is lost. A starting
-    pod is unchanged, because it may not have been sent to its node yet.
+    pod is unchanged, because the pod may not have been sent to its node yet.
     """
     if pod.state != PodState.RUNNING:
         return None

@@ -69,8 +69,8 @@ class MirrorQuery(Generic[Row]):
         """Fetch all rows that have changed since the last read, whether or not they are live.
 
         `horizon` is the oldest transaction open at that read. The result has at least one row, which contains
-        the time of the read. The database plans the query without the value of the horizon. It therefore
-        expects that few rows have changed, and its plan reads the index on `changed_in`.
+        the time of the read. The database plans the query without the value of the horizon. The database
+        therefore expects that few rows have changed, and plans to read the index on `changed_in`.
         """
         return prepared.fetch_all(
             f"""SELECT moment.horizon, moment.server,

@@ -1,8 +1,8 @@
 """Release nodes that a pool does not need.
 
 Empty nodes are released first, up to the number that the budgets allow. Nodes with work are released one at a
-time. The drain of such a node and the moves that empty it are committed in one transaction, so that neither
-happens without the other.
+time. The drain of such a node and the moves that empty it are committed in one transaction, so that the drain
+never happens without the moves, or the moves without the drain.
 """
 
 import logging

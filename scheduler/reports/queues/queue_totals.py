@@ -1,6 +1,7 @@
 """Queue totals: resources allocated to pods, and reserved for replicas that cannot start yet.
 
-Both count towards quotas and fair shares. No other module sums allocations and reservations by queue.
+Allocated and reserved resources both count towards quotas and fair shares. No other module sums allocations
+and reservations by queue.
 """
 
 from collections.abc import Collection

@@ -25,8 +25,8 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class UsageRates:
-    """Rates at which a usage ledger grows: the queue's allocation, the part of it that is charged, and the
-    parent's share.
+    """Rates at which a usage ledger grows: the queue's allocation, the charged part of this allocation, and
+    the parent's share.
     """
 
     held: tuple[int, int, int] = (0, 0, 0)

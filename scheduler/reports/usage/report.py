@@ -1,7 +1,7 @@
 """Usage reports by department, project, user and pool, in steps from one hour to one month.
 
-Released allocations are stored as `UsageHour`, and active ones are counted up to now, so usage is never
-sampled, missed or counted twice.
+Released allocations are stored as `UsageHour`, and active allocations are counted up to now, so usage is
+never sampled, missed or counted twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

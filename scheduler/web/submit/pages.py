@@ -100,8 +100,8 @@ def _run_form_action(
 ) -> HttpResponse | None:
     """Check the draft, predict its outcome, or submit it, as `form_action` requests.
 
-    Return the response to a successful submission, or the page that asks whether to evict workloads.
-    Otherwise, return None.
+    Return the response to a successful submission, the page that asks whether to evict workloads, or None in
+    all other cases.
     """
     try:
         if draft.problems:

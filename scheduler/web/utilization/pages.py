@@ -266,7 +266,7 @@ def _current_utilization(use: summary.Utilization, now: datetime) -> summary.Uti
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return a node's total utilization, which every user may see because it contains no workload names."""
+    """Return a node's total utilization. Every user may see the total, because it names no workloads."""
     pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now, LAST_KNOWN)
     use = summary.sum_utilization(pod.use for pod in pods)
     return {

@@ -395,6 +395,6 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 def document_text(workload: Workload | WorkloadArray, **instead: Any) -> str:
     """Return a workload's or array's document as YAML, with its keys in the usual order.
 
-    Values in `instead` replace those of the workload.
+    Values in `instead` replace the workload's values.
     """
     return dump_workload(with_units({**workload.spec, **instead}))

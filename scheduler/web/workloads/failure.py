@@ -36,7 +36,7 @@ class Failure:
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
     """Return the pod that failed first in the last run, or None.
 
-    The failure of the first pod often causes those of the other pods.
+    The failure of the first pod often causes the failures of the other pods.
     """
     if workload.phase != Phase.FAILED:
         return None

@@ -87,7 +87,7 @@ def pod_table(placements: Sequence[PodPlacement], first_failed: Pod | None = Non
     """Group the pods of a run that have the same node, outcome and limits. Groups are in the order of their
     first pods.
 
-    The pod that failed first has its own row at the top, because its failure often causes the other failures.
+    The pod that failed first has its own row at the top, because the first failure often causes the others.
     """
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:

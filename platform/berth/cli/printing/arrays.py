@@ -35,9 +35,10 @@ class CommandTarget:
 
 
 def find_target(client: "Client", reference: str) -> CommandTarget:
-    """Return the workload or array with the given name or ID, or the tasks that ARRAY[INDEXES] selects.
+    """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] selects.
 
-    Live objects take precedence over ended ones, and later submissions over earlier ones. Raises NotFound.
+    Live objects take precedence over ended objects, and later submissions over earlier submissions. Raises
+    NotFound.
     """
     from berth.client.errors import NotFound
 

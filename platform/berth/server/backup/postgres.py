@@ -34,7 +34,7 @@ class Database:
     def environment(self) -> dict[str, str]:
         """Return the environment for PostgreSQL's programs.
 
-        It contains the password, which a command line would expose.
+        The environment contains the password, because a command line would expose it.
         """
         variables = {
             variable.decode(): self.options[word]

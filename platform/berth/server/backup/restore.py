@@ -112,7 +112,7 @@ def _read_running_migrations() -> Migrations:
 
 
 def _require_no_other_clients(connection: Any) -> None:
-    """Wait until other clients have disconnected, because they would keep outdated data.
+    """Wait until other clients have disconnected, because connected clients would keep outdated data.
 
     Raises BackupError if a client stays connected.
     """

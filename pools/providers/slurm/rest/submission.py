@@ -53,8 +53,8 @@ def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any
 
 
 def _plain_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    """Return the job keys for Slurm 22.05. They request no warning signal, because that version cannot send
-    one to the batch script.
+    """Return the job keys for Slurm 22.05. The job requests no warning signal, because Slurm 22.05 cannot
+    send the signal to the batch script.
     """
     shape = order.shape
     return {

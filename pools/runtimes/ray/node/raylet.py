@@ -117,10 +117,10 @@ class RayProcess:
         return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
 
     def obstacle(self) -> str:
-        """Return why Ray cannot run pods on this node yet, or an empty string if it can.
+        """Return why Ray cannot run pods on this node yet, or an empty string if Ray can run pods.
 
-        Ray can run pods once `ray start` has reported that the runtime has started. By then, the raylet has
-        registered with the head node.
+        Ray can run pods once `ray start` has reported that the runtime has started. At this time, the raylet
+        has already registered with the head node.
         """
         if self._process is None or not self.is_running:
             return "ray start has ended and is being restarted"

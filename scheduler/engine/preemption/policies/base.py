@@ -90,8 +90,9 @@ class PreemptionPolicy:
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that will be protected in the next cycle.
 
-        These victims start in this cycle and have a minimum runtime. Their starts could be withdrawn, but
-        other victims are preferable. Once this method has returned True, these victims are protected.
+        These victims start in this cycle and have a minimum runtime. The starts of these victims could be
+        withdrawn, but other victims are preferable. Once this method has returned True, these victims are
+        protected.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())

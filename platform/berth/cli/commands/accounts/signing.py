@@ -159,7 +159,7 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 def _revoke(client: "Client", secret: str) -> None:
     """Revoke the token if `berth login` created it.
 
-    Other tokens are kept, because they may be in use elsewhere.
+    Keep any other token, because the token may be in use elsewhere.
     """
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):

@@ -1,7 +1,7 @@
 """Django's `migrate` command, with three differences.
 
-The command ignores changes that do not affect the database. It rejects a server that is too old, and a
-database that another development version created, even if all migrations are recorded as applied.
+The command ignores changes that do not affect the database. The command also rejects a server that is too
+old, and a database that another development version created, even if all migrations are recorded as applied.
 """
 
 from typing import Any

@@ -46,9 +46,9 @@ def step_chart(
 ) -> StepChart:
     """Return a step chart from `begin` to `end`, with a scale that reaches at least `least`.
 
-    The chart is empty before the first time. Each number is drawn from its time until the time of the next
-    number, and the last number until `end`. A time before `begin` is drawn at `begin`. The areas and the line
-    have a gap where their value is None. `limit` is drawn across the whole chart.
+    The chart is empty before the first number's time. Each number is drawn from its time until the time of
+    the next number. The last number is drawn until `end`. A time before `begin` is drawn at `begin`. The
+    areas and the line have a gap where a number is None. `limit` is drawn across the whole chart.
     """
     sums = [
         sum(value or 0 for value in values)
