@@ -52,8 +52,9 @@ PEOPLE: Mapping[str, tuple[str, str]] = {
 
 
 def pool_settings(machine: Machine) -> Mapping[str, Any]:
-    """Return the settings of a pool that divides the machine and its GPUs equally among its nodes. If the
-    GPUs are simulated or there are none, nodes have the size given in `POOL`.
+    """Return the settings of a pool that divides the machine and its GPUs equally among its nodes.
+
+    If the machine has no GPUs or only simulated GPUs, the size of a node is the one in `POOL`.
     """
     gpus = len(machine.devices) or GPUS
     gpus_per_node = 1 if gpus % 2 else 2

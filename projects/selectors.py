@@ -218,9 +218,10 @@ def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
 def outdated_workload_counts(
     actor: Actor, secrets: Iterable[RecordedSecret]
 ) -> dict[tuple[str, str, str], int]:
-    """Return the number of visible workloads that run with an older version of each secret.
+    """Return the number of visible workloads that run with an outdated version of each secret.
 
-    Each key consists of the owner's kind and name, and the secret's name.
+    Secrets without outdated workloads are omitted. Each key consists of the owner's kind and name, and the
+    secret's name.
     """
     outdated = [_secret_use_condition(secret) & _outdated_condition(secret) for secret in secrets]
     if not outdated:

@@ -1,8 +1,8 @@
 """Install packages into this virtual environment with uv, from the indexes that pip is configured to use.
 
-uv takes a tenth of pip's time. It reads neither pip's variables nor pip.conf, so this program passes them on.
-If uv fails, for example because only pip has the credentials for an index, pip installs the packages. The
-arguments are those of `pip install`.
+uv takes a tenth of pip's time. uv reads neither pip's environment variables nor pip.conf, so this program
+passes the settings to uv. If uv fails, for example because only pip has the credentials for an index, pip
+installs the packages. The arguments are those of `pip install`.
 """
 
 import ast

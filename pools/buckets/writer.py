@@ -19,8 +19,8 @@ class UploadNotFound(Exception):
 class BucketWriter:
     """Writer for the objects of an S3 volume.
 
-    Its methods must not be called inside a transaction. They raise Conflict if the bucket cannot be used with
-    the volume's settings, or Unavailable if another attempt may succeed.
+    Do not call the methods inside a transaction. All methods raise Conflict if the volume's settings do not
+    work for the bucket, and Unavailable if another attempt may succeed.
     """
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:

@@ -5,8 +5,9 @@ MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the delay in seconds before the next launch request. It doubles with each failed boot, up to a
-    maximum.
+    """Return the delay in seconds before the next launch request.
+
+    The delay doubles with each failed boot, up to a maximum.
     """
     if failures <= 0:
         return 0

@@ -49,10 +49,9 @@ class NodeSpec:
 
 
 def parse_node_spec(value: Any) -> NodeSpec:
-    """Parse a node spec in any of the four notations.
+    """Parse a node spec: a number, a (min, max) pair, a mapping with min, max and desired, or a NodeSpec.
 
-    These are a number, a (min, max) pair, a mapping with min, max and desired, and a NodeSpec. Raises Invalid
-    if the value has any other form or contradicts itself.
+    Raises Invalid if the value has a different form or contradicts itself.
     """
     match value:
         case NodeSpec():

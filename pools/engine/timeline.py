@@ -16,9 +16,10 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node over time. The node is pending from `began` until its first phase change.
+    """Phases of one node over time.
 
-    `moves` lists the changes as (time, phase) pairs, in the order in which they were recorded.
+    The node is pending from `began` until its first phase change. `moves` lists the phase changes as (time,
+    phase) pairs in the order of their recording.
     """
 
     began: float

@@ -11,9 +11,9 @@ from pools.runtimes.capabilities import KUBERNETES, REMOTE_PROVIDERS
 
 @dataclass(frozen=True, slots=True)
 class ReachableServer:
-    """How machines reach this server: its URL, and the CA certificates that verify it.
+    """URL at which machines reach this server, and the CA certificates that verify the server.
 
-    If the certificates are empty, machines use their system's certificates.
+    If `ca` is empty, machines use their system's certificates.
     """
 
     url: str

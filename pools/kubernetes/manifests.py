@@ -122,7 +122,7 @@ def pod_manifest(
 
 
 def secret_manifests(pod_spec: PodSpec, namespace: str, pod_uid: str) -> list[Manifest]:
-    """Return a pod's secrets. The pod owns them, so that the cluster deletes them together with the pod."""
+    """Return the manifests of a pod's secrets. The cluster deletes the secrets together with the pod."""
     contents = {}
     if pod_spec.secret_env or pod_spec.secret_files:
         data = {_variable_key(name): value for name, value in pod_spec.secret_env.items()}

@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror stores the status and resource requests of this installation's pods, but only the requests of other
-pods. Quotas are stored only for namespaces that this installation may use.
+The mirror stores the status and resource requests of this installation's pods. For all other pods, it stores
+only the resource requests. Quotas are stored only for namespaces that this installation may use.
 """
 
 import logging
@@ -70,16 +70,17 @@ class Mirror:
         return self._read(NODES, SYNC_SECONDS)
 
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return all pods of this installation, and the scheduled pods of others. Raises Unreachable.
+        """Return all pods of this installation, and all scheduled pods that do not belong to it.
 
-        Readers wait for the first list, but no longer than `patience` seconds after the first read.
+        Wait for the cluster's first response, for at most `patience` seconds after the first read. Raises
+        Unreachable.
         """
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
         """Return this installation's pods in a pool, keyed by name. Waits and raises Unreachable like `pods`.
 
-        The mapping is rebuilt only after a pod has changed, because every scheduler tick reads it.
+        The mapping is cached until a pod changes, because every scheduler tick reads the mapping.
         """
         self._wait("pods", patience)
         with self._lock:
@@ -94,7 +95,8 @@ class Mirror:
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return the ResourceQuotas of this installation's namespaces. Waits and raises like `pods`.
 
-        If the account may not list them, the result is empty and `quota_obstacle` contains the reason.
+        If the account may not list ResourceQuotas, the result is empty and `quota_obstacle` contains the
+        reason.
         """
         return self._read(QUOTAS, patience)
 
@@ -166,9 +168,9 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Record why quotas cannot be read, and continue without them.
+        """Record why quotas cannot be read, and continue without quotas.
 
-        If the account may list quotas but not watch them, keep the last list.
+        If the account may list quotas but not watch them, continue with the last list.
         """
         with self._lock:
             self.quota_obstacle = message

@@ -37,7 +37,7 @@ class _WorkerCall:
 class Worker:
     """Threads that run calls for pods, at most one call per pod at a time.
 
-    `on_late` is called when a call finishes after its caller stopped waiting.
+    `on_late` is called if a call finishes after the caller has stopped waiting for it.
     """
 
     def __init__(self, name: str, patience: float, on_late: Callable[[], None]) -> None:

@@ -25,8 +25,9 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(FastRows):
-    """Node of a pool. It has the pool's shape at the time of the launch request, unless the provider reports
-    a different one.
+    """Node of a pool.
+
+    The node's capacity comes from the launch request, unless the provider reports other values.
     """
 
     State = NodeState

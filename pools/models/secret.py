@@ -23,7 +23,8 @@ class Secret(models.Model):
     """Base class of secrets. `sealed` is the encrypted value or password, which is never shown.
 
     `registry` is a host with an optional port and path. `username` is the registry's username, or the ID of
-    an S3 access key. Both are empty for other kinds. `version` is incremented with each new content.
+    an S3 access key. `registry` and `username` are empty for other kinds. `version` is incremented with each
+    new content.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])

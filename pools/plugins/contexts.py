@@ -40,7 +40,7 @@ class HookContexts:
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
         """Enter the plugins' contexts that are not open yet.
 
-        If one fails, exit the contexts that this call has entered, and raise HookFailed.
+        If a context fails, exit the contexts that this call has entered, and raise HookFailed.
         """
         with self._lock:
             before = len(self._open)

@@ -6,7 +6,10 @@ class PluginError(Exception):
 
 
 class HookFailed(PluginError):
-    """Raised if a hook returned an invalid value or raised an error. That error is the `__cause__`."""
+    """Raised if a hook returned an invalid value or raised an error.
+
+    `__cause__` is the error that the hook raised.
+    """
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)

@@ -139,8 +139,8 @@ class Provider(Protocol):
     """Provider of machines, such as a cloud or a cluster.
 
     Every call may be slow and may raise ProviderError. No call is made while a transaction is open. If
-    `machines_join` is true, a ready instance has only booted, and its node is ready once the machine has
-    called the join endpoint. Otherwise, the node is ready as soon as its instance is.
+    `machines_join` is true, a node is ready once its instance has booted and the machine has called the join
+    endpoint. If `machines_join` is false, a node is ready as soon as its instance is ready.
     """
 
     @property

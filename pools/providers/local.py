@@ -31,8 +31,8 @@ from pools.providers.preview import Preview
 class LocalProvider:
     """Provider of nodes on this machine. Under `root`, each device belongs to at most one instance.
 
-    CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces these
-    amounts.
+    A node's CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces
+    the amounts of CPU and memory.
     """
 
     machines_join = False

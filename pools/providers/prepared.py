@@ -20,8 +20,8 @@ class PreparedNodes:
     """Provider wrapper that reports instances as booting until their environment is installed on this
     machine.
 
-    `recipe(pool, digest)` returns the recipe for a launch request's nodes. `recipes(pool)` returns the
-    recipes for the nodes that are being provisioned, by instance ID.
+    `recipe(pool, digest)` returns the environment's recipe for a launch request. `recipes(pool)` returns the
+    recipes of nodes that are being provisioned, keyed by instance ID.
     """
 
     machines_join = False
@@ -44,7 +44,7 @@ class PreparedNodes:
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Return the instances. If an installation failed, terminate its instance and report it as gone."""
+        """Return the instances. Terminate instances whose installation failed, and report them as gone."""
         pending_recipes = self._recipes(pool)
         listed = tuple(
             self._with_progress(instance, pending_recipes[instance.instance_id])

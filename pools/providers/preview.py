@@ -55,8 +55,8 @@ class PreviewedNode:
 class Preview:
     """Preview of a pool: the machines that it could use, and findings.
 
-    The preview is empty if the provider creates machines on demand. `source` names the system that was
-    examined, for example a cluster with its version and address.
+    The preview is empty if the provider creates machines on demand. `source` describes the system that was
+    queried, for example a cluster with its version and address.
     """
 
     source: str = ""

@@ -16,9 +16,8 @@ def capacity_columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the values of a node's capacity columns.
 
-    If the instance reports a shape, the values come from it. Otherwise, they come from the launch request.
-    `before` lists the devices that were unavailable because of foreign pods. `held` lists the allocated
-    devices.
+    Use the shape that the instance reports or, by default, the shape in the launch request. `before` lists
+    the devices that were unavailable because of foreign pods. `held` lists the allocated devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {

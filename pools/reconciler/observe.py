@@ -132,9 +132,9 @@ def _store_phases(node: Node, instance: Instance | None) -> bool:
 
 
 def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store a booting node's address for runtime checks. Return whether it was stored.
+    """Store a booting node's address for runtime checks. Return whether the address was stored.
 
-    Joining machines report their own address.
+    Nodes of joining machines are skipped, because these machines report their addresses.
     """
     if context.provider.machines_join or node.address or not instance.address:
         return False

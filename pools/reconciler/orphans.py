@@ -1,7 +1,8 @@
 """Find instances that cost money but are not nodes, and decide when to terminate them.
 
 An instance whose node has ended is terminated immediately. An instance without a row is recorded first and
-terminated after a grace period, during which an admin who has restored an old database can pause the pool.
+terminated after a grace period. During the grace period, an admin who has restored an old database can pause
+the pool.
 """
 
 from collections.abc import Iterable

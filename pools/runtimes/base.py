@@ -269,18 +269,18 @@ class Runtime(PodFileReader, Protocol):
     def begin_start(self, spec: PodSpec) -> None:
         """Start the pod in the background, if the runtime can start several pods at once.
 
-        This method raises no errors. A later call to `start` for the pod waits for the result.
+        This method raises no errors. A later call to `start` for the same pod waits until this start is
+        complete.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Send SIGTERM to the pod's processes, and SIGKILL after the grace period. Return immediately.
 
-        If there is a notice, its signal goes first to the processes that handle it, and SIGTERM follows after
-        the lead time. Runtimes without the capability `sends_notices` ignore notices.
-
-        Idempotent. A stop that ends the pod sooner, including its lead time, replaces an earlier stop. An
-        unknown pod is recorded as stopped.
+        With `notice`, first send the notice's signal to the processes that handle this signal, and send
+        SIGTERM after the lead time. Runtimes without the capability `sends_notices` ignore notices.
+        Idempotent. A later stop replaces an earlier one if it ends the pod sooner. An unknown pod is recorded
+        as stopped.
         """
         ...
 
@@ -299,7 +299,8 @@ class Runtime(PodFileReader, Protocol):
     def forget_in_background(self, pod_id: str) -> None:
         """Forget an ended pod in the background, if the runtime can forget several pods at once.
 
-        This method raises no errors. A later call to `forget` for the pod waits for the result.
+        This method raises no errors. A later call to `forget` for the same pod waits until the pod is
+        forgotten.
         """
         ...
 
@@ -316,7 +317,10 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """Return the last `lines` lines of the log. If these lines are very long, return only their end."""
+        """Return the last `lines` lines of the log.
+
+        If these lines are very long, return only the last bytes.
+        """
         ...
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:

@@ -16,7 +16,7 @@ _NANOSECONDS, _MICROSECONDS = 1e-9, 1e-6
 
 
 def group_usage(groups: Mapping[str, str]) -> PodUsage | None:
-    """Return the usage that a pod's control groups report, or None if they report nothing.
+    """Return the usage that a pod's control groups report, or None if the usage is unknown.
 
     Memory is the working set, as in Kubernetes: it excludes the part of the page cache that was not used
     recently.

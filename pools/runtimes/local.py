@@ -376,8 +376,9 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
 
 
 def _secrets_error(spec: PodSpec) -> str:
-    """Return why the secrets cannot be passed to the pod, or "" if they can. The text does not reveal their
-    values.
+    """Return why the secrets cannot be passed to the pod, or "" if they can.
+
+    The text does not contain values of secrets.
     """
     if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"

@@ -105,10 +105,10 @@ class PodDir:
         write_record(str(self.path / "order"), fields, durable=False)
 
     def write_registry_auth(self, auth: str) -> None:
-        """Write the registry credentials for the image pull. The shim deletes them afterwards.
+        """Write the registry credentials for the image pull.
 
-        The file is written even if there are no credentials, because podman would otherwise use its user's
-        own.
+        The shim deletes the file after the pull. The file is written even without credentials, because podman
+        would otherwise use the credentials of the user who runs it.
         """
         draft = self.path / f"auth.{os.getpid()}.new"
         draft.touch(mode=0o600)

@@ -28,7 +28,10 @@ class BootReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSetup:
-    """Environment to install on a machine before its node is ready. All fields are empty if there is none."""
+    """Environment to install on a machine before its node is ready.
+
+    All fields are empty for a node without an environment.
+    """
 
     digest: str = ""
     script: str = ""
@@ -46,10 +49,11 @@ class StartReport:
 
 
 def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
-    """Store the start script's progress as the node's last phase. If it failed, mark the node as lost.
+    """Store the start script's progress as the node's last phase.
 
-    Ignore a report for a different instance, because a machine may still report its previous node. Even a
-    ready node is marked as lost, because the script first stops all processes on the node.
+    If the script failed, mark the node as lost. Ignore a report about a different instance, because a machine
+    may still report its previous node. Even a ready node is marked as lost, because the start script first
+    stops all processes on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
@@ -68,8 +72,8 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of installing the node's environment.
 
-    Ignore the report if it is for a different environment, the node is no longer pending, or its environment
-    is already installed.
+    Ignore a report about a different environment. Also ignore the report if the node is no longer pending, or
+    if its environment is already installed.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

@@ -87,9 +87,10 @@ def check_removable(machine: Machine) -> None:
 
 
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """Remove a machine. Return False if its node must be drained first. Removing the machine interrupts its
-    node. The provider repeats the interruption whenever it lists its machines, so the node cannot be
-    uncordoned by mistake. Raises Conflict if the machine has already left.
+    """Remove a machine. Return False if the machine's node must be drained first.
+
+    A removal interrupts the node. The provider reports the interruption each time it lists its machines, so
+    the node cannot be uncordoned by mistake. Raises Conflict if the machine has already left.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)

@@ -120,7 +120,7 @@ def _set_credentials(
 
 @contextmanager
 def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
-    """Replace the field names in problems with those that the caller uses, such as nodes_max instead of
+    """Within the block, rename the fields in problems to the caller's names, such as nodes_max instead of
     nodes.max.
     """
     try:

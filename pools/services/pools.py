@@ -137,9 +137,10 @@ def edit_pool(
 
 
 def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
-    """Return the pool as `edit_pool` would save it, including its node count, without saving it.
+    """Return the pool as `edit_pool` would save it, without saving the pool.
 
-    Raises the same errors as `edit_pool` for invalid or conflicting values.
+    The result includes the new node count. For invalid or conflicting values, raises the same errors as
+    `edit_pool`.
     """
     edited = copy(pool)
     values, _ = split_keys(changes)
@@ -207,9 +208,10 @@ def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
 def set_nodes_desired(
     *, actor: Any, pool: NodePool, nodes_desired: int, version: int | None = None
 ) -> NodePool:
-    """Set the node count manually. The autoscaler resumes from this count after its cooldown.
+    """Set the node count manually.
 
-    Raises Invalid if the count is not allowed, and PreconditionFailed if the pool is no longer at `version`.
+    After its cooldown, the autoscaler continues from this node count. Raises Invalid if the count is not
+    allowed, and PreconditionFailed if the pool's current version is not `version`.
     """
     with _lock_pool(actor, pool, "scale", version) as locked:
         check_nodes_desired(locked, nodes_desired)
@@ -266,9 +268,9 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
 
 @contextmanager
 def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """Lock the pool and yield it. Then save its changes as a new version and send `changed`.
+    """Lock and yield the pool. After the block, save the changes as a new version and send `changed`.
 
-    Raises PreconditionFailed if the pool is no longer at `version`.
+    Raises PreconditionFailed if the pool's version is not `version`.
     """
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)

@@ -153,8 +153,8 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
     """Return the pool's load from the latest report.
 
-    If work is queued, the node count is the one at the time of the report. Otherwise, it is the current
-    count, because an outdated count could cause a scale-down.
+    If work is queued, use the node count at the time of the report. If no work is queued, use the current
+    node count, because an outdated count could cause a scale-down.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:

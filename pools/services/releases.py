@@ -25,7 +25,8 @@ POLICY = NodePool.NodeConsolidation
 class ReleasableNodes:
     """Nodes that a pool may release if their pods fit on other nodes.
 
-    `empty` and `underutilized` limit how many nodes of each kind may be released at the same time.
+    `empty` is the maximum number of empty nodes to release at the same time, and `underutilized` is that of
+    underutilized nodes.
     """
 
     nodes: tuple[str, ...] = ()

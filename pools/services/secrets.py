@@ -33,9 +33,7 @@ SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTE
 
 
 class SecretExists(Conflict):
-    """Raised if the secret exists although the caller expected none, or if it does not have the expected
-    version.
-    """
+    """Raised if a secret already exists, or if its version is not the expected version."""
 
     def __init__(self, secret: Secret) -> None:
         super().__init__(f"The secret {secret.name} exists in version {secret.version}.")
@@ -114,9 +112,9 @@ def store_secret(
 ) -> tuple[S, dict[str, str] | None]:
     """Create or replace a secret, without a permission check or an audit entry.
 
-    Each new content increments the version. Return the new secret, and the summary of the old one, if any.
-    `expected_version` is the only version that may be replaced, 0 replaces nothing, and None replaces any
-    version. Raises Invalid, SecretExists and Conflict.
+    Each new content increments the version. Return the new secret, and the summary of the replaced secret, if
+    any. Only the version `expected_version` may be replaced. If it is 0, the secret must not exist yet. If it
+    is None, any version may be replaced. Raises Invalid, SecretExists and Conflict.
     """
     _check_secret(name, content)
     rows = model._default_manager.filter(**owner)

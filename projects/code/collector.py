@@ -87,9 +87,7 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk ID in a key, or None if the key contains none. In that case, Berth did not write
-    the chunk.
-    """
+    """Return the chunk ID at the end of a key, or None if the object is not one of Berth's chunks."""
     try:
         return UUID(key.rpartition("/")[2])
     except ValueError:

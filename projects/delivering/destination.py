@@ -64,10 +64,10 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why requests to the URL are forbidden, or None if they may be allowed.
+    """Return why requests to the URL are forbidden, or None if the requests may be allowed.
 
-    Only IP addresses and the names of this machine are checked. Other names are resolved and checked on
-    delivery.
+    Only IP addresses and the names of this machine are checked now. All other host names are resolved and
+    checked on delivery.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
@@ -113,7 +113,7 @@ def find_rejection(
 
 
 def embedded_ipv4(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address embeds. If it embeds none, return the address itself."""
+    """Return the IPv4 address that an IPv6 address embeds, or else the address itself."""
     if isinstance(address, ipaddress.IPv6Address) and int(address) > 1:
         if any(address in network for network in IPV4_EMBEDDING_NETWORKS):
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

@@ -15,9 +15,10 @@ Fence = Callable[[], AbstractContextManager[None]]
 class Ports:
     """Interfaces that the reconciliation of a service uses.
 
-    `engines` takes an inference engine's kind and whether Berth manages it. If Berth does not manage it, a
-    user chose its address, and its client rejects forbidden addresses. `router` returns None for a service
-    without a router. `fence` opens a transaction that commits only if this process is still the leader.
+    `engines` takes the kind of an inference engine and whether Berth manages the engine. The address of an
+    unmanaged engine was chosen by a user, so its client rejects forbidden addresses. `router` returns None
+    for a service without a router. `fence` opens a transaction that commits only if this process is still the
+    leader.
     """
 
     engines: Callable[[str, bool], EngineAdapter]

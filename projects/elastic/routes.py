@@ -1,6 +1,6 @@
 """Register inference engines with the router and deregister them.
 
-The engine's row is written before the router is called. After a crash, the next leader therefore knows which
+Berth stores an engine's row before it calls the router. After a crash, the next leader therefore knows which
 engines may be registered. All calls are idempotent.
 """
 

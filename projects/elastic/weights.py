@@ -64,7 +64,7 @@ def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
 def clear_sync_marks(fence: Fence) -> None:
     """Clear the marks of weight copies in progress.
 
-    Only a new leader calls this, while no other process is copying weights.
+    Called only by a new leader, before any process copies weights.
     """
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)

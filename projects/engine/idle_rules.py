@@ -25,9 +25,9 @@ class IssuedWarning:
 
 @dataclass(frozen=True, slots=True)
 class IdleFacts:
-    """Running workload, its idle rule, and the time when all of its GPUs became idle.
+    """Idle rule of a running workload, and the time since which all of its GPUs have been idle.
 
-    `idle_since` is None while a GPU is not measured. During the warm-up, it is in the future.
+    `idle_since` is None while a GPU is not measured. During the warm-up, `idle_since` is in the future.
     """
 
     run: int

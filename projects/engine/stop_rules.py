@@ -102,12 +102,11 @@ def steps_to_compare(
 
 
 def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[int]) -> list[TaskStop]:
-    """Return the running tasks to stop, sorted by index. Only tasks whose latest step is in `steps` are
-    considered.
+    """Return the running tasks to stop, sorted by index.
 
-    A task is stopped if its best value is worse than the median of the other tasks' best values up to the
-    same step. Tasks that have not reached this step are not compared. A task whose latest value is not finite
-    counts as the worst, even if its earlier values are the best.
+    Only tasks whose latest step is in `steps` are considered. A task is stopped if its best value is worse
+    than the median of the other tasks' best values up to the same step. Tasks that have not reached this step
+    are ignored. A task whose latest value is not finite counts as the worst task.
     """
     sign = 1 if rule.goal == "min" else -1
     losses: dict[int, list[float]] = {step: [] for step in steps}

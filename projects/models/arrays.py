@@ -27,9 +27,8 @@ class ArrayState(models.TextChoices):
 class WorkloadArray(FastRows):
     """Array of workloads (tasks) that share one document. Task counts are not stored.
 
-    An array is active until all of its tasks have ended. It is then failed if a task failed. If not, it is
-    cancelled if a task was cancelled, and otherwise completed. Tasks that the stop rule cancelled do not
-    count as cancelled here.
+    An array is active until all of its tasks have ended. The array is then failed if any task has failed,
+    else cancelled if any task was cancelled, else completed. Tasks that the stop rule cancelled are ignored.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

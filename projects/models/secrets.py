@@ -44,8 +44,9 @@ class UserSecret(Secret):
 
 
 class SecretValue(models.Model):
-    """Encrypted value of a secret version that runs have received. It is masked in their logs, even after the
-    secret has been replaced or deleted.
+    """Encrypted value of a secret version that runs have received.
+
+    The value is masked in the logs of these runs, even after the secret has been replaced or deleted.
     """
 
     class Kind(models.TextChoices):

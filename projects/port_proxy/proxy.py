@@ -53,8 +53,8 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class PortProxy:
     """ASGI application that proxies requests for port hosts to pods.
 
-    `reserved_cookies` are never sent to pods, and pods cannot set them. `own_ports` are Berth's ports on this
-    machine. `open_port` connects to pods that are only reachable through their cluster.
+    The proxy neither sends `reserved_cookies` to pods nor lets pods set these cookies. `own_ports` are
+    Berth's ports on this machine. `open_port` connects to a pod that is reachable only through its cluster.
     """
 
     berth: App

@@ -1,6 +1,6 @@
 """Open connections to pod ports, directly or through the pod's cluster.
 
-For a connection through the cluster, the runtime connects one of this process's sockets to the pod.
+For a connection through the cluster, this process creates a socket that the runtime connects to the pod.
 """
 
 import asyncio

@@ -12,7 +12,10 @@ from projects.models.workloads import ENDED_PHASES
 
 @dataclass(frozen=True, slots=True)
 class AppliedRule:
-    """Idle rule that applies to a workload. `owner` is its pool or project, such as "pool train"."""
+    """Idle rule that applies to a workload.
+
+    `owner` is the pool or project that the rule comes from, such as "pool train".
+    """
 
     owner: str
     rule: IdleRule

@@ -22,8 +22,8 @@ def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | 
 def work_lost_if_stopped(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, int]:
     """Return the GPU-seconds of work that each running workload loses if it is stopped now.
 
-    Workloads that lose nothing are omitted, such as inference services, which have no work to lose. Each pod
-    of the current run counts only for the time during which it ran.
+    Workloads that would lose no work, such as inference services, are omitted. Each pod of the current run
+    counts only for the time since the pod started.
     """
     placed = Pod.objects.filter(
         workload__in=list(workloads), workload__phase=Phase.RUNNING, run=F("workload__run"),

@@ -162,8 +162,8 @@ def _announce(workloads: Sequence[Workload]) -> None:
 def error_text(error: Exception) -> str:
     """Convert an error to a sentence.
 
-    Fetch errors are already sentences. Their first letter stays as it is, because they may begin with a host
-    name.
+    Fetch errors are already sentences. The first letter of a fetch error is not capitalized, because the
+    error may begin with a host name.
     """
     if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]

@@ -40,9 +40,9 @@ class InvalidAddress(ValueError):
 class AddressPolicy:
     """Addresses that Berth may call as inference engines or routers.
 
-    `networks` are allowed in addition to public addresses. This machine is allowed only if
-    `networks` include its loopback address. `own_ports` are Berth's ports on this machine. Berth
-    never calls these ports, nor link-local or metadata addresses.
+    `networks` are allowed in addition to public addresses. This machine is allowed only if `networks` include
+    its loopback address. `own_ports` are Berth's ports on this machine. Berth never calls its own ports,
+    link-local addresses or metadata addresses.
     """
 
     networks: tuple[str, ...] = ()

@@ -172,10 +172,10 @@ class _FutureCapacity:
     def _necessary_ends(
         self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
-        """Return the names and ends of the awaited workloads that must end before the request fits.
+        """Return the ends of the awaited workloads that must end before the request fits, keyed by name.
 
-        Workloads are checked in order of their ends. A workload is omitted if the request would fit even with
-        this workload and those omitted before still running.
+        Workloads are checked in order of their ends. A workload is omitted if the request fits while this
+        workload and all previously omitted workloads are still running.
         """
         spare = list(self._free)
         result: dict[str, int] = {}

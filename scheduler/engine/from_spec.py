@@ -43,7 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether workloads of this kind run until they are stopped or reach `max_runtime`, if set."""
+    """Return whether a workload of this kind runs until a user stops it or its `max_runtime` is over."""
     return spec.kind in ("interactive", "service")
 
 

@@ -269,8 +269,8 @@ class MoveRules:
     def _is_within_min_runtime(self, workload: Workload) -> bool:
         """Return whether the workload is within its minimum runtime.
 
-        A move interrupts the workload like any eviction, so the longer of its minimum runtimes (for
-        preemption and for reclaim) applies.
+        The minimum runtime is the longer of the minimum runtimes for preemption and for reclaim, because a
+        move interrupts the workload like any eviction.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

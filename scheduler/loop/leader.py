@@ -78,10 +78,10 @@ class Scheduler(LeaderLoop):
         self.loop = self._reconciling = self._cleaning = None
 
     def run_round(self, trigger: str) -> float:
-        """Run a tick if one is due, and one step of the slow work (reconciliation and cleanup). Return the
-        seconds until the next round.
+        """Run a tick if a tick is due, and one step of the slow work (reconciliation and cleanup).
 
-        The slow work is deferred while changes keep arriving, but for at most a second.
+        Return the seconds until the next round. The slow work is deferred by up to one second while changes
+        keep arriving.
         """
         assert self.held is not None
         connection.ensure_connection()

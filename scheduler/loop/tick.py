@@ -372,7 +372,7 @@ class Loop:
         return result
 
     def _fence_step(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Wrap a step that does not check the lease, so that it writes only while this process leads."""
+        """Wrap a step without a lease check, so that it writes only while this process is the leader."""
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):

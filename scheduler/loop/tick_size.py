@@ -1,7 +1,7 @@
 """Limit the work per tick, so that a tick takes less than half a second.
 
-Each tick observes and decides for the whole cluster, so larger ticks cost less per workload. Smaller ticks
-respond sooner. A tick that is too small decides about many more workloads than it can start.
+Each tick observes the whole cluster, so a larger tick costs less per workload. A smaller tick responds
+sooner. A tick that is too small makes decisions about many more workloads than it can start.
 """
 
 from dataclasses import dataclass

@@ -71,9 +71,10 @@ def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int =
 
 
 def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
-    """Return the levels (numbers of free GPUs) to show: all of them, unless nodes are large.
+    """Return the levels (numbers of free GPUs) to show.
 
-    For large nodes, return powers of two, and the levels that at least one node has.
+    Show all levels for small nodes. For large nodes, show 0, powers of two, the maximum and each level that a
+    node has.
     """
     if max_gpus <= MAX_FULL_LEVELS:
         return list(range(max_gpus + 1))

@@ -1,8 +1,8 @@
 """Threads of the leader process that each repeat one job.
 
 A thread shares neither the scheduler's lock nor its transactions, so slow or failed jobs do not delay the
-scheduler. Each thread has its own lease, which prevents it from running twice if two processes both believe
-that they are the leader.
+scheduler. Each thread has its own lease. Therefore, each job runs only once even if two processes both
+believe that they are the leader.
 """
 
 import logging

@@ -43,9 +43,9 @@ def search_errors(
     seconds: float = TIME_LIMIT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LogMatches:
-    """Search a log for lines that name an error, and return them as `search_log` does.
+    """Search a log for lines that contain an error, and return them as `search_log` does.
 
-    A traceback counts as one error. Its line is the one that names the error, after the traceback.
+    A traceback counts as one error. Only its last line, which contains the error, is returned.
     """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0

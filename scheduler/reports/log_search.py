@@ -47,8 +47,8 @@ class LogMatches:
     """Result of a log search.
 
     `matches` is the number of matching lines up to `searched_bytes`, and `lines` contains the first of these
-    lines. `resume_at` is the position from which to continue, or None if the search is complete: the first
-    match that is not in `lines`, or the position at which the time ran out.
+    lines. `resume_at` is the position from which to continue the search: the first match that is not in
+    `lines`, or the position at which the time ran out. `resume_at` is None if the search is complete.
     """
 
     matches: int

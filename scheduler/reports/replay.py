@@ -83,9 +83,9 @@ def _plan_differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Yield the bundles that only one of the plans contains, regardless of their order.
+    """Describe each bundle that only one of the plans contains, in any order.
 
-    A different order is reported only if both plans contain the same bundles.
+    If both plans contain the same bundles, report a different order.
     """
     left = list(now)
     for bundle in then:

@@ -49,7 +49,9 @@ def workload_search_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return all cycles for platform admins and none for others, because a cycle shows all tenants' plans."""
+    """Return all cycles for platform admins, and no cycles for other users, because a cycle contains all
+    tenants' plans.
+    """
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

@@ -1,9 +1,9 @@
 """Redaction of other projects' workloads.
 
-A user who may see a project sees its workloads by name. Each party to an eviction sees the other workload's
-project and size. It also sees the numbers of one other queue: the other project if both are in the same
-department, otherwise the other department. This information suffices to judge the decision, but reveals
-neither the names of other tenants' workloads nor their internal structure.
+A user who may see a project sees its workloads by name. Users of either workload in an eviction see the other
+workload's project and size. They also see the numbers of the other project or, if it belongs to a different
+department, of that department. This information suffices to judge the decision, but reveals neither the names
+of other tenants' workloads nor their internal structure.
 """
 
 from collections.abc import Mapping

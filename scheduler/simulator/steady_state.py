@@ -110,11 +110,11 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
-    """Return the time after which the order of victims by lost work no longer changes.
+    """Return an upper bound for the time after which the order of victims by lost work is constant.
 
-    The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs eventually
-    overtakes a pod that started with more lost work. The result is an upper bound: the sum of all leads,
-    divided by the smallest possible difference in GPUs.
+    The work lost by stopping a pod grows in proportion to the pod's GPUs, so a pod with more GPUs eventually
+    overtakes a pod that started with more lost work. The bound is the sum of all leads, divided by the
+    smallest possible difference in GPUs.
     """
     runs = [(pod, _last_save_time(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip

@@ -1,4 +1,6 @@
-"""Prediction with which a user submitted or edited a workload, shown until a cycle has evaluated it.
+"""Prediction that a user saw when submitting or editing a workload.
+
+The prediction is shown until a cycle has evaluated the workload.
 
 The form contains the prediction as a signed message and sends it back with the document. The prediction is
 then stored in the user's session.

@@ -64,10 +64,10 @@ def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
-    """Annotate the rows with the sort key for requested GPUs, if `sort` refers to it.
+    """If `sort` is by requested GPUs, annotate the rows with the sort key.
 
-    Rows with equal requests are sorted by queue position. An array requests the GPUs of all its `tasks` in
-    the same queue. Without `tasks`, each task is a row.
+    Rows with equal requests are sorted by queue position. With `tasks`, an array's row requests the sum of
+    its tasks' GPUs in the same queue. Without `tasks`, each task has a row.
     """
     if sort.removeprefix("-") != "gpus":
         return rows

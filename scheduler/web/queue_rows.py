@@ -27,7 +27,8 @@ NOT_READY = "Cannot start yet"
 class QueueSection:
     """Section of a pool's queue, such as reserved workloads.
 
-    The section of workloads that cannot start yet has a heading, unless all of them wait for a restart delay.
+    The section of workloads that cannot start yet has no heading if all of these workloads wait for a restart
+    delay.
     """
 
     title: str

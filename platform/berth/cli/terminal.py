@@ -37,9 +37,10 @@ def _window_size() -> tuple[int, int]:
 
 
 def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:
-    """Copy input and output until the command has ended. Return its exit code.
+    """Copy input and output until the command has ended. Return the command's exit code.
 
-    `terminal` is the terminal for which the channel was opened.
+    `terminal` has the size and type with which the channel was opened, or is None if the channel has no
+    terminal.
     """
     source = _Input(channel, sends_input, terminal)
     with _raw_mode(terminal is not None and sends_input), _watch_size_changes(source if terminal else None):

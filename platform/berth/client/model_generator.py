@@ -70,9 +70,9 @@ class Models:
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class after the classes that it refers to.
+        """Add a class and, before it, the classes that it refers to.
 
-        A class that several topics refer to belongs to the first of these topics.
+        A class to which several topics refer belongs to the first of these topics.
         """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):

@@ -39,11 +39,11 @@ def defer_full_collections() -> None:
 
 
 def collect_recent_garbage() -> bool:
-    """If collections are deferred, collect new objects once there are many of them.
+    """If garbage collections are deferred, collect new objects once there are many.
 
-    Return whether a collection ran. Call this function between steps. Otherwise, Python itself collects in
-    the middle of a step, after five times as many new objects. Each object is visited only once, because
-    further visits would take up to half a second and find almost no garbage.
+    Return whether a collection ran. Call this function between steps, so that Python itself does not start a
+    collection in the middle of a step. Each object is visited only once, because further visits would take up
+    to half a second and find almost no garbage.
     """
     if not _state["deferred"] or gc.get_count()[0] < RECENT_OBJECTS:
         return False

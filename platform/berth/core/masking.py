@@ -51,8 +51,8 @@ class Masker:
 def build_masker(values: Iterable[str]) -> Masker:
     """Return a masker for the values, their lines, and common encodings of the values.
 
-    The masker has at most PATTERNS_MAX patterns. They are taken from all values in rotation, so that a large
-    value does not displace small ones.
+    The masker has at most PATTERNS_MAX patterns. The patterns are taken from all values in rotation, so that
+    a large value does not displace small values.
     """
     patterns: dict[bytes, None] = {}
     for turn in zip_longest(*map(_patterns, values)):

@@ -64,7 +64,8 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str:
     """Suggest the closest visible name.
 
-    If no name is close, list the visible names. If there are none or too many, describe them with `noun`.
+    If no name is close, list the visible names. If the list would be empty or too long, return a text with
+    `noun` instead.
     """
     match = closest_match(word, visible)
     if match:

@@ -77,7 +77,7 @@ class Wiring:
     def instances_changed_at(self, pool: NodePool) -> datetime | None:
         """Return when the pool's provider last noticed a change in its instances.
 
-        Return None before the first change, and for providers that only list their instances.
+        Return None before the first change, and for providers that do not watch their instances.
         """
         last_change = self.changes.get(pool.provider)
         return last_change(pool) if last_change is not None else None

@@ -84,8 +84,9 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """Close the connection, so that the process exits its plugins' context managers and ends. Kill the
-        process if it takes too long.
+        """Close the connection, so that the process exits its plugins' context managers and ends.
+
+        Kill the process if it does not end in time.
         """
         if self._socket is not None:
             self._socket.close()

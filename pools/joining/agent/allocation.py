@@ -51,8 +51,9 @@ class TerminationSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script has ended without a signal to the agent. The agent has its own session,
-    so it can outlive the script.
+    """Return whether the job's script has ended without a signal to the agent.
+
+    The agent can outlive the script, because the agent runs in a separate session.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

@@ -84,7 +84,10 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code, or None while the script runs. It is -9 if the script was killed or never started."""
+        """Exit code, or None while the script runs.
+
+        The exit code is -9 if the script was killed or never started.
+        """
         if self.is_running:
             return None
         code = read_file(self.path + ".exit")
@@ -157,8 +160,8 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 def _is_on_this_machine(pid: int) -> bool:
     """Return whether the process runs outside containers. Containers may have agents of their own.
 
-    A process outside containers sees this agent's state directory or, if that has been deleted, the same file
-    systems as the agent.
+    A process outside containers has access to this agent's state directory. If the state directory has been
+    deleted, the process is compared by its mount namespace.
     """
     try:
         if os.path.exists(STATE):

@@ -146,10 +146,11 @@ def _leave(server: Server) -> str:
 
 
 def _delete_files() -> None:
-    """Delete the state directory. Retry, because processes that are ending may still write to it.
+    """Delete the state directory.
 
-    The agent and its settings are deleted last, so that an interrupted uninstallation can be repeated. Raises
-    CannotInstall if the directory cannot be deleted.
+    Retry, because ending processes may still write to the directory. Delete the agent and its settings last,
+    so that an interrupted uninstallation can be repeated. Raises CannotInstall if the directory cannot be
+    deleted.
     """
     deadline = time.monotonic() + DELETE_SECONDS
     while not _try_delete_files():

@@ -35,10 +35,7 @@ class Upgrade:
         self.retry_at = 0.0
 
     def follow_instructions(self, answer: dict[str, object]) -> None:
-        """If the server requests an upgrade, install the new version and run it in this process.
-
-        If the upgrade fails, store the error.
-        """
+        """Upgrade this agent if the server requests an upgrade. Store the error of a failed upgrade."""
         requested = answer.get("upgrade")
         if not isinstance(requested, dict) or requested["version"] == VERSION:
             self.error = ""

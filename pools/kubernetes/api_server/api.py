@@ -65,7 +65,7 @@ class SocketTarget:
 
 
 class Api:
-    """API client of one cluster. Creating it raises Invalid if a part of the kubeconfig cannot be used.
+    """API client of one cluster. The constructor raises Invalid if a part of the kubeconfig cannot be used.
 
     All calls share one rate limit, and pause when the server is overloaded (status 429). After `close`, new
     calls raise Unreachable. The connections are closed after the last running call.

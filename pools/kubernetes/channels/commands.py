@@ -135,7 +135,8 @@ class Command:
     async def _send_pending_input(self, target: Session, echo: asyncio.Task[None] | None) -> None:
         """Send the received input to the command.
 
-        If the pod does not acknowledge input, acknowledge it to the client once it has been sent.
+        If the pod does not acknowledge input, acknowledge the input to the client after it has been sent to
+        the pod.
         """
         while data := self._client.take_input():
             await target.send_input(data)

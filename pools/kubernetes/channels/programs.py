@@ -79,7 +79,7 @@ class Program:
     async def run(self) -> dict[str, object] | None:
         """Run the program. Return its status, or None if the connection to the cluster was lost.
 
-        The program ends when its connection ends. Raises ChannelRejected or RuntimeFailure.
+        The program ends when the connection ends. Raises ChannelRejected or RuntimeFailure.
         """
         session = await start_session(self._api, self._pod, boot_command(), has_input=True, has_output=True)
         receiver = asyncio.create_task(self._receive(session))

@@ -74,7 +74,7 @@ _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 def guard_command(mark: str) -> list[str]:
     """Return the guard script's command.
 
-    The script prints READY when it starts, and DONE when it has killed the channel's processes.
+    The script prints READY when it starts, and DONE after it has killed the channel's processes.
     """
     return ["sh", "-c", _GUARD, "sh", mark]
 
@@ -89,11 +89,11 @@ def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
 
 
 def input_command(mark: str) -> list[str]:
-    """Return the command that copies stdin to the channel's named pipe. It also copies stdin to stdout as an
-    acknowledgement.
+    """Return the command that copies stdin to the channel's named pipe.
 
-    Before Kubernetes 1.30, input ends only when its connection ends, so the input needs a separate
-    connection. When that connection ends, unread input is lost.
+    The command also copies stdin to stdout to acknowledge the input. Before Kubernetes 1.30, input ends only
+    when its connection ends, so input needs a separate connection. Input that has not been read when the
+    connection ends is lost.
     """
     return _marked_command(mark, _INPUT)
 

@@ -85,8 +85,10 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class FilesToCopy:
-    """Files to copy from an ended pod: its outputs below `base`, plus all of its files if it failed and
-    `keeps` is set.
+    """Files to copy from an ended pod.
+
+    These are the pod's outputs below `base`. If the pod failed and `keeps` is set, all other files of the pod
+    are included.
     """
 
     base: str

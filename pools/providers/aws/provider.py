@@ -26,7 +26,7 @@ class AwsProvider:
 
     `installation` identifies this installation among others in the same account. Each installation lists and
     terminates only its own instances. `user_data` returns the first-boot script for a launch request's
-    instances, which must never change for the same request.
+    instances. The script must never change for the same request.
     """
 
     machines_join = True
@@ -40,10 +40,11 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the instances that have the launch request's tag. If there are none, launch them.
+        """Return the instances that have the launch request's tag.
 
-        Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated token
-        with its first response.
+        Launch the instances first if none has the tag. Tags may appear late, so a launch also uses the
+        request's client token. For a repeated token, EC2 launches no further instances and returns its first
+        response.
         """
         with translate_sdk_errors():
             description_by_id, message = (

@@ -1,8 +1,9 @@
 """Create and delete a pool's EC2 launch templates.
 
-A template's name contains a digest of its content, so equal settings share a template and changed settings
-create a new one. Templates that the current settings do not use are deleted. Spot instances have their own
-template, because EC2 cannot launch on-demand instances from a template that tags spot requests.
+A template's name contains a digest of its content. Equal settings therefore share a template, and changed
+settings create a new template. Templates that the current settings do not use are deleted. Spot instances
+have their own template, because EC2 cannot launch on-demand instances from a template that tags spot
+requests.
 """
 
 import hashlib

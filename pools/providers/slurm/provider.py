@@ -39,10 +39,10 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including ended jobs. If it has no jobs yet, submit them first.
+        """Return the launch request's jobs, including ended jobs.
 
-        Slurm lists ended jobs for some minutes. After that, only the accounting database lists them, if the
-        cluster has one.
+        Submit the jobs first if the launch request has none yet. Slurm lists ended jobs for some minutes.
+        Later, ended jobs are read from the accounting database if the cluster has one.
         """
         listed = self.client.list_jobs()
         existing = self._request_instances(order, listed)
@@ -74,9 +74,10 @@ class SlurmProvider:
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
     def _submit(self, order: LaunchRequest, living: Sequence[PilotName]) -> str:
-        """Submit the launch request's jobs. Return why Slurm rejected some of them, or "" if it accepted all.
+        """Submit the launch request's jobs.
 
-        Raises ProviderError if Slurm accepted none, or did not respond.
+        Return why Slurm rejected some jobs, or "" if Slurm accepted all jobs. Raises ProviderError if Slurm
+        accepted no jobs or did not respond.
         """
         names = self._pilot_names(order)
         submission = self.client.submit(order, names, self._variables(order), living)

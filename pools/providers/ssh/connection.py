@@ -236,9 +236,9 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the host key algorithms to offer, beginning with those of the pinned key.
+    """Return the host key algorithms to offer, beginning with the pinned key's algorithms.
 
-    All others are also offered, so that a changed key can be detected.
+    All other algorithms are also offered, so that a changed key can be detected.
     """
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 

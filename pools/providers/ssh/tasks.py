@@ -61,7 +61,7 @@ async def install(
 async def uninstall(
     endpoint: Endpoint, home: str, installation: str, timeouts: Timeouts = TIMEOUTS
 ) -> HostFacts:
-    """Delete the agent and its files, if this Berth installation installed them. Raises SshError."""
+    """Delete the agent and its files if this Berth installation installed the agent. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         facts = await _probe(connection, endpoint, home)
         if not facts.root:

@@ -172,7 +172,10 @@ class SshMaintenance:
 
 
 def _import_tasks() -> Any:
-    """Return the `tasks` module. It is imported late, so that only processes that need asyncssh load it."""
+    """Return the `tasks` module.
+
+    The module is imported here, so that only processes that use asyncssh load asyncssh.
+    """
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:

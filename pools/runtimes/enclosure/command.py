@@ -102,11 +102,11 @@ def without_temporary_paths(view: FileSystemView) -> FileSystemView:
 
 
 def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None:
-    """Return the mounts that turn an enclosure prepared for `shared` into one for `view`.
+    """Return the mounts that turn an enclosure prepared for `shared` into an enclosure for `view`.
 
     Each mount consists of three strings: bubblewrap's option, the source and the target. Return None if the
-    result would differ from an enclosure built from scratch, or if another pod could have placed symbolic
-    links in a target's path.
+    result would differ from a new enclosure, or if another pod could have placed symbolic links in a target's
+    path.
     """
     of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
     own = [mount for mount in of_all if mount not in of_shared]
@@ -183,7 +183,7 @@ def _readable_option(mount: Mount, view: FileSystemView) -> str:
 def _parent_options(path: str, created: set[str]) -> list[str]:
     """Return the options that create the parent directories of a mount point.
 
-    By default, bubblewrap makes these directories accessible only to their owner.
+    Without these options, bubblewrap makes the directories accessible only to their owner.
     """
     options = []
     end = path.find("/", 1)

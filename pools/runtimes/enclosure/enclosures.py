@@ -85,9 +85,9 @@ class Enclosures:
     def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
         """Return the pod's working directory.
 
-        If `start_in` is set, the pod starts in that directory on this machine. If this machine has no such
-        directory, the pod starts in a directory with that name in the workspace. Without `start_in`, a
-        relative path is relative to the pod's own directory.
+        With `start_in`, this is the directory `start_in` on this machine or, if the machine has no such
+        directory, a directory of the same name in the workspace. Without `start_in`, a relative path is
+        relative to the pod's own directory.
         """
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""

@@ -43,8 +43,9 @@ def enclosure_fields(
 ) -> Record:  # fmt: skip
     """Assign the pod's files to its user, and return the pod spec fields that describe its enclosure.
 
-    `uid` is 0 if all pods share the user of this process. `call_filter` is the program that
-    filters system calls, or empty. With `preparation`, the pod may use a prepared enclosure.
+    `uid` is 0 if all pods share the user of this process. `call_filter` is the program that filters system
+    calls. If it is empty, system calls are not filtered. With `preparation`, the pod may use a prepared
+    enclosure.
     """
     shared, view = view, add_own_files(view, files, uid, env, devices)
     view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))

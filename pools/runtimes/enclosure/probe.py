@@ -173,10 +173,10 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
 
 
 def retry_until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
-    """Repeat the attempt until it is not interrupted, and return its result. If it raises an OSError that is
-    not transient, return the error's text.
+    """Repeat a test of the machine until it is not interrupted. Return its result.
 
-    Raises ProbeInterrupted after `attempts` interrupted attempts.
+    If the test raises a permanent OSError, return the error's text. Raises ProbeInterrupted after `attempts`
+    interruptions.
     """
     try:
         return attempt()

@@ -46,10 +46,10 @@ class PodFileReader(Protocol):
     """Interface for reading pods' files, implemented by runtimes."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Return the regular files at and below `paths`, which are relative to the pod's directory.
+        """Return the regular files at and below `paths`. Links are skipped.
 
-        If the pod has code, the paths are relative to the directory that contains the code. Links are
-        skipped. A pod's files exist until it is forgotten. Raises FilesNotFound.
+        Paths are relative to the directory that contains the pod's code or, without code, to the pod's
+        directory. A pod's files exist until the pod is forgotten. Raises FilesNotFound.
         """
         ...
 

@@ -40,7 +40,7 @@ _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists only with control
 
 @dataclass(frozen=True)
 class ImageSupport:
-    """Whether this machine supports images: podman's version, or the `obstacle` that prevents it.
+    """Whether this machine supports container images: the version of podman, or the `obstacle`.
 
     `init` is the program that waits in containers. `cache_bytes` is the size limit of the image storage.
     """

@@ -21,8 +21,9 @@ _EMPTY_SCANS = 3  # podman and conmon may each start a child and end during a sc
 
 
 def kill_processes(name: str) -> None:
-    """Kill podman, conmon and all other processes of the container, and wait until they have ended or a
-    time limit is reached.
+    """Kill podman, conmon and all other processes of the container.
+
+    Return when all processes have ended, or after a time limit.
     """
     deadline = time.monotonic() + _PATIENCE
     empty_scans = 0

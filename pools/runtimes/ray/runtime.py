@@ -316,7 +316,10 @@ class RayRuntime(RayFiles, RayLogs):
         self._watch.clear_wakeups()
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the node's scripts, or none until the addresses of the node and its head node are known."""
+        """Return the node's scripts.
+
+        Return no scripts until the addresses of the node and the head node are known.
+        """
         nodes = self._reload_nodes()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None

@@ -84,7 +84,9 @@ class PodEntry:
         os.write(fd, f"{self.subject}: {reason}".encode("utf-8", "replace")[:1000])
 
     def enter_directory(self) -> None:
-        """Change to the image's working directory. If it is not accessible, use the one in the pod spec."""
+        """Change to the image's working directory or, if that is not accessible, to the directory in the pod
+        spec.
+        """
         self.subject = self._pod.order["working_dir"]
         if "create_dir" in self._pod.order:
             os.makedirs(self._pod.order["create_dir"], 0o700, exist_ok=True)

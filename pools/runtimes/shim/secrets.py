@@ -28,7 +28,7 @@ class Secrets:
 
     @property
     def files_directory(self) -> str:
-        """Directory of secret files, for pods without an enclosure and for containers, which mount it."""
+        """Directory of secret files, for containers and for pods without an enclosure."""
         return f"{self.home}/{_FILES}"
 
     def store(self, env: dict[str, str], files: dict[str, str], download: str = "") -> None:

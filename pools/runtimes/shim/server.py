@@ -1,10 +1,10 @@
 """Server process that forks a shim for each pod of one runtime.
 
 Starting Python takes longer than all other steps of starting a pod. This process has already started Python
-and imported the shim's modules. While no pods are being started, it also forks spare shims, which have
-already built most of their pods' enclosures. The server receives only the directories of pods, never their
-specs or secrets, so a shim inherits nothing from another pod. The runtime starts the server with no other
-open files and an almost empty environment. The server ends with the runtime, but its shims continue.
+and imported the shim's modules. While no pods are being started, the server forks spare shims. A spare shim
+builds most of an enclosure before its pod is known. The server receives only the directories of pods, never
+their specs or secrets, so a shim inherits nothing from another pod. The runtime starts the server with no
+other open files and an almost empty environment. The server ends with the runtime, but the shims continue.
 """
 
 from __future__ import annotations

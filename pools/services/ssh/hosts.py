@@ -34,9 +34,9 @@ def pin_keys_of_remaining_hosts(pool: NodePool, columns: Mapping[str, Any]) -> M
 def sync_hosts(pool: NodePool, *, actor: Any) -> None:
     """Create, update and remove host rows to match the pool's settings.
 
-    Removed hosts are drained before their agents are uninstalled. This function runs in the transaction that
-    stores the settings. Raises Invalid if a host belongs to another pool, is still being removed, or would
-    have to be uninstalled first.
+    Removed hosts are drained before their agents are uninstalled. Must be called in the transaction that
+    stores the settings. Raises Invalid if a host belongs to another pool, is still being removed, or must be
+    uninstalled first.
     """
     if pool.provider != SSH:
         remove_all_hosts(pool)

@@ -26,11 +26,11 @@ from pools.services.ssh.hosts import CONFLICT
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
-    """Register the machine under the host's name. Return the secret that the machine uses to report.
+    """Register the machine under the host's name. Return the secret with which the machine's agent reports.
 
-    The machine replaces its previous registration immediately, because its token is valid only for an
-    installation that Berth started. Raises Unauthenticated for an expired token, and Conflict for a machine
-    that is already registered elsewhere.
+    A previous registration of the machine is replaced immediately, because the join token is valid only for
+    an installation that Berth started. Raises Unauthenticated for an expired token, and Conflict for a
+    machine that is already registered in another pool or under another name.
     """
     key, version = host_version
     try:

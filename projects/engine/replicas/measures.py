@@ -57,11 +57,10 @@ def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: 
 
 
 def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure:
-    """Return the variance of the total over all engines, divided by its squared mean. Return 0 if the total
-    is always 0.
+    """Return how much the total of all engines varies over time: its variance divided by its squared mean.
 
-    The value is None for a single sample, or if an engine is missing from a sample, which makes the totals
-    incomparable.
+    Return 0 if the total is always 0. The value is None for a single sample, or if a sample lacks an engine,
+    because such totals are not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)

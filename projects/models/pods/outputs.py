@@ -17,8 +17,8 @@ class OutputState(models.TextChoices):
 class PodOutputs(models.Model):
     """Files that a pod produced: its declared outputs, or its changes to one volume in S3.
 
-    The pod's node keeps the files while the state is `waiting`. Outputs are then stored in `tree`, and
-    changes in the volume.
+    While the state is `waiting`, the files are on the pod's node. Declared outputs are then stored in `tree`,
+    and changes are stored in the volume.
     """
 
     id = models.BigAutoField(primary_key=True)

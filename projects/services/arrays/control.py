@@ -100,8 +100,8 @@ def resume(
 ) -> int:
     """Resume the array's suspended tasks, or only those in `indexes`. Return the number of resumed tasks.
 
-    Resumed tasks are released again in the order of their indexes. With `dry_run`, no task is changed. Raises
-    Invalid for an index that the array does not have.
+    Resumed tasks are released in the order of their indexes. With `dry_run`, no task is changed. Raises
+    Invalid if an index is outside the array.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
@@ -193,8 +193,8 @@ def _reuse_commit(array: WorkloadArray, model: Workload) -> None:
 def delete(*, actor: Actor, array: WorkloadArray) -> None:
     """Delete an ended array with all of its tasks, their logs and files. Events and evictions are kept.
 
-    Raises Conflict while a task is live, if another workload waits for the array, or if changes to S3 volumes
-    are not stored yet.
+    Raises Conflict while a task is live, if another workload depends on the array, or if changes to S3
+    volumes are not stored yet.
     """
     require(actor, Action.OPERATE, array)
     with transaction.atomic():

@@ -36,11 +36,11 @@ class ProjectView(Protocol):
 def dependency_problems(
     view: ProjectView, documents: Sequence[Document], *, edited: AwaitedName | None = None
 ) -> list[list[Problem]]:
-    """Return the problems with the dependencies of each document. Documents may refer to each other.
+    """Return the problems with the dependencies of each document.
 
-    If `edited` is set, there is only one document, which replaces the stored workload of that name. A view
-    with locks must be used in the transaction that stores the documents. The number of queries depends on the
-    number of projects that the dependencies span, not on the number of documents.
+    Documents may refer to each other. If `edited` is set, the only document replaces the stored workload with
+    this name. If `view` holds locks, call this function in the transaction that stores the documents. The
+    number of queries depends on the number of projects in the dependencies, not on the number of documents.
     """
     names = _awaited_names(documents)
     if not names:

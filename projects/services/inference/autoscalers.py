@@ -28,7 +28,7 @@ def validate_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str,
 def load_config(row: Autoscaler) -> AutoscalerConfig:
     """Return the stored settings.
 
-    `enabled` has its own column, because it can be changed without the other settings.
+    `enabled` has a separate database column, because it can be changed independently.
     """
     config, _ = document.parse(row.settings)
     return replace(config, enabled=row.enabled)

@@ -26,7 +26,10 @@ def open_request(request: ScaleRequest, *, message: str = "") -> None:
 def transition_request(
     request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any
 ) -> bool:
-    """Set a scale request's status to `to`. Return False if its status has changed since it was read."""
+    """Set a scale request's status to `to`.
+
+    Return False if the status in the database differs from `request.status`.
+    """
     allowed = scaling.allowed_request_transitions(request.direction)
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:

@@ -82,10 +82,10 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
 
 
 def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
-    """Queue notifications about ended arrays, in the transaction that ends them.
+    """Queue notifications about ended arrays. Return the number of deliveries.
 
-    Return the number of deliveries. Each item of `ended` is an array with a message. The number of queries
-    does not depend on the number of arrays.
+    Must be called in the transaction that ends the arrays. Each item of `ended` is an array with a message.
+    The number of queries does not depend on the number of arrays.
     """
     arrays = [array for array, _ in ended]
     subscriptions = notify.find_subscriptions(arrays, {array.state for array in arrays})
@@ -111,11 +111,12 @@ def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: 
 
 
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
-    """Queue deliveries in the transaction that marks the workloads as unschedulable.
+    """Queue notifications about unschedulable workloads. Return the number of deliveries.
 
-    Return the number of deliveries. Each report is a workload with a message. Addresses subscribed to
-    failures are also notified, because the workload will neither fail nor complete. If no address is
-    subscribed, the submitter is notified by email. An array is reported once, in place of its tasks.
+    Must be called in the transaction that marks the workloads as unschedulable. Each report is a workload
+    with a message. Addresses subscribed to failures are also notified, because the workload will neither fail
+    nor complete. Without a subscription, the submitter is notified by email. An array is reported once, in
+    place of its tasks.
     """
     merged = _merge_tasks_into_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]

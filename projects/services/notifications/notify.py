@@ -132,9 +132,10 @@ def create_delivery(
 
 
 def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
-    """Store deliveries in the caller's transaction, and enqueue one task. Return the number of deliveries.
+    """Store deliveries in the caller's transaction, and enqueue their tasks. Return the number of deliveries.
 
-    The task sends a single delivery, or enqueues one task for each delivery.
+    To save time, only one task is enqueued here. If there are several deliveries, this task enqueues a task
+    for each of them.
     """
     pks = [row.pk for row in Delivery.objects.bulk_create(new_deliveries)]
     if len(pks) == 1:

@@ -252,7 +252,7 @@ def _validate_subscription(
 
 
 def _address_problem(to: str) -> str:
-    """Describe why the text is not an address, such as "begins with ftp://, which is not supported"."""
+    """Describe why the text is not a valid address, such as "begins with ftp://, which is not supported"."""
     scheme, separator, rest = to.strip().partition("://")
     if separator and scheme.removeprefix("slack:").lower() not in ("http", "https"):
         return f"begins with {format_value(scheme[:20])[1:-1]}://, which is not supported"

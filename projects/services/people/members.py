@@ -72,8 +72,8 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
 def check_not_last_admin(user: User) -> None:
     """Raise Conflict if the user is the last active platform admin.
 
-    Lock the active platform admins, so that two of them cannot remove each other at the same time. The admins
-    are then read again, because a statement that waits for a lock does not see rows deleted in the meantime.
+    Lock the active platform admins, so that two admins cannot remove each other at the same time. Read the
+    admins again after locking, because a statement that waits for a lock may return outdated rows.
     """
     is_admin = Q(is_superuser=True) | Q(
         pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")

@@ -46,10 +46,11 @@ def issue(
     user: User | None = None,
     interactive: bool = False,
 ) -> tuple[ApiToken, str]:
-    """Return a new token and its secret, which is never shown again.
+    """Return a new token and its secret. The secret is not stored and cannot be shown again.
 
-    A token issued with another token cannot exceed that token's scopes or expiry. By default, both tokens
-    expire at the same time. A token created by sign-in becomes invalid when the user's password changes.
+    If the request is authenticated by a token, the new token cannot exceed that token's scopes or expiry, and
+    by default has the same expiry. A token created by sign-in becomes invalid when the user's password
+    changes.
     """
     owner = user or actor.user
     if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):
@@ -140,7 +141,8 @@ def authenticate(secret: str) -> ApiToken | None:
 
 
 def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, ...]] | None:
-    """Return the valid token with the given secret and all roles of its user, or None if there is none.
+    """Return the valid token with the given secret and all roles of its user, or None if the secret is
+    invalid.
 
     Nothing is cached, so the revocation of a token or role takes effect with the next request.
     """

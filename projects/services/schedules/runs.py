@@ -1,8 +1,8 @@
 """Submit the due runs of schedules.
 
-Each run is stored in one transaction with its workload and the schedule's next due time. If a process is
-killed, either all of these rows are stored or none, and two processes cannot submit the same run. If several
-due times have passed while Berth was not running, only the latest one is submitted.
+Each run is stored in one transaction with its workload and the schedule's next due time. A run is therefore
+never stored in part, and two processes cannot submit the same run. If several due times have passed while
+Berth was not running, only the latest run is submitted.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Lease session calls to workers, and requeue or end calls.
 
-All operations lock the session's row. Each call therefore ends only once, and the order in which calls end is
-well defined.
+All operations lock the session's row. Therefore, each call ends only once, and no two calls of a session end
+at the same time.
 """
 
 import uuid

@@ -44,10 +44,10 @@ class BatchItem:
 def submit_batch(
     *, actor: Actor, documents: Sequence[Any], atomic: bool, now: datetime | None = None
 ) -> list[BatchItem]:
-    """Submit the documents, and return one item for each.
+    """Submit the documents, and return one item per document.
 
-    All workloads are stored in one transaction, so a crash stores none of them. If `atomic` is set, either
-    all workloads are stored, or none are and Invalid is raised with the problems of all documents.
+    All workloads are stored in one transaction, so a crash stores no workload. With `atomic`, a single
+    invalid document rejects the whole batch: Invalid is raised with the problems of all documents.
     """
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)

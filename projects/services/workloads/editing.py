@@ -65,7 +65,7 @@ class DocumentChange:
 class Edit:
     """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2`.
 
-    `draft` is the edited workload as it would be stored.
+    `draft` is the edited workload to store.
     """
 
     workload: Workload

@@ -40,7 +40,7 @@ def free_name(project: Project, name: str) -> str:
 def _search(project: Project, name: str) -> Iterator[str]:
     """Search for free names by increasing the number at the end of `name`, one range of numbers at a time.
 
-    For each range, yield its first free name, or "" if it has none.
+    For each range, yield the first free name, or "" if the range contains no free name.
     """
     base, number = name, 1
     numbered = NUMBERED.fullmatch(name)

@@ -85,8 +85,8 @@ class Predictor(Protocol):
         """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
         If `edited` is set, the unsaved workload replaces the stored workload `edited`, and keeps its
-        submission time unless it is `requeued`. Raises RateLimited while too many of the project's dry runs
-        are in progress.
+        submission time unless it is `requeued`. Raises RateLimited if too many dry runs of the project are in
+        progress.
         """
         ...
 

@@ -73,9 +73,9 @@ def store_workloads(
 ) -> Collection[UUID]:
     """Insert workloads, and return the IDs of the inserted rows.
 
-    A workload whose name is in use by a live workload or active array of its project is skipped, together
-    with its event and audit entry. If all are skipped, no response is stored either. Outside a transaction,
-    the call raises IntegrityError if a project has been deleted or the key of a response has been used.
+    A workload is skipped, with its event and audit entry, if a live workload or active array of the project
+    has the same name. If all workloads are skipped, no responses are stored. Outside a transaction, raises
+    IntegrityError if a project has been deleted or a response's key is already in use.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))

@@ -119,8 +119,8 @@ def submit_with_warnings(
 def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
     """Return whether a single SQL statement can store the whole submission.
 
-    The statement is its own transaction, which saves two round trips. It also checks that the project exists,
-    so the project needs no lock.
+    A single statement needs no explicit transaction, which saves two round trips to the database. The
+    statement also checks that the project exists, so the project needs no lock.
     """
     return spec.code is None and spec.service is None and not spec.after
 

@@ -93,7 +93,7 @@ class DepartmentAllowances:
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
     def in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the quotas and limits that apply to the pool: the department's, if any, and those of its
+        """Return the pool's quotas and limits: those of the department, or None without any, and those of its
         projects.
         """
         own, group = (pool.pk, None), (None, pool.quota_group_id)

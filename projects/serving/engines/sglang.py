@@ -52,7 +52,8 @@ class SGLangEngines:
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         """Connect the ranks of both engines through ports on the seed's machine, then send the weights.
 
-        Each call returns only after the other engine has joined, so both calls are made concurrently.
+        The call to one engine returns only after the other engine has joined, so both engines are called
+        concurrently.
         """
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:
@@ -123,7 +124,8 @@ class SGLangEngines:
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
     """Call both engines concurrently, and raise the first error as soon as it occurs.
 
-    The other call may then run until its time limit, but its thread does not delay the end of the process.
+    After an error, the call to the other engine may continue until its time limit, but does not delay the end
+    of the process.
     """
     results: SimpleQueue[Exception | None] = SimpleQueue()
 

@@ -87,9 +87,9 @@ class StaticRouter:
 
     @contextmanager
     def _edit_file(self) -> Iterator[dict[str, ListedEngine]]:
-        """Lock the file and yield its inference engines.
+        """Lock the upstream file and yield its inference engines.
 
-        If the block changes them, write the file and reload nginx.
+        Write the file and reload nginx if the engines have changed after the block.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -107,10 +107,10 @@ class ArrayProgress:
 
     @property
     def legend(self) -> list[dict[str, Any]]:
-        """Legend of the bar.
+        """Legend of the bar: the colour, label, count and tab of each task state.
 
-        It lists the completed tasks and all nonzero counts in the bar's order, followed by the tasks that the
-        bar leaves empty. Each entry has its colour, its label, and the tab that lists its tasks.
+        The entries have the order of the bar. Apart from completed tasks, states without tasks are omitted.
+        The states that the bar leaves empty come last.
         """
         counts = self.counts
         parts = (

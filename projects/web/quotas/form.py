@@ -134,7 +134,9 @@ class QuotaForm(Form):
 
 
 def _range_error(name: str, value: float | None) -> str:
-    """Return a sentence if the value is outside its range or has too many decimals, or "" if it is valid."""
+    """Return an error if the value is outside its range or has too many decimals, or "" if the value is
+    valid.
+    """
     if value is None or isinstance(value, bool):
         return ""
     if name == "rank":

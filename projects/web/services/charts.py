@@ -134,8 +134,10 @@ def _build_charts(
 
 
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
-    """Return the number of queued requests above which a service scales out. Only engines that report metrics
-    count. If none do, all engines count.
+    """Return the number of queued requests above which a service scales out.
+
+    The number is proportional to the number of engines that report metrics or, if no engine does, to the
+    number of all engines.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

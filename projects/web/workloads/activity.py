@@ -44,8 +44,8 @@ class Activity:
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
     """Return the activity to show for each running workload, keyed by workload ID.
 
-    For a workload with an idle timeout, this is the timeout. For other services and inference engines, it is
-    their status, and for all other workloads, their nodes.
+    A workload with an idle timeout shows the timeout. Other services and inference engines show their status.
+    All other workloads show their nodes.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}

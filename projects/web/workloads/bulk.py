@@ -141,8 +141,8 @@ class UnchangedRows:
 def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
-    Rows to which the action does not apply stay unchanged, and the confirmation names them with the reason. A
-    single workload is resubmitted without a confirmation, and the new workload's page is opened.
+    The confirmation lists the rows that the action cannot change, with the reason. A single workload is
+    resubmitted without a confirmation. The response then opens the new workload's page.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))

@@ -95,7 +95,7 @@ def filter_workloads(
 ) -> QuerySet[Workload]:
     """Return the workloads that match the filters.
 
-    Tasks are matched by the state of their array or, if `each_task` is set, by their own state.
+    The state filter applies to each task's array or, with `each_task`, to each task.
     """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
@@ -137,8 +137,10 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Numbers of workloads and of added inference engines in one state. `count` never includes the engines.
-    `reserved` is the number of workloads and engines with reserved resources, which count as pending.
+    """Numbers of workloads and of added inference engines in one state.
+
+    `count` does not include `engines`. `reserved` is the number of pending workloads and engines with
+    reserved resources.
     """
 
     state: str
@@ -160,11 +162,11 @@ class StateCount:
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
-    """Return the number of rows that match the other filters for each state.
+    """Count the matching rows in each state, ignoring the filter by state.
 
-    Each workload or array is either pending, running, suspended or ended. Rows in the first three states are
-    live. Unschedulable rows also count as pending, and failed rows as ended. The unschedulable state is
-    omitted if it has no rows.
+    Each workload or array is either pending, running, suspended or ended. All rows that have not ended also
+    count as live. Unschedulable rows also count as pending, and failed rows also count as ended. The
+    unschedulable state is omitted if it has no rows.
     """
     titles = dict[str, str]()
     for word, (title, _) in STATES.items():

@@ -41,8 +41,8 @@ def resubmit_and_open(
 ) -> HttpResponse:
     """Resubmit the workload, and open the page of the new workload.
 
-    `on_stored` is called with the new workload. If the document is no longer accepted, open it in the
-    submission form with its errors.
+    `on_stored` is called with the new workload. If the document is no longer valid, open the submission form
+    with the document and its errors.
     """
     try:
         stored = resubmit(actor=request.actor, workload=workload)

@@ -236,8 +236,8 @@ def _parse_exit_code(status: bytes) -> int | None:
 def _has_trusted_origin(headers: Headers) -> bool:
     """Return whether a Berth page opened the connection.
 
-    The session cookie does not prove this, because browsers also send it from pages on other ports of this
-    host, and pods can serve such pages.
+    The session cookie does not suffice as proof. Pods can serve pages on other ports of this host, and
+    browsers also send the cookie from these pages.
     """
     origin, host = find_header(headers, b"origin"), find_header(headers, b"host")
     return urlsplit(origin).netloc.lower() == host.lower() or origin in settings.CSRF_TRUSTED_ORIGINS

@@ -24,8 +24,8 @@ class MaskedReader:
     def read(self, offset: int, limit: int) -> tuple[LogChunk, int]:
         """Return a masked chunk, and the number of its last bytes that may be the beginning of a secret.
 
-        The number is 0 unless the chunk ends at the end of the log. Before a gap, such bytes are masked
-        instead, because the rest of the secret may be lost in the gap.
+        The number is 0 unless the chunk ends at the end of the log. If a gap follows the chunk, such bytes
+        are masked, because the gap may have contained the rest of the secret.
         """
         overlap = self.masker.overlap_length if self.masker is not None and limit else 0
         chunk = self.read_raw(offset, limit + overlap)

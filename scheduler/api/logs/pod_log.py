@@ -25,10 +25,10 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(slots=True)
 class PodLog:
-    """A pod's log. It is complete once the pod has ended, even if the runtime still lists the pod.
+    """Log of a pod. The log is complete once the pod has ended, even if the runtime still lists the pod.
 
-    The values of the workload's secrets are masked. While the pod runs, trailing bytes that could begin such
-    a value are withheld or masked.
+    The values of the workload's secrets are masked. While the pod runs, trailing bytes are withheld or masked
+    if a secret value could begin with these bytes.
     """
 
     pod: Pod

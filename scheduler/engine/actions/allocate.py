@@ -49,7 +49,7 @@ def _start_pending_gangs(board: Board, choice: int) -> None:
 
 
 def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """If none of the pending groups can start, reject them all. Return whether they were rejected.
+    """Reject all pending groups if none can start. Return whether the groups were rejected.
 
     The board is unchanged if a group can start, or if there are more than MAX_REQUEST_KINDS distinct
     requests. The groups can be tried in any order, because the free capacity changes only when a gang starts.

@@ -64,7 +64,7 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
     """Yield each group's next gang, in the order in which the scheduler tries to hold nodes for them.
 
-    A project's first gang is preferred if it is waiting only for nodes. Preferred gangs come first. All other
+    The gangs that are first in their projects and wait only for nodes come first, in queue order. All other
     gangs follow, also in queue order.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
@@ -89,8 +89,8 @@ def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for the gang if it has waited long enough and no nodes are held yet.
 
     The gang must fit into the pool and into its project's quota or fair share. At most MAX_GANGS gangs are
-    tried per cycle. A gang that also waits for workloads in its own project loses its hold to another
-    project's first gang if that gang waits only for nodes.
+    tried per cycle. A gang that waits for other workloads of its project as well as for nodes loses its nodes
+    if another project's first gang waits only for nodes.
     """
     cycle = board.cycle
     if not has_waited_long_enough(board, gang):
@@ -251,8 +251,8 @@ class _HoldSearch:
     def _treat_as_ended(self, gangs: Iterable[Gang]) -> None:
         """Treat the gangs as ended.
 
-        To save time, a gang is removed from the board only when this can make a difference. Gangs in the same
-        project are removed immediately, because they count towards the project's quota and limit.
+        To save time, a gang is removed from the board only when the removal can affect the result. Gangs in
+        the same project are removed immediately, because they count towards the project's quota and limit.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:

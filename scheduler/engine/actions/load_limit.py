@@ -62,7 +62,7 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
     """Return the sum of CPU limits on a node, excluding the minimum replicas of other workloads that may
     overcommit nodes.
 
-    Such replicas may exceed the load limit, so they are no reason to scale `gang` down.
+    These minimum replicas may exceed the load limit and are no reason to scale down `gang`.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

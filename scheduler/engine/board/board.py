@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Trial:
     """Context manager for one gang's tentative moves. The moves are undone on exit unless they are accepted.
 
-    A trial that is not accepted records the reason passed to `reject`, or else `default_reason`. An optional
-    trial has no `default_reason`. Its failure does not leave the gang pending.
+    A trial that is not accepted records the reason passed to `reject` or, by default, `default_reason`. A
+    trial without a `default_reason` is optional: its failure does not leave the gang pending.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Trial:
     def accept(
         self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = (), retry: bool = False
     ) -> None:
-        """Accept the tentative moves as one bundle. With `retry`, other pending gangs are tried again."""
+        """Accept the tentative moves as one bundle. With `retry`, try other pending gangs again."""
         self.kind, self.message, self.evictions, self.retry = kind, message, evictions, retry
 
     def reject(self, reason: Reason, numbers: Numbers) -> None:

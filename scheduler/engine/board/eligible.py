@@ -50,7 +50,7 @@ def first_pending_gang(board: Board, group: PendingGroup) -> Gang | None:
 def remaining_preemption_delay(board: Board, workload: Workload) -> int:
     """Return the seconds until the workload may evict other workloads.
 
-    The workload's own delay overrides the pool's, which applies only while the pool can add nodes.
+    If the workload has no preemption delay of its own, the pool's delay applies while the pool can add nodes.
     """
     delay = workload.preemption_delay
     if delay is None:

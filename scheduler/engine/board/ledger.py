@@ -237,8 +237,8 @@ class QueueAccount:
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
         """Return whether the queue may exceed its deserved amounts by this one request.
 
-        For each requested resource, the request must fit, or the queue must be below its deserved amount or
-        have no allocation.
+        For each requested resource, the request must fit within the deserved amount, or the queue must
+        currently be below its deserved amount, or the queue must have no allocation.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]

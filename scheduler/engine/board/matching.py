@@ -52,8 +52,9 @@ def missing_feature(role: Role, node: Node) -> str:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node has an untolerated soft taint. Such a node is used only if no other
-    node fits.
+    """Return whether the node has an untolerated soft taint.
+
+    A node with an untolerated soft taint is used only if no other node fits.
     """
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
@@ -77,7 +78,7 @@ def node_constraints(role: Role) -> Hashable:
 class Matcher:
     """Cache of the nodes that match each distinct set of role constraints.
 
-    The `project` argument of methods is the role's project. If it is empty, nodes that serve only one project
+    Methods take the role's project as `project`. If `project` is empty, nodes that serve only one project
     also match.
     """
 

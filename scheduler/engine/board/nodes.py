@@ -24,8 +24,8 @@ class Slot(NamedTuple):
 class NodeHold(NamedTuple):
     """Nodes held for one workload.
 
-    Another workload may use them only if it ends by `until`. If `until` is None, no other workload may use
-    them.
+    Another workload may use the held nodes only if that workload ends by `until`. If `until` is None, no
+    other workload may use the nodes.
     """
 
     name: str
@@ -147,7 +147,10 @@ class Nodes:
         self.allocate(self.index[node], devices, milli, Request())
 
     def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
-        """Add devices that pods use although the node no longer reports them. They have no free capacity."""
+        """Add devices that pods use although the node no longer reports them.
+
+        The added devices have no free capacity.
+        """
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 

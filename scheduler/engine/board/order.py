@@ -34,7 +34,10 @@ Head: TypeAlias = tuple[GangKey, Gang, PendingGroup]
 
 
 class PendingOrder:
-    """Iterator over pending gangs in queue order. It reflects changes to the board during iteration."""
+    """Iterator over pending gangs in queue order.
+
+    Changes to the board during the iteration affect the order.
+    """
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
         self._gangs = gangs = _NextGangs(board)

@@ -32,9 +32,9 @@ class RequestMix:
         return self._counts
 
     def count_gang(self, gang: Gang, sign: int) -> None:
-        """Add the gang's GPU roles to the mix, each with the higher of its live replicas and its minimum.
+        """Add the gang's GPU roles to the mix, or remove them if `sign` is -1.
 
-        If `sign` is -1, remove them instead.
+        The number of replicas of each role is its minimum or, if higher, its number of live replicas.
         """
         if self._counts is None:
             return

@@ -232,7 +232,7 @@ def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> 
     """Place the whole gang and return its replicas on new nodes.
 
     If the gang does not fit, return None and leave both boards unchanged. If the limits of a CPU-only gang
-    fit nowhere, it is placed by its requests, as it may start that way.
+    fit nowhere, the gang's requests are used instead.
     """
     before, new_board_mark = board.log_position(), new_board.log_position()
     twin = new_board.add(gang.workload, 0, ())

@@ -27,8 +27,8 @@ class UnplacedReplicas(NamedTuple):
 def gangs_to_scale_up(board: Board) -> list[Gang]:
     """Return the elastic gangs that meet their minimum and may cause the pool to add nodes.
 
-    Gangs in backoff are excluded, and so are gangs with completed replicas, which are about to finish. Gangs
-    bound to a topology domain are excluded because an added node may be in a different domain.
+    Gangs in backoff are excluded. Gangs with completed replicas are excluded because they will end soon.
+    Gangs bound to a topology domain are excluded because an added node may be in a different domain.
     """
     return [
         gang

@@ -1,4 +1,4 @@
-"""Choose one rejection per workload if several pools reject it, and name the pool in its message."""
+"""Choose one rejection for each workload that several pools reject, and add the pool to its message."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +11,11 @@ SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 
 
 def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
-    """Return the chosen rejection of each workload, keyed by its index in `rejections`.
+    """Choose one rejection per workload, and return each rejection keyed by its index in `rejections`.
 
     The rejection with the least dominant first blocker is chosen. If the workload is too large for several
-    pools or their nodes, the largest pool's rejection is chosen, and its first blocker names the pool.
+    pools or their nodes, the largest pool's rejection is chosen, and the pool's name is added to its first
+    blocker.
     """
     by_workload: dict[str, list[int]] = {}
     for index, rejection in enumerate(rejections):

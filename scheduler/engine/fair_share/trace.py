@@ -43,8 +43,8 @@ class Offer:
 class Round:
     """One round of offers to queues of the same rank that still need more.
 
-    A remainder round makes no new offers. It grants the units that were left after rounding down, in the
-    order of `offers`.
+    A remainder round makes no new offers. In the order of `offers`, it distributes the units that remained
+    because offers were rounded down.
     """
 
     phase: str  # phase of the division: "quota", "over_quota" or "remainder"

@@ -76,8 +76,9 @@ class TurnTaking:
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue may lose its turn to the preemptor's queue.
 
-        It may if it has used more than the preemptor's queue, and the preemptor's queues may exceed their
-        shares. All gangs with a lower relative usage have been tried before this check.
+        The victim queue must have used more than the preemptor's queue, and the preemptor's queues must be
+        allowed to exceed their shares. All gangs with a lower relative usage have been tried before this
+        call.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False

@@ -14,9 +14,10 @@ MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return the workloads that only one of the sequences contains, or that differ between them.
+    """Return the workloads that are missing or different in the other sequence.
 
-    The first mapping contains workloads of `before`, the second those of `now`, both keyed by name.
+    The first mapping contains workloads of `before`, and the second mapping contains workloads of `now`. Both
+    are keyed by name.
     """
     only_before: list[Workload] = []
     only_now: list[Workload] = []

@@ -1,8 +1,8 @@
 """Quotas and limits that several pools share.
 
-While the engine decides about one pool, the pool's queues can use the group's quota and limit minus the
-allocations in the group's other pools. This remainder is constant during a step, because a step changes only
-its own board.
+While the engine decides about one pool, the pool's queues can use the remaining quota and limit: the group's
+amounts minus the allocations in the group's other pools. The remainder is constant during a step, because a
+step changes only its own board.
 """
 
 from collections import defaultdict
@@ -65,8 +65,8 @@ class QuotaGroups:
     def boards_in_order(self) -> list[Board]:
         """Return the pools' boards in the order in which the engine processes them.
 
-        The first board whose gangs need a group's remaining quota gets it. To be fair to all pools, the board
-        whose pending workload has the smallest sort key comes first.
+        A group's remaining quota goes to the first board that needs the quota. To be fair to all pools,
+        boards are sorted by the sort key of their first pending gang.
         """
         return sorted(
             self._boards.values(), key=lambda board: (self._first_pending_gang(board), board.pool.name)

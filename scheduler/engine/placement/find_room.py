@@ -49,9 +49,9 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use all nodes.
+    """Return whether the gang may use all nodes, including held nodes.
 
-    It may if no nodes are held, if the held nodes are its own, or if it ends before they are needed.
+    The gang may use nodes held for another workload if it ends before that workload needs them.
     """
     hold = board.cycle.held_nodes()
     if hold is None or hold.name == gang.name:
@@ -79,7 +79,7 @@ def _place_without_scopes(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return an arrangement without its topology scopes, which the selected nodes already satisfy."""
+    """Return the arrangement without topology scopes. The selected nodes already satisfy the scopes."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
@@ -114,9 +114,10 @@ class _ScopedPlacement:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Place the arrangement, each topology scope within one domain. Return whether it was placed.
+        """Place the arrangement, with each topology scope within one domain.
 
-        If a later scope does not fit, the next domain is tried for this scope.
+        Return whether the arrangement was placed. If an inner or later scope does not fit, try the next
+        domain for the current scope.
         """
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:

@@ -29,7 +29,7 @@ NO_FIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """The request mix as arrays: one row per kind of GPU request, weighted by its number of replicas."""
+    """Arrays of the request mix. Each row is one kind of GPU request, weighted by its number of replicas."""
 
     cpu: Ints
     memory: Ints
@@ -260,7 +260,7 @@ class Fragmentation:
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
     """Return how many milli-GPU a replica would use on each device.
 
-    It would use the `count` fullest devices that have room for it.
+    A replica uses the `count` fullest devices on which it fits.
     """
     used = np.zeros_like(free)
     if count:

@@ -39,9 +39,9 @@ def interchangeable_slots(
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.
 
-    The caller must use each slot before requesting the next one. A selection changes only the selected node.
-    With packing, this node remains the best while it has room. With spreading, the order of all other nodes
-    is unchanged.
+    The caller must place a replica on each slot before requesting the next slot. Only the node of that slot
+    changes in between. With packing, the node remains the best one while it has room. With spreading, the
+    order of all other nodes is unchanged.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD

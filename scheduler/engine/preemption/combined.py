@@ -1,7 +1,7 @@
 """Evict as many victims as the totals require, then move other pods if the pool allows moves.
 
-Sets of victims are tried cheapest first. A set that would leave a queue below its quota costs more than all
-sets that would not.
+Sets of victims are tried cheapest first. Any set that would leave a queue below its quota costs more than any
+set that would not.
 """
 
 from scheduler.engine.board.board import Board

@@ -200,7 +200,7 @@ def _victims_to_clear(
 class _CheaperAlternatives:
     """Sets of victims that may cost less than clearing nodes one by one.
 
-    Clearing one node per replica misses larger victims that make room for several replicas.
+    If one node is cleared per replica, larger victims that make room for several replicas are missed.
     """
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:

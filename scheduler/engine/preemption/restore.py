@@ -114,9 +114,10 @@ def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slo
 
 
 def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """Return the horizons to try for placing the pods again: which capacity the placement may use.
+    """Return the horizons to try for placing the pods again.
 
-    `NOW` comes first if this cycle placed any of the pods.
+    A horizon is the capacity that the placement may use. `NOW` comes first if this cycle placed any of the
+    pods.
     """
     fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)

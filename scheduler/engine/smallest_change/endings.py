@@ -68,11 +68,10 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that takes a gang. It returns 0 if the pending gang may fit once that gang has ended,
-    else None.
+    """Return a function that estimates whether the pending gang fits after another gang has ended.
 
-    The roles are checked separately. In case of doubt, the function returns 0, so that the engine tries the
-    change.
+    The function takes the other gang, and returns 0 if the pending gang may fit and None if it cannot. Each
+    role is checked separately, so 0 is only an estimate. The engine then tries the change.
     """
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]

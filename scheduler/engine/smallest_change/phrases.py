@@ -1,4 +1,4 @@
-"""Wordings of each kind of change: an instruction to the user, and a clause such as "it were preemptible"."""
+"""Texts for each kind of change: an instruction to the user, and a clause such as "it were preemptible"."""
 
 from collections.abc import Callable, Mapping
 

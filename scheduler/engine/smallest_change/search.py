@@ -138,8 +138,8 @@ def _stage_proposals(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield a PendingCase for each of the workload's pools, or nothing if the workload is not pending.
 
-    A plan contains only one pool's blockers. For each other pool, the engine runs again as if the workload
-    allowed only that pool.
+    A plan contains the blockers of only one pool. To find the blockers in another pool, the engine runs again
+    as if the workload allowed only that pool.
     """
     first = find_pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:
@@ -183,7 +183,8 @@ class _TrialRuns:
     def find_smallest(
         self, groups: Iterable[Proposals], *, later: bool = False
     ) -> tuple[Change, Effects] | None:
-        """Return the smallest proposed change that starts the workload, and its effects, or None.
+        """Return the smallest proposed change that starts the workload, with its effects, or None if no
+        change does.
 
         With `later`, accept changes after which the workload may start only once resources are free.
         """
@@ -214,8 +215,8 @@ class _TrialRuns:
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
         """Return the effects of starting the workload with the change, or None if it does not start.
 
-        With `later`, return empty effects if the workload may start once its backoff is over and resources
-        are free, otherwise None.
+        With `later`, return empty effects if the workload may start after its backoff, once resources are
+        free. Otherwise, return None.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff

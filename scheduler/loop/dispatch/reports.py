@@ -89,10 +89,10 @@ class ReportSummary:
 def record_reports(
     now: datetime, context: SchedulerContext, known_pools: Iterable[NodePool] = ()
 ) -> ReportSummary:
-    """Query the runtimes about all live pods, update their rows, and evaluate the affected workloads.
+    """Query the runtimes about all live pods, update the pods' rows, and evaluate the affected workloads.
 
-    Some updates may be left for the next tick. Idempotent. Pools are read from the database only if
-    `known_pools` lacks one.
+    Idempotent. Some updates may be left for the next tick. If the pool of a live pod is missing in
+    `known_pools`, all pools are read from the database.
     """
     pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
@@ -174,10 +174,10 @@ def _record_one_by_one(
 
 
 def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) -> tuple[int, list[PodChange]]:
-    """Return the number of starts left for the next tick, and the changes to record in this tick.
+    """Return the number of starts that are left for the next tick, and the changes to record in this tick.
 
-    If the last tick could not finish its work, starts are recorded one tick late. A pod that has ended by
-    then needs only one write for its start and its end.
+    If the last tick could not finish its work, starts are recorded one tick late. If a pod ends before the
+    next tick, one write records both its start and its end.
     """
     running = {
         change.pod.pk

@@ -142,8 +142,8 @@ def _engine_node(
 ) -> model.Node:
     """Convert a node row to an engine node.
 
-    If its machine accepts no pods, a ready node becomes a cordoned node. In a pool below its ready threshold,
-    it becomes a booting node.
+    A ready node counts as cordoned if its machine accepts no pods, and as booting if its pool has not reached
+    its ready threshold.
     """
     state = NODE_STATES[row.state]
     if state is model.NodeState.READY and row.obstacle:

@@ -12,7 +12,7 @@ MAX_PROJECTS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProjectPair:
-    """Totals of the evictions in which one project lost workloads to another.
+    """Totals of the evictions of one project's workloads for another project.
 
     `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
     """

@@ -100,7 +100,7 @@ def count_victims(documents: Iterable[Mapping[str, Any]]) -> int:
 def _summary(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return text such as "Evicts 2 workloads (2 GPUs, 3.0 GPU-h of work lost), moves ads/nightly (1 GPU)".
 
-    A workload is named only if no other workload has the same action.
+    The text contains a workload's name only if the action affects no other workload.
     """
     by_kind: dict[str, list[Mapping[str, Any]]] = {"evicts": [], "scales down": [], "moves": []}
     for document in documents:

@@ -147,7 +147,10 @@ def rule_sentence(row: Eviction, rule: str) -> str:
 
 
 def rule_to_sentence(rule: str, names: Collection[str]) -> str:
-    """Return an eviction rule as a sentence, capitalized unless it starts with one of the `names`."""
+    """Return an eviction rule as a sentence.
+
+    Capitalize the sentence unless it starts with one of the `names`.
+    """
     rule = rule.removesuffix(".")
     starts_with_name = rule.partition(" ")[0] in names
     return f"{rule if starts_with_name else rule[:1].upper() + rule[1:]}." if rule else ""

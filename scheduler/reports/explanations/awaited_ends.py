@@ -43,7 +43,7 @@ def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[Awaite
 def clause_about_ends(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
     """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends".
 
-    A workload's note, if there is one, follows the time.
+    The note about a workload follows the time.
     """
     return describe_awaited_ends(
         [(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC{notes.get(each.workload, '')}") for each in ends]

@@ -97,8 +97,8 @@ class ExplanationChange(NamedTuple):
 class ExplanationWriter:
     """Writer of changed explanations that works in batches and remembers the stored explanations.
 
-    Most changes affect only numbers, such as the queue position. Each cycle writes these changes for the
-    first workloads in the queue and for some of the others, in rotation.
+    Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
+    the first workloads in the queue and for some of the other workloads, in rotation.
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class _BlockerHashes:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
 
     def stable_hash(self, blockers: Sequence[Blocker]) -> int:
-        """Return a hash of the blockers without their remaining seconds, which change as time passes."""
+        """Return a hash of the blockers. The hash ignores remaining seconds, which change as time passes."""
         entry = self._by_identity.get(id(blockers))
         if entry is None:
             values = tuple(

@@ -129,10 +129,9 @@ class MetricsCollector(LeasedThread):
         self._reported, self._next_index = set(), unfinished
 
     def _reapply_rules_after_other_leader(self, held: HeldLease) -> None:
-        """Apply the stop rules of all arrays in the next round if another process has held the lease in
-        between.
+        """Apply the stop rules of all arrays in the next round if another process may have held the lease.
 
-        Each acquisition adds 1 to the epoch, even if the holder remains the same.
+        Each acquisition of the lease adds 1 to the epoch.
         """
         if self._epoch is not None and held.epoch != self._epoch + 1:
             self._reported = None

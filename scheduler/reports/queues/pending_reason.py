@@ -66,7 +66,10 @@ def delay_has_ended(workload: Workload) -> bool:
 
 
 def as_clause(message: str) -> str:
-    """Return a message without its full stop and initial capital, unless it has several sentences."""
+    """Remove the full stop and the initial capital of a one-sentence message.
+
+    Keep the full stop of a message with several sentences.
+    """
     clause = message if ". " in message else message.removesuffix(".")
     return clause if clause[1:2].isupper() else clause[:1].lower() + clause[1:]
 

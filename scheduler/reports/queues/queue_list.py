@@ -67,8 +67,8 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
 
     Each workload is annotated with its pool, its queue position and two sort keys: one by pool and position,
     one by priority and position. Reserved workloads come first, without a position, because their nodes are
-    already chosen. Workloads that no cycle has evaluated yet come last. If they allow several pools, their
-    pool is SEVERAL_POOLS, and each of these pools lists them.
+    already chosen. Workloads that no cycle has evaluated yet come last. If such a workload allows several
+    pools, its pool is SEVERAL_POOLS, and each allowed pool lists the workload.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
@@ -147,8 +147,8 @@ def _queue_filter(pool: NodePool | None) -> Q:
 def _pending_filter(pool: NodePool | None) -> Q:
     """Return a filter for pending workloads in one pool, or in all pools.
 
-    A workload that allows several pools belongs to the pool named in its last explanation. Without an
-    explanation, it belongs to all of them.
+    A workload that allows several pools belongs to the pool in its last explanation. A workload without an
+    explanation belongs to all of its pools.
     """
     if pool is None:
         return Q(phase__in=PENDING_PHASES)

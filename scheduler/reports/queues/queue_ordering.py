@@ -51,10 +51,10 @@ def _with_readable_value(sentence: str) -> str:
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "would exceed quota".
 
-    The state includes the workload's request, so a queue that does not borrow yet may exceed its quota.
-
-    `ordering` contains the sentences of the stored queue key, from the department to the project. A queue is
-    named only if the states of the queues differ. The result is empty if the sentences name no queue.
+    The state includes the workload's request, so a queue within its quota can get the state "would exceed
+    quota". `ordering` contains the sentences of the stored queue key, from the department to the project. The
+    description contains names of queues only if the states of the queues differ. It is empty if the sentences
+    contain no queue names.
     """
     standings = _queue_states(ordering)
     if len(set(standings.values())) <= 1:
@@ -129,7 +129,7 @@ def differing_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, 
 def is_not_ready(ordering: Sequence[str]) -> bool:
     """Return whether the workload is sorted last because it cannot start yet.
 
-    Its queue key then contains no sentences about its queues.
+    The queue key of such a workload contains no sentences about queues.
     """
     return next(iter(ordering), "").startswith(WORKLOAD_START)
 

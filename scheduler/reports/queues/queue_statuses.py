@@ -36,8 +36,9 @@ def store_queue_statuses(
 ) -> int:
     """Store changed statuses in the caller's transaction. Return the number of rows written.
 
-    Shares and requests are those of the cycle. `totals` contains the queues' resources after the cycle. If
-    only the decayed usage of a queue changes, its status is written once per minute.
+    `reports` contain the fair shares and requests that the cycle computed. `totals` contains the queues'
+    resources after the cycle. If only a queue's decayed usage has changed, its status is stored at most once
+    per minute.
     """
     stored = {_queue_key(row): row for row in STATUSES()}
     new, changed = [], []

@@ -26,10 +26,10 @@ CHECKS = {
 
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
-    """Return a problem for each name that is hidden from the user and has no visible usage, and None for the
-    others.
+    """Check the names in `only`. Return one problem or None for each name.
 
-    Usage records outlive their project, user and pool.
+    A name is a problem if the user can see neither the object nor any usage with this name. Usage records
+    outlive their project, user and pool.
     """
     rows = UsageHour.objects.all()
     if not is_platform_admin(actor):

@@ -19,7 +19,8 @@ HOUR = timedelta(hours=1)
 class PoolHour:
     """A pool's GPU-hours in one hour. The current hour is incomplete.
 
-    `begin` is when the pool's first node was added, if that was during this hour. Otherwise, it equals `at`.
+    `begin` is the beginning of the hour or, if the pool's first node was added during this hour, the time at
+    which the node was added.
     """
 
     at: datetime

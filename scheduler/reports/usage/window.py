@@ -35,9 +35,10 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
 
 
 def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the last stored point before each window's start and the first one after it.
+    """Return the stored usage points directly before and after the start of each sliding window, keyed by
+    ledger ID.
 
-    The result is keyed by ledger ID, and contains only pools with sliding windows.
+    Pools without a sliding window are omitted.
     """
     starts: dict[int, WindowStart] = {}
     for pool in pools:

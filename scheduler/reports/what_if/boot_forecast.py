@@ -55,7 +55,8 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
     """Return how many booting nodes the workload would get reservations on.
 
     In a pool below its ready threshold, return how many nodes must boot before the pool accepts workloads.
-    Return None if none of the nodes is booting, if pods must stop first, or if the pool adds no more nodes.
+    Return None if no reserved node is booting, if pods must stop first, or if the pool cannot add enough
+    nodes.
     """
     if not bundles or any(bundle.kind is not Kind.RESERVE or bundle.evictions for bundle in bundles):
         return None

@@ -1,8 +1,8 @@
 """Read the Philly trace.
 
 The jobs file has the columns `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`)
-lists each virtual cluster's node count, which becomes its quota. Only a quarter of these nodes are used, so
-that six weeks of jobs fill the cluster.
+lists the node count of each virtual cluster. The node count becomes the virtual cluster's quota. Only a
+quarter of the nodes are used, so that six weeks of jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping

@@ -36,8 +36,8 @@ class JobRecord:
 
 @dataclass(slots=True)
 class ProjectAccount:
-    """Record of one project: its allocation over time, and how long its quota had room for a job of each
-    size.
+    """Statistics of one project: its allocation over time, and how long a job of each size would have fit
+    into its quota.
     """
 
     quota: float | None

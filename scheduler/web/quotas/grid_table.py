@@ -178,7 +178,7 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
     """Return each pool's and quota group's GPU capacity and its GPUs on ready nodes, in milli-GPU.
 
-    Capacity is counted at the pool's maximum size, or at its current size if that is larger.
+    The capacity of a pool is that of its maximum or current number of nodes, whichever is larger.
     """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])

@@ -109,7 +109,7 @@ class QuotaLine:
         """One bar per pool of a queue that is over quota in some pools and has unused quota in others.
 
         One bar for all pools would hide which quota is exceeded. The list is empty for all other queues, for
-        queues with many pools, and if the queue is over quota in a pool where it has no quota.
+        queues with many pools, and for queues that are over quota in a pool where they have no quota.
         """
         with_quota = {quota.pool_id for quota in self.quotas if quota.gpu_milli}
         is_complete = self._over_quota_by_pool.keys() <= with_quota
@@ -267,7 +267,8 @@ class QuotaLine:
 def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | None = None) -> list[QuotaLine]:
     """Return the departments, sorted by name, with their visible projects.
 
-    For a quota group, only the group's own quotas are shown, with the allocations in all of its pools.
+    If `place` is a quota group, return only the group's own quotas, with the allocations in all pools of the
+    group.
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else applies_to_any(selected_pools)

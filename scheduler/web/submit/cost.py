@@ -21,10 +21,10 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class PredictedCost:
-    """Price of a predicted workload, the GPU time that it covers, and what is left of the budgets.
+    """Price of a predicted workload, the GPU time that the price covers, and the rest of the budgets.
 
-    Each text is empty if there is nothing to state. `usage` is empty if the price is per hour. `budgets`
-    pairs each text with a flag that says whether that budget is exceeded.
+    A text is empty if it does not apply. `usage` is empty if the price is per hour. `budgets` contains a text
+    for each budget, with a flag that is True if the budget is exceeded.
     """
 
     price: str = ""
@@ -67,8 +67,8 @@ def _describe_price(
 ) -> tuple[str, str, str]:
     """Return the price, the GPU time that it covers, and why there is no total price.
 
-    The price is that of the pools where the workload would start. If it would be queued, the prices of all
-    allowed pools are used. All texts are empty if none of them has a price.
+    The price is based on the pools where the workload would start or, if the workload would be queued, on all
+    allowed pools. All texts are empty if these pools have no prices.
     """
     names = {each["pool"] for each in prediction.decisions if each["pods"]} or prediction.workload["pools"]
     pools = NodePool.objects.filter(name__in=names).order_by("name")
@@ -93,9 +93,7 @@ def _describe_price(
 
 
 def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> list[tuple[str, bool]]:
-    """Return how much of the project's and the department's budgets is left this month, or by how much they
-    are exceeded.
-    """
+    """Describe how much of this month's budgets of the project and the department is left or exceeded."""
     project = prediction.workload["project"]
     concerned = Q(project__name=project) | Q(department__projects__name=project)
     budgets = list(selectors.budgets(actor).filter(concerned).distinct())

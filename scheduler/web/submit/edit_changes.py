@@ -27,9 +27,7 @@ def find_unchecked_changes(workload: Workload, document: Mapping[str, Any] | Non
 
 @dataclass(frozen=True, slots=True)
 class ShownChange:
-    """Changed value, with the label of its form field, or with its path in the document if it has
-    no field.
-    """
+    """Changed value. `label` is the label of its form field or, without a field, its path in the document."""
 
     label: str
     is_path: bool

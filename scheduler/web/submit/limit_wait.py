@@ -39,10 +39,10 @@ def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> L
     """Return when the predicted workload can start after other workloads of its project reach their maximum
     runtime.
 
-    Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. It
-    cannot be predicted if the workload allows several pools, if workloads in other pools of a quota group
-    count towards the limit, while workloads of the project are stopping, or if the first ENDS_MAX workloads
-    to end do not free enough.
+    Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. The
+    time cannot be predicted if the workload allows several pools, if workloads in other pools of a quota
+    group count towards the limit, if workloads of the project are stopping, or if the first ENDS_MAX
+    workloads to end do not free enough.
     """
     pools, project = prediction.workload["pools"], prediction.workload["project"]
     main = next(iter(prediction.blockers), None)

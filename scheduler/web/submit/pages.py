@@ -163,9 +163,10 @@ def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -
 
 
 def _predict_if_possible(actor: Actor, document: Mapping[str, Any]) -> CheckResult:
-    """Return the predicted outcome, or an empty one if too many dry runs are in progress.
+    """Return the predicted outcome.
 
-    It is also empty if the document is invalid. The page reports the errors later.
+    The result is empty if too many dry runs are in progress or the document is invalid. The page reports the
+    errors later.
     """
     answer = CheckResult()
     with suppress(BerthError):
@@ -234,9 +235,9 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return a problem if the project is unknown.
+    """Return a problem if the project is unknown and the document has other problems.
 
-    The check of the document reports an unknown project only if it finds no other problem.
+    The validation of the document reports an unknown project only if there are no other problems.
     """
     name = (draft.form_data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):

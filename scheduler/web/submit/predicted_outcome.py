@@ -94,9 +94,9 @@ class PredictedOutcome:
 
     @property
     def limits(self) -> list[str]:
-        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`, by pool if they differ.
+        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`.
 
-        Limits equal to the requests are omitted.
+        Limits that differ between pools are listed by pool. Limits equal to the requests are omitted.
         """
         by_role: dict[str, dict[str, str]] = {}
         for each in self.prediction.limits if self.prediction else []:
@@ -113,10 +113,10 @@ class PredictedOutcome:
 
     @property
     def share_growth(self) -> str:
-        """Sentence that says by how much this request would raise the fair share, or "".
+        """Sentence about the increase of the project's fair share by this request, or "".
 
-        A project's fair share depends on its requests. Other pages do not count this request, so their share
-        may be lower.
+        A project's fair share depends on its requests. Other pages do not include this request, so they may
+        show a lower fair share.
         """
         if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
             return ""
@@ -162,7 +162,10 @@ class PredictedOutcome:
 
     @property
     def would_evict(self) -> bool:
-        """Whether starting the workload would evict others. If so, the button that starts it says this."""
+        """Whether starting the workload would evict other workloads.
+
+        If so, the label of the submit button says so.
+        """
         return self.verdict is not None and " evict " in self.verdict.title
 
     @property
@@ -171,7 +174,11 @@ class PredictedOutcome:
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
 
     def sign(self, request: Request, document: Mapping[str, Any], *, is_edit: bool = False) -> None:
-        """Sign the prediction. The form sends it with the document, so that it can be shown afterwards."""
+        """Sign the prediction.
+
+        The form sends the signed prediction with the document, so that the prediction can be shown after the
+        submission.
+        """
         if (shown := self.summarize(is_edit=is_edit)) is not None:
             self.accepted = sign_prediction(request, shown, document)
 

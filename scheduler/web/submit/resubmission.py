@@ -58,9 +58,9 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _predict(actor: Actor, workload: Workload) -> AcceptedPrediction | None:
-    """Return the predicted outcome, or None if there is none.
+    """Return the predicted outcome.
 
-    A document that is no longer accepted has none. There is none while too many dry runs are in progress.
+    Return None if the document is no longer valid, or if too many dry runs are in progress.
     """
     if resubmission_obstacle(workload):
         return None

@@ -24,9 +24,9 @@ SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 class Verdict:
     """Title and tone of a prediction, with reasons.
 
-    `decisive` is the main reason why the workload would not start now. The reasons in `others` are collapsed.
-    `effects` is a sentence about the other workloads that would be evicted, or "" if the workload does not
-    start.
+    `decisive` is the main reason why the workload would not start now. `others` contains less important
+    reasons, which are collapsed. `effects` is a sentence about the workloads that would be evicted, or "" if
+    the workload would not start.
     """
 
     title: str

@@ -175,7 +175,7 @@ def _usage_table_rows(
 ) -> list[UsageTableRow]:
     """Return the report's table rows, largest first.
 
-    Projects have their own colours, and other rows are coloured by position.
+    A project's row has the project's colour. All other rows are coloured by position.
     """
     names: dict[str, list[UsageRow]] = {}
     for row in rows:

@@ -115,8 +115,8 @@ class StripFigure:
     """Current usage of one resource, with a chart of the last hour.
 
     `lowest` describes the least used pod: its utilization, its name, and the number of other pods with the
-    same utilization. For a workload with a single pod, it is the utilization of the least used GPU, with an
-    empty name.
+    same utilization. If the workload has only one pod, `lowest` contains the utilization of the least used
+    GPU and an empty name.
     """
 
     title: str

@@ -200,10 +200,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
 
 
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
-    """Add the GPUs needed to each queue whose GPU quota, limit or fair share the workload would exceed.
-
-    These can be the project's, the department's or both.
-    """
+    """Add the number of GPUs needed to each queue whose GPU quota, limit or fair share would be exceeded."""
     for blocker in blockers:
         column, kind = DECIDING_COLUMNS.get(blocker["reason"], ("", ""))
         numbers = blocker.get("numbers") or {}
@@ -309,10 +306,10 @@ def _unstated_shortage(message: str, shortage: str) -> str:
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple[str, str]]:
-    """Return the blocker's nonzero numbers that neither its own message nor `message` contains.
+    """Return the blocker's nonzero numbers that neither its message nor `message` contains.
 
-    The result is empty for a restart delay. Missing amounts are omitted, because they follow from the
-    message. The largest free block is omitted if even the total is insufficient.
+    Return no numbers for a restart delay. Missing amounts are omitted, because they follow from the message.
+    The largest free block is omitted if the total free amount is insufficient.
     """
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []

@@ -36,7 +36,10 @@ def _format_change(match: re.Match[str], *, label: str, field: FormField | None)
 
 
 def _fields_by_path(document: Mapping[str, Any]) -> dict[str, tuple[str, FormField | None]]:
-    """Return the label of each value that the form shows, and its field if it has one, keyed by path."""
+    """Return the label and form field of each value that the form shows, keyed by path.
+
+    The field is None for a value without a field.
+    """
     fields: dict[str, tuple[str, FormField | None]] = {}
     for part in build_parts(document, FormChoices(for_edit=True)):
         for field in (*part.fields, *part.more):

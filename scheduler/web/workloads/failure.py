@@ -71,8 +71,8 @@ class OtherFailures:
 def other_failures(actor: Actor, workload: Workload, failure: Failure | None) -> OtherFailures | None:
     """Return the visible workloads and arrays whose last run failed on the same node within a day, or None.
 
-    Several failures suggest that the node has a fault. The other tasks of the workload's own array are left
-    out, because they often fail for the same reason.
+    Several failures suggest that the node has a fault. Other tasks of the workload's array are omitted,
+    because the tasks of an array often fail for the same reason.
     """
     pod = failure.pod if failure is not None else None
     if pod is None or pod.ended_at is None:
@@ -98,8 +98,8 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 def failure_fact(workload: Workload) -> str:
     """Return the cause of a failure in a few words for the page's header.
 
-    If the reason is general or there is no message, this is the exit code, if known. Otherwise, it is the
-    message. Return "" if the workload has not failed.
+    Return the exit code if it is known and the reason is general or the message is missing. Otherwise, return
+    the message. Return "" if the workload has not failed.
     """
     if workload.phase != Phase.FAILED:
         return ""

@@ -29,7 +29,10 @@ CANDIDATES_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class MetricChart:
-    """Chart of one metric, with its numbers as text. `other` is the last value of the compared workload."""
+    """Chart of one metric, with its numbers as text.
+
+    `other` is the last value of the workload with which this workload is compared.
+    """
 
     name: str
     chart: LineChart

@@ -113,8 +113,8 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if the workload waits only for its restart delay to end or for earlier tasks of its
-    array, because the page shows this elsewhere. If the next cycle starts the workload, the response replaces
+    The response is empty if the workload waits only for its restart delay or for earlier tasks of its array.
+    The page explains these reasons elsewhere. If the next cycle starts the workload, the response replaces
     the last cycle's pending reasons. The page loads the card separately, because finding the change may take
     seconds on a large cluster. A page that is refreshed keeps its card (204) while no dry run can start.
     """

@@ -52,8 +52,8 @@ class ListOptions:
     def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
         """Return the workloads, with one row per array.
 
-        Tasks are listed individually if they are requested, or if a filter applies only to tasks, such as the
-        phase.
+        Tasks are listed individually if the user requests tasks, or if a filter such as the phase applies
+        only to tasks.
         """
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]

@@ -73,8 +73,8 @@ def pin_presented_keys(
 ) -> tuple[dict[str, Any], list[str]]:
     """Pin the presented host keys. Return the updated pool, and a line of text for each key.
 
-    `preview` returns the preview of a pool. It has a time limit and covers only the first hosts of a long
-    list. It is therefore called for a few hosts at a time.
+    `preview` returns the preview of a pool. A preview has a time limit and covers only the first hosts of a
+    long list. `preview` is therefore called for a few hosts at a time.
     """
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []

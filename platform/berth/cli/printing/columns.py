@@ -75,7 +75,7 @@ def format_exit(pod: Any) -> str:
 
 
 def format_limits(limits: Any) -> str:
-    """Format a pod's limits, such as "4096 MiB (document)". Return an empty string if it has none."""
+    """Format a pod's limits, such as "4096 MiB (document)". Return "" for a pod without limits."""
     texts = [f"{limits.memory_mib:,} MiB ({limits.memory_source})"] if limits.memory_mib else []
     texts += [f"{format_number(limits.cpu)} CPU ({limits.cpu_source})"] if limits.cpu else []
     return ", ".join(texts)

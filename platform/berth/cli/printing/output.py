@@ -30,7 +30,10 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Whether the format is machine-readable. Such formats contain the server's values unchanged."""
+        """Whether the format is machine-readable.
+
+        Machine-readable output contains the server's values unchanged.
+        """
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 

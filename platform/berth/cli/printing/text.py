@@ -55,7 +55,7 @@ def format_time(moment: datetime | None) -> str:
 
 
 def format_short_time(moment: datetime | None) -> str:
-    """Format a time in the local time zone. Omit the date if it is today, and the year if it is this year."""
+    """Format a time in the local time zone. Omit today's date and the current year."""
     if moment is None:
         return "-"
     local_time, today = moment.astimezone(), datetime.now().astimezone()

@@ -150,9 +150,9 @@ class AsyncClient:
     async def change_password(
         self, current: str, new: str, *, revoke_tokens: bool = False
     ) -> "PasswordChange":
-        """Change your password. All tokens created by sign-in are revoked.
+        """Change your password, and revoke the tokens that you created by signing in.
 
-        With `revoke_tokens`, all your other tokens are revoked too. If this client's own token was created by
+        With `revoke_tokens`, your other tokens are revoked too. If this client uses a token created by
         sign-in, the client switches to the new token in the response.
         """
         from berth.client.models.people import PasswordChange

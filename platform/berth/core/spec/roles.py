@@ -94,10 +94,10 @@ SecretUses = Annotated[tuple[SecretUse, ...], Field(max_length=64, strict=False)
 
 
 class RoleSpec(Document):
-    """Set of identical replicas. The gang needs `min` of them, and up to `max` may run.
+    """Set of identical replicas.
 
-    If `idle` is set, the replicas run no command, but occupy their resources until the other roles have
-    completed.
+    The gang needs at least `min` replicas and has at most `max`. If `idle` is set, the replicas run no
+    command, but occupy their resources until the other roles have completed.
     """
 
     name: Name = "worker"

@@ -1,8 +1,8 @@
 """Main loop of a process that works only while it holds a lease.
 
-Any number of processes may run this loop. One process leads, and the others try to acquire the lease every
-second. Between two rounds, a process sleeps until the next round is due, or until a database notification, a
-readable file or a call to `end` wakes the process.
+Any number of processes may run this loop. The process that holds the lease works, and all other processes try
+to acquire the lease every second. Between two rounds, a process sleeps until the next round is due, or until
+a database notification, a readable file or a call to `end` wakes the process.
 """
 
 import contextlib

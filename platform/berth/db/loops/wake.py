@@ -43,7 +43,10 @@ def _channel(name: str) -> str:
 
 @dataclass(frozen=True)
 class WakeResult:
-    """Result of `wait`: the reasons received and the readable files. Both are empty after a timeout."""
+    """Result of `wait`: the reasons that woke the process, and the readable files.
+
+    Both are empty after a timeout.
+    """
 
     reasons: frozenset[str] = frozenset()
     ready: frozenset[int] = frozenset()

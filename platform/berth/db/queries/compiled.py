@@ -1,7 +1,7 @@
 """Compile the scheduler loop's queries to SQL only once.
 
 Django composes the SQL of a query each time it runs, and collects the converters of its columns. For a query
-with a dozen columns, this takes longer than PostgreSQL takes to run the query. PostgreSQL also plans such a
+with a dozen columns, Django takes longer than PostgreSQL takes to run the query. PostgreSQL plans a compiled
 query only once per connection.
 """
 
@@ -37,7 +37,10 @@ class Parameter(Expression):
 @ForeignObject.register_lookup
 @Field.register_lookup
 class AnyOf(Lookup):
-    """Lookup `column__any=values`: the column equals any of the values. They are one SQL parameter."""
+    """Lookup `column__any=values`: the column equals any of the values.
+
+    All values are passed as one SQL parameter.
+    """
 
     lookup_name = "any"
     prepare_rhs = False

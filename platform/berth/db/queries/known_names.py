@@ -17,7 +17,8 @@ COMPARED_MAX = 20_000
 class NameColumn:
     """Names in one column of the rows that the user may see.
 
-    By default, a name is included if the column of any row equals it. `condition` replaces this test.
+    By default, a name is included if it is the column's value in one of the rows. `condition` replaces this
+    comparison.
     """
 
     rows: QuerySet[Any]

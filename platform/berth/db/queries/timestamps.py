@@ -1,6 +1,6 @@
 """Load timestamps more than ten times as fast as psycopg does for Django.
 
-Django replaces psycopg's compiled parser with one in Python, which took a tenth of a scheduler tick.
+Django replaces psycopg's compiled parser with a Python function, which took a tenth of a scheduler tick.
 """
 
 from datetime import UTC, datetime

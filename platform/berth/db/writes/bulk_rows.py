@@ -1,7 +1,7 @@
 """Insert and update many rows in one query, and load objects that many rows refer to.
 
-Each query has one JSON document as its only parameter. With thousands of parameters, as in `bulk_create` and
-`bulk_update`, Django and psycopg would spend most of the time on the parameters.
+Each query has one JSON document as its only parameter. The queries of `bulk_create` and `bulk_update` have
+thousands of parameters, which Django and psycopg process slowly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

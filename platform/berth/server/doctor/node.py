@@ -35,7 +35,7 @@ def node_checks() -> Iterator[Check]:
 
 
 def _try_isolation() -> Isolation:
-    """Test in a temporary directory which isolation pods would get on this machine, and return it.
+    """Return the isolation that pods would get on this machine. The test uses a temporary directory.
 
     Raises ValueError for an invalid environment variable, and OSError if the test was interrupted.
     """

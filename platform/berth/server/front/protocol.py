@@ -1,7 +1,8 @@
 """Limit the cost of a connection before a request reaches the application.
 
 uvicorn waits indefinitely for a complete request head, and accepts request heads of any length and any number
-of connections per client. This module limits all three.
+of connections per client. This module limits the waiting time, the length of request heads and the number of
+connections.
 """
 
 import asyncio

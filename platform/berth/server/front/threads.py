@@ -14,8 +14,8 @@ IDLE_THREADS_MAX = 8
 class RequestThreads:
     """ASGI middleware that assigns a thread to each request.
 
-    Django runs all synchronous code of a request in one thread. Without this middleware, Django would start
-    two threads for each request, although one of them only waits for the other.
+    Django runs all synchronous code of a request in the assigned thread. Without this middleware, Django
+    would start two threads for each request, and one thread would only wait for the other.
     """
 
     def __init__(self, app: App) -> None:

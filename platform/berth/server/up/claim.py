@@ -33,7 +33,7 @@ def lock_home_directory(home: Path) -> Iterator[TextIO]:
 def _restrict_to_owner(home: Path) -> None:
     """Remove other users' permissions on the state directory.
 
-    An operator or an earlier release may have granted them.
+    An operator or an earlier release may have granted such permissions.
     """
     status = home.stat()
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():

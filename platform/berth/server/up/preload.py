@@ -1,9 +1,9 @@
 """Entry point of `python -m berth.server.up.preload`: load Berth once, then fork its processes.
 
 The argument is the file descriptor of the socket on which the supervisor requests processes (see
-`berth.server.up.supervision.forks`). This process starts no thread and opens no database connection,
-because forked processes cannot use them. Before the first fork, it reads a row of each table, so that
-forked processes share the state that the first use of the models and the database driver creates.
+`berth.server.up.supervision.forks`). This process starts no threads and keeps no database connection open,
+because forked processes cannot use either. Before the first fork, this process reads a row of each table.
+Forked processes then share the state that the models and the database driver create on first use.
 """
 
 import contextlib

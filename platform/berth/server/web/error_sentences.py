@@ -48,7 +48,7 @@ def describe_problem(
 ) -> ErrorSentence:
     """Describe a problem with the form field `label`, or with a document key if `label` is empty.
 
-    `labels` maps the paths of the form's other fields to their labels.
+    `labels` contains the labels of the form's other fields, keyed by path.
     """
     message, allowed = problem.message, problem.allowed
     if request := _request(message, allowed, label, choice=choice):

@@ -36,8 +36,8 @@ HISTORY = timedelta(days=2)
 class SlurmRest:
     """Client of a Slurm cluster behind slurmrestd.
 
-    `server` returns its address and credentials, or raises ProviderError if they cannot be used. `versions`
-    caches the negotiated API version of each URL and is shared by all pools.
+    `server` returns the address and credentials of slurmrestd, or raises ProviderError. `versions` caches the
+    negotiated API version of each URL and is shared by all pools.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class SlurmRest:
     ) -> Mapping[str, Any]:  # fmt: skip
         """Call slurmrestd and return the JSON object of its response.
 
-        Raises ProviderError for errors, except those with a code in `ignored`. If a path does not exist, the
-        next call negotiates the version again, because slurmrestd may have been upgraded.
+        Raises ProviderError for errors, except those with a code in `ignored`. After a 404 response, the next
+        call negotiates the API version again, because slurmrestd may have been upgraded.
         """
         server = connection.server
         full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"

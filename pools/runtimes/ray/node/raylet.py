@@ -192,9 +192,9 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return the environment variables for Ray, including the few that Ray inherits from this process.
+    """Return the environment variables for Ray, including four variables that Ray inherits from this process.
 
-    Pods have their own environment variables.
+    Pods do not inherit these variables.
     """
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}

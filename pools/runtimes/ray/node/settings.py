@@ -12,10 +12,9 @@ from typing import Any
 class NodeSettings:
     """Settings of one Ray node.
 
-    `head` is the `address:port` that raylets join. On the head node, it is the node's own address. `temp` is
-    Ray's temporary directory, which is deleted at the end; if it is empty, Ray uses its default. `workspaces`
-    is a directory shared by all nodes, or empty if each node has its own. `extra` holds additional arguments
-    for `ray start`.
+    `head` is the head node's `address:port`, which raylets join. `temp` is Ray's temporary directory, or
+    empty for Ray's default. The directory is deleted when Ray ends. `workspaces` is a directory shared by all
+    nodes, or empty if each node has its own. `extra` holds additional arguments for `ray start`.
     """
 
     label: str

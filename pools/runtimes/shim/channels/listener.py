@@ -1,8 +1,8 @@
 """Accept connections to a pod's channels, and kill processes that outlive their channel.
 
-The shim forks a relay for each connection to the socket in the pod's directory, which only Berth can reach.
-Processes that a channel started have the channel's ID in their environment. The shim kills these processes
-once the relay has ended for any reason.
+The pod's directory contains a socket that only Berth can reach. The shim forks a relay for each connection to
+this socket. Processes that a channel starts have the channel's ID in their environment. When a relay ends for
+any reason, the shim kills the processes of the relay's channel.
 """
 
 from __future__ import annotations

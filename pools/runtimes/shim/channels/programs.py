@@ -115,7 +115,7 @@ def _forward_port(port: int, env: Mapping[str, str]) -> int:
 def _hold_connection(mark: str) -> int:
     """Print the channel's ID, and run until stdin is closed.
 
-    The commands of an SSH connection pass this ID to their processes, which then live as long as the
+    The commands of an SSH connection pass this ID to their processes. These processes end with the
     connection.
     """
     _write(1, mark.encode())

@@ -1,7 +1,7 @@
 """Serve one channel on stdin and stdout, in a container without a shim.
 
 The container's own Python runs this module. The process copies bytes between its standard streams and a
-relay, which ends with the process.
+relay. The relay ends with the process.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Namespaces of an enclosed pod.
 
-bubblewrap builds the namespaces around its own process, which waits until its input is closed. The shim then
-enters the namespaces with the pod's command. The command is a child of the shim, not of bubblewrap, so its
-wait status and signals are the same as without an enclosure. If the shim ends, bubblewrap and all of the
-pod's processes end too.
+bubblewrap creates the namespaces and waits until its input is closed. The shim then runs the pod's command in
+the namespaces. The command is a child of the shim, not of bubblewrap, so its wait status and signals are the
+same as without an enclosure. If the shim ends, bubblewrap and all of the pod's processes end too.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Cache:
     def _evict(self, size: int, needed: set[str]) -> None:
         """Evict unused objects until at least `size` bytes are free, if possible.
 
-        Skip caches that other processes have locked, because their objects may soon be used.
+        Skip caches that other processes have locked, because those processes may soon use the objects.
         """
         locks = {self._directory: self._lock}
         try:

@@ -20,7 +20,7 @@ PoolRows = Mapping[str, NodePool]
 
 
 def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
-    """Return the pools that accept the workload and, if it has one, its image. `rows` contains all pools.
+    """Return the pools that accept the workload and its image, if any. `rows` contains all pools.
 
     Raises Invalid if no pool accepts the workload, or if the document lists a pool that rejects it.
     """

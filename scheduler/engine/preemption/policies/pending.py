@@ -200,7 +200,7 @@ class Reclaim(PreemptionPolicy):
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
         """Return the worst stage of the victims' queues: over share, over quota, or within quota.
 
-        Each victim's stage is computed as if the victims before it had already been evicted.
+        The stage of a victim's queue is computed as if all previous victims had already been evicted.
         """
         if len(victims) == 1 or _have_same_queue_and_size(victims):
             return self._worst_stage_of_equal_victims(victims[0], len(victims))

@@ -71,7 +71,7 @@ class ScaleDown(Reclaim):
 class ScaleDownForScaleUp(Reclaim):
     """Policy that evicts extra replicas of queues over their fair share.
 
-    The evictions let gangs within their fair share scale up.
+    The gangs that then scale up belong to queues within their fair share.
     """
 
     kind = Kind.GROW
@@ -82,7 +82,7 @@ class ScaleDownForScaleUp(Reclaim):
 
 
 class ReclaimForScaleUp(Reclaim):
-    """Reclaim borrowed resources so that a workload can scale up within its quota.
+    """Policy that reclaims borrowed resources so that a workload can scale up within its quota.
 
     No victim queue falls below its quota.
     """

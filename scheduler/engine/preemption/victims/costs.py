@@ -31,8 +31,9 @@ class NodeCostCache:
 class NodeCosts:
     """Nodes sorted by the cost of clearing them, in one heap per victim queue.
 
-    Selecting victims does not change the order of nodes within a queue, so only queues are compared again.
-    Once a victim queue has fallen to its share, the costs of its nodes are recomputed.
+    A selection of victims does not change the order of nodes within a queue, so only the queues' cheapest
+    nodes are compared again. Once a victim queue has fallen to its share, the costs of its nodes are
+    recomputed.
     """
 
     def __init__(
@@ -224,8 +225,10 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
 def _select_across_queues(
     selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
-    """Select victims one by one. Once a queue has fallen to its share, continue with another queue. Return
-    the selection, or nothing if it does not free enough.
+    """Select victims one by one.
+
+    Once a queue has fallen to its share, continue with another queue. Return the selection, or an empty list
+    if all victims together do not free enough.
     """
     chosen: list[Victim] = []
     left, evicted, worst = list(ordered), EvictedByQueue(), Key()

@@ -103,7 +103,10 @@ class VictimSelection:
         return [victim for _, victim in allowed]
 
     def select(self, victim: Victim) -> bool:
-        """Remove a victim from the board if the policy still allows it. Return whether it was removed."""
+        """Remove a victim from the board if the policy still allows its eviction.
+
+        Return whether the victim was removed.
+        """
         rule = self.policy.rule(victim)
         if rule is None or not self.is_available(victim):
             return False

@@ -22,10 +22,10 @@ MAX_GROUPS = 32
 
 
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
-    """Select the victims, smallest first. Return whether all could be selected.
+    """Select the victims, smallest first. Return whether all victims could be selected.
 
-    The order matters, because a queue must exceed its threshold before its last eviction. A gang's size
-    excludes its extra replicas, which could be evicted first.
+    The order matters, because a queue must exceed its threshold before its last eviction. The size of a gang
+    excludes extra replicas, because extra replicas could be evicted before the gang.
     """
     return all(selection.select(victim) for victim in sorted(victims, key=_size_key))
 

@@ -148,7 +148,7 @@ def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
 
 
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield a victim for each running child that can be evicted without its group falling below its minimum.
+    """Yield a victim for each running child that is not needed to meet the minimum of its group.
 
     Children of nested groups are included.
     """

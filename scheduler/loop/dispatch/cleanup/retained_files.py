@@ -16,8 +16,10 @@ def keep_files(
     failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
     specs: SpecCache,
 ) -> None:  # fmt: skip
-    """Keep the files of failed pods if their workload sets `keep_failed_pod`, and release files beyond the
-    limit. `failed` maps workloads to their failed pods.
+    """Keep the files of failed pods if their workload sets `keep_failed_pod`.
+
+    If too many pods have files, release the oldest files. `failed` maps workload IDs to the IDs of failed
+    pods.
 
     Must be called in the transaction that records the pods' end.
     """

@@ -1,7 +1,7 @@
 """Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of ended pods.
 
-An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored and the
-time in `files_until` has passed.
+An ended pod's log is kept as long as the pod's row exists. The pod's files are kept until its outputs are
+stored and the time in `files_until` has passed.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""Record pods that were evicted or deleted by their cluster.
+"""Record pods that the cluster evicted or deleted.
 
-Berth does not decide these evictions, but learns of them from the pods' reports.
+Berth learns of these evictions from the pods' reports.
 """
 
 import uuid

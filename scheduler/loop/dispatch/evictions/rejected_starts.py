@@ -114,9 +114,9 @@ def _release_rejected_gangs(
 def _scale_down(
     gangs: Iterable[Gang], rejections: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop the rejected replicas of locked workloads that meet their minimum without them.
+    """Stop the rejected replicas of locked workloads if the other replicas meet the minimum.
 
-    Return these workloads.
+    Return the workloads that were scaled down.
     """
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []

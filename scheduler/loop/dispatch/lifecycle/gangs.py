@@ -351,8 +351,7 @@ def _latest_start(pods: Sequence[Pod]) -> datetime | None:
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
-    """Return the IDs of workloads that need a verdict in every tick.
-
-    These are stopping workloads, and active workloads without a live pod.
+    """Return the IDs of workloads to evaluate in every tick: stopping workloads, and active workloads without
+    a live pod.
     """
     return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

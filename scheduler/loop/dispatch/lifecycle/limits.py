@@ -180,9 +180,10 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return the failure of each workload that did not start in time, as input for its retry rules.
+    """Return a failure for each workload that did not start in time.
 
-    `pulling` contains the workloads whose pods are pulling their image.
+    The workload's retry rules apply to this failure. `pulling` contains the workloads whose pods are pulling
+    their image.
     """
     if not workloads:
         return {}

@@ -21,7 +21,7 @@ WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about
 def store_start_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
     """Store changed messages about starting workloads. Return the number of changed messages.
 
-    A message that comes too soon after the previous one is skipped. A later tick stores it or a newer one.
+    A message that follows the previous message too soon is left for a later tick.
     """
     assert_no_transaction()
     shown = context.start_messages.shown

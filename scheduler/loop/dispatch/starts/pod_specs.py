@@ -232,8 +232,9 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return the variables for a session worker: the URL and the number of GPUs. They are empty for other
-    workloads.
+    """Return a session worker's environment variables: the server's URL and the number of GPUs.
+
+    The result is empty for pods that do not belong to a session.
     """
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:

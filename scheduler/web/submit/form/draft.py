@@ -1,9 +1,9 @@
 """Keep a form and a document in sync.
 
-Every request contains the form, the document, and the last text on which the two agreed. If a field differs
-from that text, the user has edited the field, and its value is written into the current document. The form is
-then rebuilt from the document. Both may change between requests. Comments and parts of the document without a
-form field are preserved.
+Every request contains the form, the current document, and the last document that matched the form. If a field
+differs from the last matching document, the user has edited the field, and the field's value is written into
+the current document. The form is then rebuilt from the document. The user may edit both between requests.
+Comments and parts of the document without a form field are preserved.
 """
 
 import json

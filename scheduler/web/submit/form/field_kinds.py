@@ -156,8 +156,9 @@ def _parse_amount(text: str, _: Any) -> Any:
 
 
 def _parse_seconds(text: str, now: Any) -> Any:
-    """Parse a duration such as 2h. Return it as text with a unit or, if unchanged, as the current number of
-    seconds.
+    """Parse a duration such as 2h. Return it as text with a unit.
+
+    If the duration equals the current number of seconds, return `now` unchanged.
     """
     match = DURATION.fullmatch(text.strip())
     if match is None:

@@ -31,8 +31,8 @@ def arrange_marks(marks: Iterable[tuple[str, datetime]], scale: Scale) -> tuple[
     """Place each label in its own row, so that the line from a label down to the bar crosses no other label.
 
     Labels to the right of their lines come first, from left to right. Labels to the left of their lines
-    follow, from right to left. If the last label is on the left, so are the labels before it, as long as
-    there is room.
+    follow, from right to left. If the last label is to the left of its line, the labels before it are also to
+    the left if there is room.
     """
     positions = sorted(((text, at, scale.position(at)) for text, at in marks), key=lambda each: each[2])
     turn = len(positions)

@@ -144,9 +144,10 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return BERTH_CONTEXT if it is set, else the name of a stored context with this address.
+    """Return the name of the context to use for an address.
 
-    Without such a context, return the address's host and port.
+    The name is BERTH_CONTEXT or, by default, a stored context with this address. Without either, the name is
+    the address's host and port.
     """
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested

@@ -110,9 +110,9 @@ def remove(
     reason: Annotated[str, typer.Option(help="Reason to record in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Drain a machine that joined with a token, then remove it from its pool.
+    """Drain a machine and remove it from its pool.
 
-    To remove an SSH host, use `berth pool edit POOL --hosts FILE` instead.
+    The machine must have joined with a token. To remove an SSH host, use `berth pool edit POOL --hosts FILE`.
 
     \b
     berth machine remove metal rack7-3 --reason "goes back to the vendor"

@@ -131,7 +131,7 @@ def uncordon(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Uncordon nodes, or all cordoned nodes of a pool. This also cancels drains of the named nodes.
+    """Uncordon nodes, or all cordoned nodes of a pool. If a named node is draining, cancel the drain.
 
     The --pool option requires confirmation.
 
@@ -262,7 +262,7 @@ def _run_actions(
     *,
     is_list: bool = False,
 ) -> None:
-    """Perform the action on each node, even if the server rejects it for some of them.
+    """Perform the action on each node, even if the server rejects the action for some nodes.
 
     A node that is already in the state `result` counts as changed. Machine-readable output is a list if there
     are several names or if `is_list` is set.

@@ -38,9 +38,9 @@ def accept(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
 ) -> None:
-    """Pin the keys that SSH hosts presented. Compare their fingerprints with those on the hosts first.
+    """Pin the keys that SSH hosts presented. First compare the fingerprints with those on the hosts.
 
-    A pinned key is replaced only if the host is named.
+    To replace a pinned key, name the host.
 
     \b
     berth pool host accept metal

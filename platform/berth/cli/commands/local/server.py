@@ -75,10 +75,10 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the --force confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Restore a backup into an empty database, or with --force over an existing one.
+    """Restore a backup into an empty database. With --force, replace an existing database.
 
-    The restore is atomic. Berth must be stopped and its version must match the backup. After the next start,
-    pods that no longer exist are marked as lost, their workloads are requeued, and unknown pods are stopped.
+    The restore is atomic. Stop Berth first. Its version must match the backup. After the next start, pods
+    that no longer exist are marked as lost, their workloads are requeued, and unknown pods are stopped.
 
     \b
     berth admin restore berth.backup

@@ -275,7 +275,7 @@ def revert(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Revert a quota change. Exits with code 5 if one of its quotas has been changed since.
+    """Revert a quota change. Exits with code 5 if one of these quotas has been changed again.
 
     \b
     berth quota revert 17

@@ -143,9 +143,9 @@ def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRu
 def _find_smallest_change(
     client: "Client", document: dict[str, Any], result: "DryRun | ArrayDryRun"
 ) -> "SmallestChange | None":
-    """Return the smallest change that would let a blocked workload start.
+    """Return the smallest change that would let a blocked workload start, or None if there is none.
 
-    Return None if there is no such change, or if the server is too old for this request or too busy.
+    Also return None if the server is too busy or too old for this request.
     """
     from berth.client.errors import Rejected
     from berth.client.models.workloads import DryRun

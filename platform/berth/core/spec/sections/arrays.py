@@ -96,8 +96,8 @@ Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=
 class StopRule(Document):
     """Median stopping: cancel running tasks that are worse than the other tasks' median at the same step.
 
-    A task is compared after it has reported a step of at least `after_steps`, and only if at least
-    `min_tasks` other tasks have reached that step.
+    A task is compared at the latest step that it has reported. This step must be at least `after_steps`, and
+    at least `min_tasks` other tasks must have reached the same step.
     """
 
     metric: MetricName

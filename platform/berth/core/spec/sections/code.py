@@ -93,7 +93,8 @@ def link_problem(path: str, target: str) -> str:
 
 def nesting_problem(paths: Iterable[str]) -> tuple[str, str]:
     """Return the first conflicting path and the reason: a duplicate, or a parent that is a file or a link.
-    Both are empty if no path conflicts.
+
+    Return two empty strings if no path conflicts.
     """
     # When paths are sorted by their parts, a path directly precedes the paths below it.
     ordered = sorted(paths, key=lambda path: path.replace("/", "\0"))

@@ -29,7 +29,8 @@ def _validate_port_name(text: str) -> str:
 class PortSpec(Document):
     """Port on which the pod serves HTTP.
 
-    If `port` is missing, Berth chooses a port and passes its number in an environment variable.
+    If `port` is missing, Berth chooses a port number and passes the number to the pod in an environment
+    variable.
     """
 
     name: Annotated[str, AfterValidator(_validate_port_name)]

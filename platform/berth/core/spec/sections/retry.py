@@ -57,9 +57,9 @@ FailureKind = Annotated[
 class RetryRule(Document):
     """Retry rule for the failures in `on`. The first rule that lists a failure applies.
 
-    `max` limits the restarts by this rule. Each restart doubles `backoff`, up to an hour. With `other_node`,
-    the workload avoids the node where it failed. `memory_factor` multiplies the memory of the role that
-    failed, up to `memory_max_mib`.
+    `max` is the maximum number of restarts by this rule. Each restart doubles `backoff`, up to an hour. With
+    `other_node`, the workload avoids the node where it failed. `memory_factor` multiplies the memory of the
+    role that failed, up to `memory_max_mib`.
     """
 
     on: Annotated[tuple[FailureKind, ...], Field(min_length=1, max_length=64, strict=False)]

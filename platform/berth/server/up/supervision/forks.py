@@ -1,4 +1,4 @@
-"""Start processes as forks of one process that has loaded Berth, so that they share its memory.
+"""Start processes as forks of the preloaded process, which has loaded Berth. The forks share its memory.
 
 A forked process becomes a child of the supervisor, because the intermediate process ends and the supervisor
 adopts orphans. A forked process therefore outlives a restart of the preloaded process.
@@ -67,11 +67,12 @@ class Forks:
         return lambda log: self.fork(name, log, sockets)
 
     def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
-        """Start a process that writes to the log and uses the sockets. Raises OSError if it does not start.
+        """Start a process that writes to the log and uses the sockets.
 
-        The name is a program name such as `web`, optionally followed by a number, as in `web-2`. The new
-        process reports its ID, then waits until this process has received it. If the ID is lost, for example
-        because the preloaded process is killed, the new process ends before it does anything.
+        Raises OSError if the process does not start. `name` is a program name such as `web`, optionally
+        followed by a number, as in `web-2`. The new process reports its ID and waits until this process has
+        received the ID. If the ID is lost, for example because the preloaded process is killed, the new
+        process ends immediately.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:

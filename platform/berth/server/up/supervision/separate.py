@@ -12,10 +12,11 @@ from berth.tied import end_with_parent
 
 
 def call_in_fork(function: Callable[[], Any]) -> Any:
-    """Return the function's result, which must be serializable as JSON: tuples become lists.
+    """Call the function in a forked process, and return its result.
 
-    Must be called only while the process has a single thread. Raises StartupError if the function raises it,
-    or if the forked process dies. The traceback of any other error is printed by the forked process.
+    The result must be serializable as JSON, and tuples become lists. Must be called while the process has
+    only one thread. Raises StartupError if the function raises StartupError, or if the forked process dies.
+    The forked process prints the traceback of any other error.
     """
     parent = os.getpid()
     reading, writing = os.pipe()

@@ -75,8 +75,7 @@ class SignOut(LogoutView):
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
     """Redirect anonymous users to the sign-in page, which returns them to the admin site.
 
-    Raises Forbidden for a signed-in user without access, because another sign-in page would not explain which
-    permission is missing.
+    Raises Forbidden for a signed-in user without access. The error explains which permission is missing.
     """
     if not request.user.is_authenticated:
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"), reverse("login"))

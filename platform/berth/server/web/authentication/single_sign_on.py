@@ -1,6 +1,7 @@
 """Sign-in through OpenID Connect (code flow with PKCE, implemented by Authlib).
 
-The libraries are imported at the first sign-in, because they take 6 MiB and few installations need them.
+The libraries are imported at the first sign-in, because the libraries take 6 MiB of memory and few
+installations use single sign-on.
 """
 
 from functools import lru_cache

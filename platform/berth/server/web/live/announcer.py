@@ -28,9 +28,10 @@ NoteScope = tuple[int | None, int | None]  # project ID and department ID
 
 
 class Announcer:
-    """Sender of change notes. While notes keep arriving, a thread sends them over its own connection.
+    """Sender of change notes.
 
-    The thread outlives individual notes, because opening a connection costs more than sending many notes.
+    An isolated note is sent immediately by the caller. While notes keep arriving, a thread sends them on its
+    own database connection, because opening a connection costs more than sending many notes.
     """
 
     def __init__(self) -> None:

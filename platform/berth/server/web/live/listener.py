@@ -23,7 +23,7 @@ EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department":
 
 
 class PageQueue:
-    """Queue of change notes for one open page. It belongs to the event loop that serves the page."""
+    """Queue of change notes for one open page. Must be created in the event loop that serves the page."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -108,8 +108,8 @@ def _failed_items(
 ) -> list[AttentionItem]:
     """Return the latest failed workloads, and arrays with failed tasks, from the last day.
 
-    With `pools`, all visible workloads of these pools are considered, otherwise only the user's own. If there
-    are too many failures, the rest share one item that links to the failed workloads.
+    With `pools`, include all visible workloads of these pools. Without `pools`, include only workloads that
+    the user submitted. If there are too many failures, add one item that links to all failed workloads.
     """
     if actor.user is None:
         return []
@@ -220,7 +220,9 @@ def _platform_idle_items(
 
 @dataclass(frozen=True, slots=True)
 class _PendingDemand:
-    """A project's pending workloads in one pool: when the first became pending, and their requested GPUs."""
+    """Pending workloads of a project in one pool: when the first workload became pending, and the requested
+    GPUs.
+    """
 
     since: datetime
     smallest: int  # smallest request in milli-GPU

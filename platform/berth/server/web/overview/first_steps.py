@@ -60,8 +60,8 @@ def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
 def _installation_steps(actor: Actor) -> FirstSteps:
     """Return the steps for setting up the installation.
 
-    There are none if all are done or the first workload started long ago. One query reads the states of all
-    steps.
+    The result is empty if all steps are done, or if the first workload started long ago. One query reads the
+    states of all steps.
     """
     started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(

@@ -10,9 +10,9 @@ from projects.models import Workload
 class AttentionItem:
     """Item that needs attention, shown as a line with a coloured label, such as "vision/sweep: 2 GPUs idle.".
 
-    `name` links to `path`. It is the name of a project or pool, or PROJECT/NAME of a workload. `text` is a
+    `name` is the name of a project or pool, or PROJECT/NAME of a workload, and links to `path`. `text` is a
     sentence. `at` is when the problem began or was noticed, if known. `log` is the address of the log that
-    names the error.
+    contains the error.
     """
 
     label: str

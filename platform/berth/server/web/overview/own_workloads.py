@@ -30,10 +30,11 @@ NO_FORECAST = (None, None, "")
 
 @dataclass(frozen=True, slots=True)
 class OwnWorkload:
-    """Workload or array on the overview. An array has the first position and start of its queued tasks.
+    """Workload or array on the overview.
 
-    `positions` is the text of the queue position, such as "2", or "2-3" for an array. `start_reason` explains
-    why the expected start of a pending workload is unknown. A running service has the status of its engines.
+    `position` and `expected_start` of an array are those of its first queued task. `positions` is the text of
+    the queue position, such as "2", or "2-3" for an array. `start_reason` explains why the expected start of
+    a pending workload is unknown. A running service has the status of its engines.
     """
 
     workload: Workload | None

@@ -351,8 +351,8 @@ def _matching_rows(
 ) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns, best matches first.
 
-    Words that name the kind are ignored. With `id_column`, a word may also be the beginning of the ID in that
-    column.
+    Words for the kind of object are ignored. With `id_column`, a word may also be the beginning of an ID in
+    `id_column`.
 
     `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """

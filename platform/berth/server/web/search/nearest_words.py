@@ -44,8 +44,8 @@ SYNONYMS = {
 def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
     """Correct the spelling of each word to the nearest word in a page title, action, state or visible name.
 
-    A word stays the same if one of these words contains it, or if none of them resembles it. In the name of
-    an array task, only the array's name is corrected.
+    A word is unchanged if it is part of such a word, or if it resembles none of them. In the name of an array
+    task, only the array's name is corrected.
     """
     known_words = set(chain(_page_words(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]

@@ -163,7 +163,8 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 def _action_verb(word: str, min_letters: int) -> str:
     """Return the first verb that matches the word, or an empty string if there is none.
 
-    A final s is ignored. A word with at least `min_letters` letters also matches a verb that starts with it.
+    A final s in the word is ignored. A word with at least `min_letters` letters also matches any verb that
+    starts with the word.
     """
     for verb in VERBS:
         if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):

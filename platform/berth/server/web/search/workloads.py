@@ -61,10 +61,9 @@ def workload_hit(row: Workload) -> SearchHit:
 
 
 def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
-    """Return the latest live workloads and those that have failed in the last day. Those that need attention
-    come first.
+    """Return the latest live workloads and the workloads that failed in the last day, most urgent first.
 
-    With `mine`, only the user's own are returned. Engines of services are left out.
+    With `mine`, return only workloads that the user submitted. Engines of services are omitted.
     """
     rows, active = workloads(actor).filter(array=None), arrays(actor).filter(state=ArrayState.ACTIVE)
     if mine:
@@ -118,9 +117,10 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
 
 
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """Yield the array tasks whose name is one of the words, or whose ID starts with one of the words.
+    """Yield the array tasks whose name or ID matches.
 
-    If a word is a name, all other words must occur in the project's name.
+    A task's ID must start with one of the words. A task's name must be one of the words, and all other words
+    must occur in the name of its project.
     """
     by_id = reduce(or_, map(id_condition, words))
     for task in workloads(actor).filter(by_id, array__isnull=False)[:MAX_TASKS]:
