@@ -28,7 +28,7 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
         return BucketLogin()
     secret = _s3_keys(pool).filter(name=volume.secret).first()
     if secret is None:
-        raise Conflict(f"The volume's secret, {volume.secret}, does not exist. Ask an admin to set it.")
+        raise Conflict(f"The volume's secret, {volume.secret}, does not exist. Ask an admin to create it.")
     try:
         return BucketLogin(secret.username, unseal(secret.sealed))
     except UnsealError as error:

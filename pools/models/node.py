@@ -112,7 +112,7 @@ class Node(FastRows):
     interruption_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="Time at which the provider takes the machine back, for example in a spot interruption.",
+        help_text="Time at which the provider reclaims the machine, for example in a spot interruption.",
     )
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(

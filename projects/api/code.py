@@ -118,9 +118,7 @@ class WorkloadCode(ApiView):
         if "code" not in workload.spec:
             raise NotFound("This workload was submitted without code.")
         if workload.code_id is None:
-            raise Conflict(
-                "This workload's code has expired and is no longer stored. Submit the workload again."
-            )
+            raise Conflict("This workload's code has expired and is no longer stored. Resubmit the workload.")
         disposition = {"Content-Disposition": f'attachment; filename="{workload.name}-code.tar"'}
         return _stream_tree(request, workload.code_id, **disposition)
 

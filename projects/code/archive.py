@@ -74,7 +74,7 @@ def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str])
 
     def read(digest: str) -> bytes:
         if digest not in keys:
-            raise MissingChunk(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
+            raise MissingChunk(f"Chunk {digest} of the code is no longer stored. Resubmit the workload.")
         content = store.read(keys[digest])
         if hashlib.sha256(content).hexdigest() != digest:
             raise DamagedChunk(f"Stored chunk {digest} is damaged. Contact an admin.")

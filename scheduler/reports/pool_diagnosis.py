@@ -226,7 +226,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "announced ends",
-            f"The provider takes back {format_node_names(interrupted)} {at} {first:%Y-%m-%d %H:%M:%S} UTC.",
+            f"The provider reclaims {format_node_names(interrupted)} {at} {first:%Y-%m-%d %H:%M:%S} UTC.",
             fix=RemedyForm.NODES,
             nodes=node_names(interrupted),
         )

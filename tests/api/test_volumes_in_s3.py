@@ -281,7 +281,7 @@ def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
     assert alice("DELETE", SECRET).status_code == 204
     rejected = agent.get(place)
     assert (rejected.status_code, rejected.json()["detail"]) == (
-        409, "The volume's secret, s3-reader, does not exist. Ask an admin to set it.",
+        409, "The volume's secret, s3-reader, does not exist. Ask an admin to create it.",
     )  # fmt: skip
     alice("PUT", SECRET, CREDENTIALS)
     edit(alice, volume(store, projects=["ads"]))

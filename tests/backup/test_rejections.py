@@ -73,7 +73,7 @@ def test_error_names_an_unsupported_backup_format(tmp_path: Path) -> None:
         entry.size = len(text)
         tar.addfile(entry, io.BytesIO(text))
     assert (
-        "has the format 'berth.backup/7', but this version of Berth reads only berth.backup/1"
+        "is in format 'berth.backup/7', but this version of Berth reads only berth.backup/1"
         in restore_error(tmp_path / "later")
     )
 

@@ -189,7 +189,7 @@ def cancel_many(
 def _lock_live_service(service: Service) -> Service:
     row = lock_service(service)
     if row.ended_at is not None or row.workload.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
-        raise Conflict(f"This service has ended ({row.workload.phase}). Submit the workload again.")
+        raise Conflict(f"This service has ended ({row.workload.phase}). Resubmit the workload.")
     return row
 
 

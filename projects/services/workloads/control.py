@@ -58,7 +58,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
             events.record("resumed", locked, f"Resumed by {actor.name} while stopping.", actor=actor.name)
             announce.workload_changed(locked)
         elif locked.phase in lifecycle.ENDED:
-            raise Conflict(f"This workload has ended ({locked.phase}). Submit the workload again.")
+            raise Conflict(f"This workload has ended ({locked.phase}). Resubmit it.")
         else:
             return locked
         _audit(actor, "resume", locked, after=(fresh := reload_workload(workload)))

@@ -91,7 +91,7 @@ def end_other_sessions(request: Request) -> HttpResponse:
         request,
         title="Sign out of all other browsers?",
         warning="Your other browser sessions end. This browser stays signed in, and tokens remain valid.",
-        label="End other sessions",
+        label="Sign out other sessions",
         danger=True,
         back=reverse("account"),
     )

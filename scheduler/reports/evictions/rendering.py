@@ -33,6 +33,11 @@ OUTCOMES = {
 }
 
 
+def eviction_preposition(kind: str) -> str:
+    """Return the word between an eviction's title and its preemptor: "Preempted by", "Moved for"."""
+    return "by" if kind in ("preempt", "reclaim") else "for"
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionParty:
     """Party to an eviction: the victim or the preemptor.

@@ -177,7 +177,7 @@ def test_filter_dims_other_tasks_and_counts_the_matching_tasks_by_state(opened: 
         page.goto(f"/arrays/{present(scene.array).pk}")
         page.get_by_label("LR", exact=True).select_option("1e-2")
         expect(page.locator("#tasks .empty")).to_contain_text(
-            "Tasks that match the filter: 37 completed, 2 failed"
+            "Matching tasks in other states: 37 completed, 2 failed"
         )
         expect(page.locator("#task-map .other")).to_have_count(80)
         page.get_by_role("link", name="Clear filter").click()

@@ -122,11 +122,11 @@ def test_idle_gpu_finding_does_not_name_workloads(cast: Cast) -> None:
     assert findings(pool)["idle GPUs"].finding == "1 workload holds 1 GPU without using it."
 
 
-def test_announced_end_of_a_node_is_reported_with_its_time(cast: Cast) -> None:
+def test_spot_interruption_of_a_node_is_reported_with_the_interruption_time(cast: Cast) -> None:
     pool = healthy_pool(cast)
     at = timezone.now() + timedelta(hours=1)
     make.node(pool, state="cordoned", isolation=REPORT, interruption_at=at)
-    expected = f"The provider takes back train-1 at {at:%Y-%m-%d %H:%M:%S} UTC."
+    expected = f"The provider reclaims train-1 at {at:%Y-%m-%d %H:%M:%S} UTC."
     assert findings(pool)["announced ends"].finding == expected
 
 

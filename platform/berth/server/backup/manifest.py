@@ -48,8 +48,8 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
         values = json.loads(text)
         if (kind := values.get("format")) != FORMAT:
             raise BackupError(
-                f"{name} has the format {kind!r}, but this version of Berth reads only {FORMAT}. Restore it "
-                "with the version that created it."
+                f"{name} is in format {kind!r}, but this version of Berth reads only {FORMAT}. Restore the "
+                "backup with the version of Berth that created it."
             )
         migrations = tuple((str(app), str(step)) for app, step in values.pop("migrations"))
         converted = {

@@ -115,7 +115,7 @@ def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool
     if not has_code and not synced:
         return {}
     if has_code and pod.workload.code_id is None:
-        raise ValueError("the workload's code is no longer stored. Submit the workload again")
+        raise ValueError("the workload's code is no longer stored. Resubmit the workload")
     try:
         server = reachable_server_for_pods(pod.node.pool.provider)
     except ProviderError as error:

@@ -51,6 +51,16 @@ def test_evictions_of_workloads_without_gpus_state_no_amounts() -> None:
     assert '<a href="/workloads/1">vision/a</a> would be <strong>preempted</strong></p>' in text
 
 
+def test_preemptors_are_named_with_the_preposition_of_the_action() -> None:
+    rows = [document("vision/a", "preempt", 1, 0), document("speech/c", "consolidate", 2, 0)]
+    rows[1]["preemptor"] = "ads/daily"
+    table = build_prediction_table(rows)
+    answer = {"eviction_table": table, "linked_evictions": [(row, "") for row in table.rows]}
+    text = render_to_string("scheduler/submit/predicted_evictions.html", {"answer": answer})
+    assert "<strong>preempted</strong> <span>by ads/nightly</span>" in text
+    assert "<strong>moved</strong> <span>for ads/daily</span>" in text
+
+
 def test_common_alternatives_are_listed_once_but_queues_are_listed_for_each_eviction() -> None:
     table = build_prediction_table(
         [

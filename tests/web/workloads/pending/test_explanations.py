@@ -21,7 +21,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     until = timezone.now() + timedelta(minutes=minutes)
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert ("Restart delay until <time" in page) is shown
+    assert ("Restart delayed until <time" in page) is shown
 
 
 @pytest.mark.heavy
@@ -167,7 +167,7 @@ def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: S
     workload.explanation = {"queue_position": 4, "pool": "local", "blockers": blockers}
     workload.reason, workload.message = "ProjectLimit", "A limit."
     workload.save()
-    expected = "Project limit: a limit. Queue position 4 in pool local. Restart delay until TIME."
+    expected = "Project limit: a limit. Queue position 4 in pool local. Restart delayed until TIME."
     assert header("/spec") == expected
 
 

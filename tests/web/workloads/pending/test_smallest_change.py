@@ -272,7 +272,7 @@ def test_start_after_a_restart_delay_is_stated_only_once(
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     head = re.sub(r"<time datetime=\"([^\"]+)\"[^>]*>[^<]*</time>", r"\1", page[page.index('class="lead') :])
     assert ">Queue position 2</a> in pool <a" in head
-    assert f"Restart delay until {until.isoformat()}.</span>" in head
+    assert f"Restart delayed until {until.isoformat()}.</span>" in head
     assert f"Expected start: <strong>{start.isoformat()} ({start.isoformat()})</strong>.</span>" in head
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 

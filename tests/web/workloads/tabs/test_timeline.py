@@ -66,8 +66,10 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
     number = f'<span class="visually-hidden"> {eviction.pk}</span>'
     assert f'href="/evictions/{eviction.pk}">Show eviction{number}</a>' in text
     party = f'<a href="/workloads/{eviction.preemptor_id}">vision/theirs</a>'
-    assert f'<div class="soft">For {party}: {eviction.rule}</div>' in text
-    assert "Evicted for" not in text and "Preempted for" not in text, "the sentence is not repeated"
+    assert f'<div class="soft">By {party}: {eviction.rule}</div>' in text
+    assert "Preempted by" not in text and "Preempted for" not in text, "the sentence is not repeated"
+    overview = client.get(f"/workloads/{ours.pk}").content.decode()
+    assert "<span>by vision/theirs</span>" in overview
 
 
 def test_workload_that_runs_without_a_start_event_shows_how_long_it_was_pending(

@@ -33,7 +33,7 @@ from projects.models import Workload, WorkloadKind
 from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.sorting import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
-from scheduler.reports.evictions.rendering import KIND_TITLES
+from scheduler.reports.evictions.rendering import KIND_TITLES, eviction_preposition
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, explain_queue_states
 from scheduler.reports.queues.unknown_start import short_start_reason
@@ -59,6 +59,7 @@ register.filter("seconds", numbers.seconds)
 register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", build_prediction_table)
+register.filter("eviction_preposition", eviction_preposition)
 register.filter("pending_reason", pending_reason)
 register.filter("describe_queue_states", describe_queue_states)
 register.filter("explain_queue_states", explain_queue_states)
