@@ -1,8 +1,9 @@
 """Forms that cancel, suspend, resume, retry or delete the tasks of an array."""
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from django import forms
@@ -10,7 +11,7 @@ from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html_join
 from django.views.decorators.http import require_http_methods
 
 from berth.core.spec.sections.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_indexes, to_ranges
@@ -24,6 +25,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import find_array
 from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
+from projects.web.arrays.replaced_tasks import REPLACED, ReplacedTasks, find_replaced_tasks
 from projects.web.workloads.stops import STOPPING_ACTIONS, StopCost, stop_cost
 
 STOP_COST = "stop-cost"  # ID of the form section with the cost of stopping the selected tasks
@@ -38,13 +40,14 @@ CAN_BE_SUSPENDED = (
 
 
 class TasksForm(Form):
-    """Form that chooses which tasks an action changes: the usual tasks, described by `usual`, or tasks with
-    given indexes.
+    """Form that chooses which tasks an action changes: the usual tasks, described by `usual`, the tasks that
+    a copy replaces, or tasks with given indexes.
 
     If `usual` is empty, the form asks only for indexes.
     """
 
     choice = forms.ChoiceField(label="Tasks", required=False, widget=forms.RadioSelect)
+    copy = forms.CharField(required=False, widget=forms.HiddenInput)
     indexes = forms.CharField(
         label="Indexes",
         required=False,
@@ -53,23 +56,31 @@ class TasksForm(Form):
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
 
-    def __init__(self, *args: Any, usual: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, usual: str, replaced: ReplacedTasks | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.replaced = replaced
+        if replaced is None:
+            del self.fields["copy"]
         if usual:
             cast("forms.ChoiceField", self.fields["choice"]).choices = [
                 (USUAL, usual),
+                *([(REPLACED, replaced.label)] if replaced else []),
                 (OTHER, "Other tasks"),
             ]
             self.initial.setdefault("choice", USUAL)
+            if replaced is None and self.initial["choice"] == REPLACED:
+                self.initial["choice"] = OTHER  # the copy was deleted, and the usual tasks may be others
             self.set_display_hints("indexes", shown_for=f"choice={OTHER}")
         else:
             del self.fields["choice"]
             self.fields["indexes"].required = True
 
-    def clean_indexes(self) -> tuple[int, ...] | None:
+    def clean_indexes(self) -> Sequence[int] | None:
         """Return the selected task indexes, or None if the action applies to its default tasks."""
         text = self.cleaned_data["indexes"].strip()
         choice = self.cleaned_data.get("choice", OTHER)
+        if choice == REPLACED and self.replaced is not None:
+            return self.replaced.indexes
         if choice == USUAL or not (text or choice):
             return None
         if not text:
@@ -141,7 +152,11 @@ def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpRespo
     require(request.actor, Action.OPERATE, array)
     action, url = CHANGES[action_name], reverse("array", args=[array.pk])
     usual, count = _default_tasks(array, action_name)
-    form = TasksForm(request.POST or None, initial=request.GET.dict(), auto_id="tasks_%s", usual=usual)
+    query = request.POST or request.GET
+    copies = action_name == "cancel" and usual
+    replaced = find_replaced_tasks(request.actor, array, query.get("copy", "")) if copies else None
+    make_form = partial(TasksForm, usual=usual, replaced=replaced)
+    form = make_form(request.POST or None, initial=request.GET.dict(), auto_id="tasks_%s")
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             count = action.run(actor=request.actor, array=array, indexes=form.cleaned_data["indexes"])
@@ -150,15 +165,21 @@ def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpRespo
             )
     text = _describe_change(array, action_name)
     stops = action_name in STOPPING_ACTIONS
-    cost = _stop_cost(array, action_name, _selected_indexes(request, form, usual=usual)) if stops else None
+    # The fields are in the query while the form is edited, and in links to a filled form.
+    edited = make_form(request.GET) if {"indexes", "choice"} & request.GET.keys() else form
+    cost = _stop_cost(array, action_name, _selected_indexes(edited, usual=usual)) if stops else None
     if request.htmx.target == STOP_COST:
         return _show_stop_cost(request, cost, text)
     runs_again = action_name == "retry" and not usual
-    labels = format_html(
-        '<span data-shown-for="choice={}">{} {}</span>'
-        '<span data-shown-for="choice={}" hidden>{} tasks</span>',
-        USUAL, action.verb, format_count(count, "task"), OTHER, action.verb,
-    )  # fmt: skip
+    shown = form["choice"].value() if usual else ""
+    texts = [(USUAL, format_count(count, "task")), (OTHER, "tasks")]
+    if replaced is not None:
+        texts.insert(1, (REPLACED, format_count(len(replaced.indexes), "task")))
+    labels = format_html_join(
+        "",
+        '<span data-shown-for="choice={}"{}>{} {}</span>',
+        [(value, "" if value == shown else " hidden", action.verb, text) for value, text in texts],
+    )
     return form_page(
         request,
         form,
@@ -182,16 +203,14 @@ def _describe_change(array: WorkloadArray, action_name: str) -> str:
     return f"The unfinished tasks include {waiting}. {CHANGES[action_name].text}"
 
 
-def _selected_indexes(request: Request, form: TasksForm, *, usual: str) -> tuple[int, ...] | None:
+def _selected_indexes(form: TasksForm, *, usual: str) -> Sequence[int] | None:
     """Return the indexes of the tasks that the form selects, or None for the action's default tasks.
 
-    The fields are in the query while the form is edited, and in links to a filled form. An invalid form
-    selects no tasks.
+    An invalid form selects no tasks.
     """
-    edited = TasksForm(request.GET, usual=usual) if "indexes" in request.GET else form
-    if not edited.is_bound and usual:
+    if not form.is_bound and usual:
         return None
-    return edited.cleaned_data["indexes"] if edited.is_valid() else ()
+    return form.cleaned_data["indexes"] if form.is_valid() else ()
 
 
 def _stop_cost(array: WorkloadArray, action_name: str, indexes: Iterable[int] | None) -> StopCost | None:

@@ -1,25 +1,28 @@
 """Copies of an array's pending tasks, with a change that would let the tasks start."""
 
 import json
+import math
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.http import QueryDict
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from berth.core.merge_patch import differences
 from berth.core.problems import join_path
 from berth.core.spec import ArraySpec
-from berth.core.spec.sections.arrays import compress, expand, index_range
+from berth.core.spec.sections.arrays import compress
 from berth.core.wording.words import format_count
+from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import Workload, WorkloadArray
 from projects.selectors import arrays
 from projects.services.workloads import DocumentChange
+from projects.web.arrays.replaced_tasks import ReplacedTasks
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.web.submit.document_presets import copy_name
@@ -27,24 +30,22 @@ from scheduler.web.workloads.change_link import document_with_change
 from scheduler.web.workloads.details import document_text
 
 COPIED_TASKS = "copied-tasks"  # hidden input of the form, with the value of an ArrayCopy
+COUNT = re.compile(r"\d{1,5}", re.ASCII)
+INTEGER_KINDS = (ChangeKind.PRIORITY_RAISED, ChangeKind.MAX_RUNTIME_LOWERED, ChangeKind.SPREAD_RAISED)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayCopy:
-    """Pending tasks of an array that the open document replaces. `indexes` are ranges such as `47-119`."""
+    """Document with an array's pending tasks and a change. `count` is the number of these tasks."""
 
     array: WorkloadArray
-    indexes: str
+    count: int
     document: Mapping[str, Any]
-
-    @property
-    def count(self) -> int:
-        return len(expand(self.indexes.split(",")))
 
     @property
     def value(self) -> str:
         """Value of the form's hidden input, which `submitted_copy` parses."""
-        return f"{self.array.pk} {self.indexes}"
+        return f"{self.array.pk} {self.count}"
 
     @property
     def changes(self) -> list[DocumentChange]:
@@ -72,46 +73,61 @@ def find_array_copy(actor: Actor, query: QueryDict) -> ArrayCopy | None:
     document = None if task is None else document_with_change(array.spec, task.pools, change)
     if document is None:
         return None
-    indexes = compress(index or 0 for index in pending.values_list("array_index", flat=True))
-    document["array"] = _select_tasks(document["array"], indexes)
-    return ArrayCopy(array, indexes, document)
+    indexes = [index or 0 for index in pending.values_list("array_index", flat=True)]
+    document["array"] = _select_tasks(document["array"], compress(indexes))
+    return ArrayCopy(array, len(indexes), document)
 
 
 def submitted_copy(actor: Actor, value: str) -> ArrayCopy | None:
     """Return the array copy for the value of the form's hidden input, or None if the value is invalid."""
-    array_id, _, indexes = value.partition(" ")
+    array_id, _, count = value.partition(" ")
     array = _find_array(actor, array_id)
-    if array is None or not all(map(index_range, indexes.split(","))):
+    if array is None or not COUNT.fullmatch(count):
         return None
-    return ArrayCopy(array, indexes, array.spec)
+    return ArrayCopy(array, int(count), array.spec)
 
 
-def link_to_cancel(copy: ArrayCopy) -> SafeString:
-    """Return a sentence with a link to the form that cancels the copied tasks."""
+def link_to_cancel(replaced: ReplacedTasks) -> SafeString:
+    """Return a sentence with a link to the form that cancels the tasks."""
     return format_html(
-        '<a href="{}?choice=other&amp;indexes={}">Cancel the {} of {}</a> that it replaces.',
-        reverse("array-action", args=[copy.array.pk, "cancel"]),
-        copy.indexes,
-        format_count(copy.count, "task"),
-        copy.array.name,
+        '<a href="{}">Cancel the {} of {}</a> that it replaces.',
+        replaced.cancel_url,
+        format_count(len(replaced.indexes), "task"),
+        replaced.array.name,
     )
 
 
 def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
+    """Return the array, or None if the user cannot cancel its tasks.
+
+    A copy would then only duplicate them.
+    """
     try:
-        return arrays(actor).filter(pk=uuid.UUID(array_id)).first()
+        array = arrays(actor).filter(pk=uuid.UUID(array_id)).first()
     except ValueError:
         return None
+    return array if array is not None and may(actor, Action.OPERATE, array) else None
 
 
 def _parse_change(text: str) -> Mapping[str, Any] | None:
     """Return the change that `link_to_change` encoded, or None if the text does not contain a change."""
     try:
         change = json.loads(text)
-        ChangeKind(change["kind"])
+        kind = ChangeKind(change["kind"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return {"subject": "", "resource": "", "before": None, "after": None, **change}
+    change = {"subject": "", "resource": "", "before": None, "after": None, **change}
+    is_valid = isinstance(change["subject"], str) and isinstance(change["resource"], str)
+    return change if is_valid and _is_valid_amount(kind, change["after"]) else None
+
+
+def _is_valid_amount(kind: ChangeKind, after: object) -> bool:
+    """Return whether the new value has the type that the kind of change requires."""
+    if kind is ChangeKind.GPU_MODEL_ALLOWED:
+        return isinstance(after, str)
+    if kind is ChangeKind.REQUEST_LOWERED:
+        return isinstance(after, int) or (isinstance(after, float) and math.isfinite(after))
+    return kind not in INTEGER_KINDS or isinstance(after, int)
 
 
 def _select_tasks(section: Mapping[str, Any], indexes: str) -> Mapping[str, Any]:

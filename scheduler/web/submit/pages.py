@@ -24,6 +24,7 @@ from projects.selectors import projects
 from projects.services import arrays
 from projects.services.workloads import free_name_to_suggest, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
+from projects.web.arrays.replaced_tasks import replaced_tasks
 from scheduler.web.accepted_prediction import ask_before_evicting, store_prediction
 from scheduler.web.submit.array_copy import (
     COPIED_TASKS,
@@ -180,12 +181,13 @@ def _is_array(document: Mapping[str, Any]) -> bool:
 
 def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool) -> HttpResponse:
     """Store a workload or an array, and redirect to its page."""
-    copy = None
+    replaced = None
     if _is_array(document):
         submission = arrays.submit(actor=request.actor, document=document)
         to, kind, name = reverse("array", args=[submission.array.pk]), "Array", submission.array.name
         warnings = submission.warnings
         copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
+        replaced = replaced_tasks(copy.array, submission.array) if copy else None
     else:
         stored = submit_with_warnings(actor=request.actor, document=document)
         kind, name = "Service" if "service" in stored.workload.spec else "Workload", stored.workload.name
@@ -194,10 +196,10 @@ def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool
     if never_starts:
         warnings = [NEVER_STARTS, *warnings]
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
-    if copy is not None:
-        message = format_html("{} {}", message, link_to_cancel(copy))
+    link = link_to_cancel(replaced) if replaced is not None and replaced.indexes else ""
+    message = format_html("{} {}", message, link)
     # A message with a link has to stay.
-    return success_response(request, message, to=to, leave=True, warns=bool(warnings) or copy is not None)
+    return success_response(request, message, to=to, leave=True, warns=bool(warnings or link))
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:

@@ -31,6 +31,7 @@ from scheduler.reports.what_if.smallest_change import RenderedChange
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
 ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
+LIMIT_RESOURCES = ("limit.cpu", "limit.memory_mib")
 URL_MAX = 4000  # well below the 8 KiB to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
@@ -60,7 +61,8 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
         return link_to_quota_pool_or_node(actor, workload.project, change)
     document = document_with_change(workload.spec, workload.pools, change)
     if workload.array_id is not None:  # a task cannot be edited, but the array can be copied
-        if document is None or not may(actor, Action.SUBMIT, workload.project):
+        can_replace = may(actor, Action.SUBMIT, workload.project) and may(actor, Action.OPERATE, workload)
+        if document is None or not can_replace:
             return None
         query = {"like": workload.array_id, "change": json.dumps(dict(change), separators=(",", ":"))}
         return ChangeLink("Copy pending tasks", f"{reverse('submit')}?{urlencode(query)}", COPY_NOTE)
@@ -274,9 +276,10 @@ def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bo
         role["gpu"] = after
     elif resource in ROLE_RESOURCES:
         role[resource] = after
-        if (role.get("limit") or {}).get(resource) == before:
-            role["limit"] = {**role["limit"], resource: after}
-    elif resource.startswith("limit."):
+        limit = role.get("limit") or {}
+        if resource in limit and limit[resource] == before:
+            role["limit"] = {**limit, resource: after}
+    elif resource in LIMIT_RESOURCES:
         resource = resource.removeprefix("limit.")
         role["limit"] = {**(role.get("limit") or {}), resource: after}
         if (role.get(resource) or 0) > after:

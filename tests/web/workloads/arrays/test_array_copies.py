@@ -2,15 +2,20 @@
 
 import html
 import re
+from time import monotonic
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from django.db.models.functions import Mod
 from django.test import Client
 
-from projects.models import Workload, WorkloadArray
+from berth.core.spec.sections.arrays import compress
+from projects.models import Membership, Workload, WorkloadArray
+from projects.services import arrays
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
-from tests.cast import Cast
+from tests.cast import Cast, training
 from tests.support.present import present
 from tests.web.conftest import SignIn
 from tests.web.submit.test_submission_page import refresh_form
@@ -48,9 +53,30 @@ def test_smallest_change_of_an_array_opens_a_copy_of_its_pending_tasks_with_the_
     pending = Workload.objects.filter(array=sweep, phase="pending")
     copy = page.context["copy"]
     assert copy.count == pending.count() < sweep.task_count
-    assert f"  tasks:\n  - {copy.indexes}\n" in page.context["text"]
+    indexes = compress(index or 0 for index in pending.values_list("array_index", flat=True))
+    assert f"  tasks:\n  - {indexes}\n" in page.context["text"]
     notice = page.content.decode().partition('id="array-copy"')[2].partition("</div>")[0]
     assert "Node pools: not set → local, spare." in " ".join(notice.split())
+
+
+def cancel_link(client: Client, array: WorkloadArray) -> str:
+    """Submit the offered copy. Return the URL of the form that cancels the original tasks."""
+    page = client.get(link_in(card_of(client, array)))
+    copy, document = page.context["copy"], page.context["text"]
+    answer = refresh_form(client, document, step="submit", **{"copied-tasks": copy.value})
+    assert answer.headers["HX-Redirect"]
+    new = WorkloadArray.objects.get(name="sweep-copy")
+    assert new.task_count == copy.count
+    message = text(client, f"/arrays/{new.pk}").partition('class="notice warn"')[
+        2
+    ]  # other messages disappear
+    link = present(re.search(rf'href="([^"]+)">Cancel the {copy.count} tasks of sweep</a>', message))[1]
+    return html.unescape(link)
+
+
+def live_indexes(array: WorkloadArray) -> set[int | None]:
+    tasks = Workload.objects.filter(array=array).exclude(phase__in=("completed", "failed", "cancelled"))
+    return set(tasks.values_list("array_index", flat=True))
 
 
 def test_submitted_copy_of_an_array_links_to_the_tasks_that_it_replaces(
@@ -58,20 +84,77 @@ def test_submitted_copy_of_an_array_links_to_the_tasks_that_it_replaces(
 ) -> None:
     make.pool("spare")
     dave = sign_in("dave")
-    page = dave.get(link_in(card_of(dave, sweep)))
-    copy, document = page.context["copy"], page.context["text"]
-    answer = refresh_form(dave, document, step="submit", **{"copied-tasks": copy.value})
-    assert answer.headers["HX-Redirect"]
-    new = WorkloadArray.objects.get(name="sweep-copy")
-    assert new.task_count == copy.count
-    message = text(dave, f"/arrays/{new.pk}").partition('class="notice warn"')[2]  # other messages disappear
-    link = present(re.search(rf'href="([^"]+)">Cancel the {copy.count} tasks of sweep</a>', message))[1]
-    form = dave.get(html.unescape(link)).content.decode()
-    assert f'value="{copy.indexes}"' in form
+    link = cancel_link(dave, sweep)
+    form = dave.get(link).content.decode()
+    assert re.search('<input type="radio" name="choice" value="replaced"[^>]* checked', form)
+    assert "116 unfinished tasks that sweep-copy replaces" in form
+    assert re.search('<span data-shown-for="choice=replaced">Cancel 116 tasks</span>', form)
+    assert live_indexes(sweep) == set(range(3, 120))
+    dave.post(link, dict(parse_qsl(urlsplit(link).query)))
+    assert live_indexes(sweep) == {3}, "the running task has no copy"
+
+
+def test_originals_of_a_copy_with_many_gaps_are_cancelled_through_a_short_link(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    document = {**training("sweep", array={"tasks": 1600}), "project": "vision"}
+    sweep = arrays.submit(actor=cast.dave, document=document).array
+    odd = Workload.objects.filter(array=sweep).annotate(odd=Mod("array_index", 2)).filter(odd=1)
+    odd.update(phase="running", run=1, held=False)
+    dave = sign_in("dave")
+    link = cancel_link(dave, sweep)
+    assert len(link) < 200
+    choice = dict(parse_qsl(urlsplit(link).query))
+    cost = dave.get(link, headers={"HX-Request": "true", "HX-Target": "stop-cost"})
+    assert cost.status_code == 200 and "will be lost" not in cost.content.decode()
+    Workload.objects.filter(array=sweep, array_index=0).update(phase="running", run=1, held=False)
+    answer = dave.post(urlsplit(link).path, choice, headers={"HX-Request": "true"})
+    assert "800 tasks of sweep cancelled." in answer.headers["HX-Trigger"]
+    stopping = Workload.objects.filter(array=sweep, array_index=0, phase="stopping", next_phase="cancelled")
+    assert stopping.exists(), "the task has a copy, although it has started in the meantime"
+    assert Workload.objects.filter(array=sweep, phase="running").count() == 800
+
+
+def test_link_to_the_originals_of_a_deleted_copy_selects_no_tasks(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    link = cancel_link(dave, sweep)
+    Workload.objects.filter(array__name="sweep-copy").delete()
+    WorkloadArray.objects.filter(name="sweep-copy").delete()
+    form = dave.get(link).content.decode()
     assert re.search('<input type="radio" name="choice" value="other"[^>]* checked', form)
+    assert dave.post(link, dict(parse_qsl(urlsplit(link).query))).status_code == 422
+    assert live_indexes(sweep) == set(range(3, 120))
 
 
-@pytest.mark.parametrize("query", ["", "{", "[]", '{"kind": "x"}'])
+def test_hidden_input_of_a_copy_with_huge_ranges_is_ignored(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    ranges = ",".join(["0-999999"] * 300)
+    started = monotonic()
+    page = sign_in("dave").post("/submit", {"document": "name: x", "copied-tasks": f"{sweep.pk} {ranges}"})
+    assert page.status_code == 200 and page.context["copy"] is None
+    assert monotonic() - started < 5
+
+
+LOWERED = '"kind": "request_lowered", "subject": "worker"'
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "", "{", "[]", '{"kind": "x"}', '{"kind": []}',
+        f'{{{LOWERED}, "resource": "limit.cpu", "after": "x"}}',
+        f'{{{LOWERED}, "resource": "limit.cpu"}}',
+        f'{{{LOWERED}, "resource": "limit.name", "after": 1}}',
+        f'{{{LOWERED}, "resource": "gpu", "after": NaN}}',
+        f'{{{LOWERED}, "resource": ["gpu"], "after": 1}}',
+        '{"kind": "priority_raised", "after": []}',
+        '{"kind": "max_runtime_lowered", "after": "x"}',
+        '{"kind": "pool_allowed", "subject": {}}',
+    ],
+)  # fmt: skip
 def test_copy_of_an_array_without_a_valid_change_has_all_tasks(
     sweep: WorkloadArray, sign_in: SignIn, query: str
 ) -> None:
@@ -79,5 +162,27 @@ def test_copy_of_an_array_without_a_valid_change_has_all_tasks(
     assert page.context["copy"] is None and "name: sweep-copy" in page.context["text"]
 
 
+@pytest.mark.parametrize("resource", ["gpu", "limit.cpu", "memory_mib", "replicas"])
+def test_copy_with_a_huge_amount_opens_with_an_error(
+    sweep: WorkloadArray, sign_in: SignIn, resource: str
+) -> None:
+    change = f'{{{LOWERED}, "resource": "{resource}", "after": 1{"0" * 400}}}'
+    page = sign_in("dave").get("/submit", {"like": str(sweep.pk), "change": change})
+    assert page.status_code == 200 and page.context["answer"].problems
+
+
 def test_users_who_cannot_submit_are_not_offered_a_copy(sweep: WorkloadArray, sign_in: SignIn) -> None:
     assert "Copy pending tasks" not in card_of(sign_in("erin"), sweep)
+
+
+def test_users_who_cannot_cancel_the_originals_are_not_offered_a_copy(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    Membership.objects.filter(user=cast.erin.user).update(role="member")
+    link, colleague = link_in(card_of(sign_in("dave"), sweep)), sign_in("erin")
+    card = card_of(colleague, sweep)
+    assert "Copy pending tasks" not in card and "cancel the originals" not in card
+    page = colleague.get(link)
+    assert page.context["copy"] is None and 'id="array-copy"' not in page.content.decode()
+    assert colleague.post("/submit", {"copied-tasks": f"{sweep.pk} 5"}).context["copy"] is None
