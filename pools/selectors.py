@@ -138,9 +138,10 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation_name() -> str:
-    """Return the name of this installation. If none is configured, generate a name and store it.
+    """Return the name of this installation.
 
-    Providers use the name to recognize the installation's machines.
+    If no name is configured, generate and store a name. Providers use the name to recognize the
+    installation's machines.
     """
     if name := str(settings.BERTH_INSTALLATION):
         return name

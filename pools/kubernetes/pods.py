@@ -204,9 +204,10 @@ class PodCalls:
         )
 
     def _expected_report(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the report that Berth stored before it deleted the pod, or None if there is none.
+        """Return the report that Berth stored before it deleted the pod, or None.
 
-        The result is also None if that report says that the start failed, but the pod has started since.
+        Return None if there is no stored report, or if the pod started although the stored report says that
+        the start failed.
         """
         entry = self._ledger.find(pod_id)
         expected = entry.planned if entry is not None else None

@@ -143,8 +143,9 @@ def _is_new_request(pool: NodePool, context: PassContext) -> bool:
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances that have not ended into those that can become nodes and those that cannot. Sort
-    both lists by ordinal.
+    """Return the instances that can become nodes, and the surplus instances.
+
+    Instances that are ending or have ended are omitted. Both lists are sorted by ordinal.
     """
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []

@@ -63,8 +63,8 @@ class LocalRuntime(LocalFiles):
     """Runtime whose pods are processes on this machine, in the strongest enclosures that it supports.
 
     All state is under `root`, so several processes may use the runtime at the same time, and a new process
-    may take over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends.
-    Without an anchor, pods run until they end or the machine shuts down.
+    may take over after a crash. Pods are stopped when the process `anchor` (`pid:start`) ends. Without an
+    anchor, pods run until they end or the machine shuts down.
     """
 
     starts_in_background = False

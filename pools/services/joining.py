@@ -251,8 +251,9 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _current_machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return a query for the machine with the given primary key. It finds nothing if the machine has departed
-    or has a newer secret.
+    """Return a query for a machine with this primary key and secret version.
+
+    The query finds no departed machines.
     """
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 

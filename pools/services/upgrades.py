@@ -50,9 +50,11 @@ def is_outdated(inventory: Mapping[str, Any]) -> bool:
 
 
 def offered_release(node: Node | None, installed: str) -> AgentRelease | None:
-    """Return the release that the reporting agent must install, or None if it must keep its version.
+    """Return the agent release to install on the reporting machine, or None if the agent must keep its
+    version.
 
-    A machine without a node runs no pods, so its agent is always upgraded to the current version.
+    If the machine has no node, it runs no pods. Its agent is therefore always upgraded to the current
+    version.
     """
     current = agent_version()
     is_requested = node is None or node.upgrade_to == current

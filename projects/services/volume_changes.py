@@ -56,7 +56,7 @@ class Progress:
 class VolumeTransfer:
     """Transfer of one pod's changes to one volume.
 
-    `read` reads one of the pod's files. `save` stores the progress, and may raise an error to stop the
+    `read` reads one of the pod's files. `save` stores the progress. It may raise an error to stop the
     transfer.
     """
 

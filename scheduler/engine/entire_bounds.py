@@ -22,10 +22,10 @@ class EntireBounds:
         self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
 
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
-        """Return the first blocker whose limit or quota the request would exceed even on its own, or None.
+        """Return the first blocker whose limit or quota is smaller than the request itself, or None.
 
-        If a group needs only some of its children, only the least demanding ones are counted. A GPU memory
-        request is counted as a share of the pool's largest device.
+        If a group needs only some of its children, only the children with the smallest requests are counted.
+        A GPU memory request is counted as a share of the pool's largest device.
         """
         blockers, tree = rejection.blockers, workload.tree
         key = id(blockers), id(tree)  # most workloads in a long queue share blockers and tree

@@ -1,8 +1,8 @@
 """Forward a channel to a pod's port through the API server (`pods/portforward`).
 
-If nothing listens on a port, the cluster soon reports an error, but it never reports that a connection was
-established. The protocol also has no way to end one direction: after the client has ended its input, the
-connection continues only as long as the pod sends data.
+If no process listens on the port, the cluster soon reports an error. The cluster never reports that a
+connection was established. The protocol cannot end only one direction: after the client has ended its input,
+the connection continues only as long as the pod sends data.
 """
 
 import asyncio

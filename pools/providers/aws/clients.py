@@ -13,8 +13,8 @@ CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
 class Clients:
     """Clients of one region, created on first use.
 
-    The SDK does not retry launches, because the reconciler repeats them with the same client token. The SDK
-    does retry calls that only read or terminate.
+    The SDK does not retry launches, because the reconciler repeats each launch with the same client token.
+    The SDK does retry calls that only read or terminate.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:

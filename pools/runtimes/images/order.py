@@ -97,7 +97,10 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 
 
 def _ulimit_options() -> list[str]:
-    """Return the podman options for this process's resource limits. podman's own defaults may exceed them."""
+    """Return the podman options that set the limits of this process in the container.
+
+    podman's default limits may be higher than those of this process.
+    """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this value
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
@@ -122,7 +125,7 @@ def _bind_option(mount: Mount, mode: str) -> str:
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
     """Yield each mount, followed by a mount for each of the machine's mount points inside it.
 
-    Without mounts of their own, these mount points would remain writable inside a read-only mount.
+    If a mount point had no mount of its own, it would remain writable inside a read-only mount.
     """
     points = [_unescape_mount_path(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:

@@ -23,10 +23,10 @@ class Interrupts:
         self._control, self._signals, self._anchor = control, signals, anchor
 
     def wait(self, seconds: float, other: int = -1, interruptible: bool = True) -> None:
-        """Wait for `seconds`, or until the descriptor `other` is readable. Raises Interrupted if the pod must
-        not start.
+        """Wait for `seconds`, or until the descriptor `other` is readable.
 
-        A stop record stays in place, so it is read again once the command runs.
+        Raises Interrupted if the pod must not start. The stop record is not deleted, so that the shim can
+        read it again while the command runs.
         """
         poller = select.poll()
         own = (self._control, self._signals, self._anchor) if interruptible else ()

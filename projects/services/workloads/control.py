@@ -89,7 +89,10 @@ def delete(*, actor: Actor, workload: Workload) -> None:
 
 @dataclass
 class BulkChange:
-    """Outcome of a change to several workloads. If one workload is rejected, the others are still changed."""
+    """Outcome of a change to several workloads.
+
+    The rejection of one workload does not prevent changes to other workloads.
+    """
 
     changed: list[Workload] = field(default_factory=list)
     rejected: list[tuple[Workload, str]] = field(default_factory=list)

@@ -86,10 +86,10 @@ def edit(
 ) -> Edit:
     """Apply a JSON merge patch to the document of a pending or suspended workload.
 
-    The new document is checked like a submission. The edited workload keeps its queue position unless it
-    requests more than before. With `dry_run`, the edit is not stored. Raises Invalid for a document that a
-    submission would reject, Conflict if the workload cannot be edited, and PreconditionFailed if it is no
-    longer at `version`.
+    The new document is validated like a submission. The edited workload keeps its queue position unless its
+    request increases. With `dry_run`, the edit is not stored. Raises Invalid for a document that a submission
+    would reject, Conflict if the workload cannot be edited, and PreconditionFailed if it is no longer at
+    `version`.
     """
     require(actor, Action.OPERATE, workload)
     at = now or timezone.now()

@@ -49,8 +49,8 @@ class ArrayProgress:
 
     @property
     def state(self) -> str:
-        """State shown in lists. It is the outcome of an ended array, or summarizes the tasks of an active
-        one.
+        """State to show in lists: the outcome of an ended array, or a summary of the tasks of an active
+        array.
         """
         if self.outcome != ArrayState.ACTIVE:
             return self.outcome

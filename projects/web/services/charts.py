@@ -50,7 +50,7 @@ class TimeAxis:
 class MetricChart:
     """Chart of one metric.
 
-    `threshold` is drawn as a line. Both the threshold and the latest value, `now`, include units.
+    `now` is the latest value. `threshold` is drawn as a line. Both texts include units.
     """
 
     key: str

@@ -118,7 +118,8 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     """Try to place the gang on devices with more memory, and return whether it was placed.
 
-    On a larger device, the gang requests a smaller fraction, which may keep it within limits and quotas.
+    On a larger device, the gang requests a smaller fraction of the device and may therefore stay within
+    limits and quotas.
     """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher

@@ -181,8 +181,8 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 class _HoldSearch:
     """Search for the nodes where a gang will fit soonest.
 
-    Running gangs are removed in order of their end times. The gang must also stay within its project's bound
-    (quota or deserved amount), not counting workloads that have ended by then.
+    Running gangs are removed in order of their end times until the gang fits. The gang must also fit within
+    its project's bound (quota or deserved amount). Removed gangs do not count towards the bound.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:

@@ -162,7 +162,7 @@ def _requested_total(arrangement: Sequence[ReplicaRequest]) -> Sums:
     """Return the arrangement's total limits or, if it requests no GPUs, its total requests.
 
     CPU-only workloads may start as soon as their requests fit. GPU memory requests are not counted as GPUs,
-    because the fraction of a device that they need depends on the device.
+    because the requested fraction of a device depends on the device's memory.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0

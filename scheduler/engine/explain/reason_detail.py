@@ -89,9 +89,9 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
 
 
 def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
-    """Return the queue's allocation including this request, and the limit it would exceed, both with units.
+    """Return the queue's allocation including this request, and the exceeded limit, both with units.
 
-    Return None if either is unknown.
+    Return None if the allocation or the limit is unknown.
     """
     if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
         return None

@@ -48,8 +48,8 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return a function that computes how far limits and quotas would still be exceeded after a gang's end.
 
-    It returns None if the gang's end does not help, or if the non-preemptible quota would still be exceeded.
-    Evictions can remove an excess over a limit, but not over this quota.
+    The function returns None if the gang's end does not help, or if the non-preemptible quota would still be
+    exceeded. Evictions can correct an excess over a limit, but not over the non-preemptible quota.
     """
 
     def shortfall(gang: Gang) -> int | None:

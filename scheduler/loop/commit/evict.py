@@ -89,8 +89,9 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _eviction_message(decided: Decided, context: CommitContext) -> str:
-    """Return a message for the victim's project. It reveals only the size of a preemptor in another
-    project.
+    """Return a message for the victim's project.
+
+    If the preemptor belongs to another project, the message reveals only its size.
     """
     purpose = ""
     if decided.preemptor is not None:

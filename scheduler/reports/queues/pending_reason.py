@@ -77,8 +77,9 @@ def as_clause(message: str) -> str:
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
     """Set `awaits_share` on the workloads that will stay pending after their restart delay.
 
-    The value is True if the minimum request exceeds the rest of the project's fair share. It is based on the
-    project's last queue status, because the scheduler does not evaluate the workloads during the delay.
+    The value is True if the minimum request exceeds the unused part of the project's fair share. The fair
+    share comes from the project's last queue status, because the scheduler does not evaluate workloads during
+    the delay.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:

@@ -80,8 +80,9 @@ def utilization_points(
 ) -> list[MeanUtilization]:
     """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
-    Each point is a mean over the time in which the pods held allocations. If `existed_since` is set, it is a
-    mean over the time between `existed_since` and `until` instead. Periods without measurements are omitted.
+    Each point is a mean over the time in which the pods held allocations. If `existed_since` is set, time
+    without allocations between `existed_since` and `until` also counts. Periods without measurements are
+    omitted.
     """
     rows = UtilizationPoint.objects.filter(
         pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until

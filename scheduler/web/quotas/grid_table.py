@@ -60,7 +60,10 @@ class Cell:
 
     @property
     def allocation_text(self) -> str:
-        """Describe allocated and reserved GPUs, such as "4 + 8 reserved". Return "" if there are none."""
+        """Describe allocated and reserved GPUs, such as "4 + 8 reserved".
+
+        Return "" if no GPUs are allocated or reserved.
+        """
         if self.reserved:
             return f"{thousandths(self.allocated)} + {thousandths(self.reserved)} reserved"
         return f"{thousandths(self.allocated)} allocated" if self.allocated else ""

@@ -40,10 +40,11 @@ from scheduler.web.workloads.change_link import (
 @signed_in
 @require_POST
 def smallest_change(request: Request) -> HttpResponse:
-    """Return the card for the document on the open page, with a button that makes the change.
+    """Return a card with the smallest change that would let the workload on the open page start, and a button
+    to apply it.
 
-    The response is empty if there is no such change. It is also empty if the document is invalid, because the
-    page already shows the errors.
+    The response is empty if there is no such change, or if the document is invalid. The page already shows
+    errors in the document.
     """
     text = request.POST.get("document", "")
     try:

@@ -40,7 +40,7 @@ class ServiceAddress:
 def parse_service_address(service: str, url: str) -> ServiceAddress:
     """Parse `--service` and `--url`. The URL may point to a server, a service or its autoscaler.
 
-    Raises InvalidSettings if the options name different services or none.
+    Raises InvalidSettings if the options refer to different services or to no service.
     """
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):

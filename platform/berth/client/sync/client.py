@@ -71,9 +71,10 @@ RESOURCES = {
 
 
 class Client:
-    """Client for the REST API of one server, as one user. Close it, or use it with `with`.
+    """Client for the REST API of one server, as one user.
 
-    By default, the address and the token come from the environment or from the file that `berth login` wrote.
+    Close the client after use, or use it with `with`. By default, the address and the token come from
+    the environment or from the file that `berth login` wrote.
     """
 
     workloads: "Workloads"

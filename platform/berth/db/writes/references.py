@@ -10,10 +10,10 @@ from berth.core.errors import NotFound, PreconditionFailed
 
 
 def join_transaction() -> AbstractContextManager[object]:
-    """Run the block in the current transaction, or in a new one if there is none.
+    """Run the block in the current transaction or, outside a transaction, in a new one.
 
-    Unlike a nested `atomic`, this creates no savepoint, so an error after the block's first write must also
-    roll back the outer transaction.
+    In contrast to a nested `atomic`, no savepoint is created. An error after the block's first write must
+    therefore roll back the outer transaction.
     """
     return nullcontext() if connection.in_atomic_block else transaction.atomic()
 

@@ -11,10 +11,10 @@ from django.core.checks import CheckMessage, Tags, register
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Configuration of the admin site without its pages. `berth.server.urls` loads the pages.
+    """Configuration of the admin site without its pages.
 
-    The pages import the REST API and the reports, which would make up a third of the code that a process
-    loads at startup.
+    `berth.server.urls` loads the pages later. The pages import the REST API and the reports, which are a
+    third of the code that a process would load at startup.
     """
 
     def ready(self) -> None:

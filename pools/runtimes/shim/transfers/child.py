@@ -69,8 +69,9 @@ class Transfer:
         return ""
 
     def _attempt(self, is_broken: bool) -> tuple[str, str]:
-        """Run one attempt in a child process. Return the kind and message of its error, or two empty
-        strings.
+        """Run one attempt in a child process.
+
+        Return the kind and message of the error, or two empty strings after a success.
         """
         self.prepare()
         output, write_fd = os.pipe()

@@ -110,9 +110,10 @@ class PreemptionPolicy:
         return ()
 
     def victim_key(self, victim: Victim) -> Key:
-        """Return a victim's sort key in its queue: extra replicas, optional groups, then gangs.
+        """Return the sort key of a victim within its queue.
 
-        Within each kind, victims closest to their maximum come first, then priority, cost and age decide.
+        Extra replicas come first, then optional groups, then gangs. Victims of the same kind are sorted by
+        closeness to their maximum, then by priority, cost and age.
         """
         if victim.cached_key is None:
             workload = victim.gang.workload

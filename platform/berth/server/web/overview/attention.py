@@ -53,7 +53,7 @@ def attention_items(
     first.
 
     `unschedulable` is the number of visible workloads and arrays in `pools` that can never start. `pool` is
-    the name of the pool if there is only one, otherwise empty. With `no_scheduler`, pool errors that result
+    the name of the only pool, or empty if there are several. With `no_scheduler`, pool errors that result
     from the missing scheduler are omitted.
     """
     own = _own_workloads(actor)

@@ -1,6 +1,6 @@
-"""First steps of a new installation or user, shown on the overview until they are done.
+"""First steps of a new installation or user, shown on the overview until all steps are done.
 
-The steps are collapsed once the installation has run a workload, or the user has submitted one.
+The steps are collapsed once the installation has run a workload, or the user has submitted a workload.
 """
 
 from dataclasses import dataclass

@@ -220,7 +220,8 @@ def balance_columns(
 ) -> dict[str, bool]:
     """Distribute the chart and the pending reasons over two columns of similar height.
 
-    The chart grows if its column is shorter. If its column is longer, the other column ends with a gap.
+    The chart grows if its column is the shorter one. If the column with the chart is longer, the other column
+    ends with a gap.
     """
     left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
     left += _card_height(mine)
