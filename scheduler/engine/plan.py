@@ -182,7 +182,7 @@ class UnmetShape:
     replicas: int  # number of replicas per workload
     amounts: Amounts
     devices: int
-    gang: bool  # whether the workload's unmet shapes must all start together
+    gang: bool  # whether all of the workload's pending replicas must start together
 
 
 class Load(NamedTuple):

@@ -17,7 +17,8 @@ _GROUPS = "/sys/fs/cgroup"
 _RUNTIMES = ("/run/runc", "/run/crun")
 _PATIENCE = 10.0  # maximum seconds to wait for processes and groups to end
 _PAUSE = 0.01
-_EMPTY_SCANS = 3  # podman and conmon may each start a child and end during a scan, which hides the child
+# podman or conmon may fork and exit during a scan, so the scan misses the child.
+_EMPTY_SCANS = 3
 
 
 def kill_processes(name: str) -> None:

@@ -77,7 +77,9 @@ class NodeAgent:
         return self._request_chunk("tail", pod_id=pod_id, lines=lines)
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
-        """Return the times by Berth's clock, or none if the agent is too old to record them."""
+        """Return the log's timestamps, converted to Berth's clock. Empty if the agent is too old to record
+        timestamps.
+        """
         try:
             response = self._request("log_times", pod_id=pod_id, start=start, end=end)
         except ValueError:

@@ -172,8 +172,8 @@ def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
 def _addresses_or_submitter(
     workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
-    """Return the addresses to notify for each workload. If no address is subscribed to the events, this is
-    the submitter's email address.
+    """Return the addresses to notify for each workload. Fall back to the submitter's email address if no
+    address is subscribed to the events.
     """
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
         workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads

@@ -118,7 +118,9 @@ def is_editable(workload: Workload) -> bool:
 
 
 def managed_workloads(candidates: Collection[Workload]) -> set[uuid.UUID]:
-    """Return the IDs of the workloads whose document is set by a Python session or an inference service."""
+    """Return the IDs of the workloads that are managed by a Python session, a service or an inference
+    engine.
+    """
     rows = (
         model.objects.filter(workload__in=candidates).order_by().values_list("workload", flat=True)
         for model in (Session, Service, InferenceEngine)

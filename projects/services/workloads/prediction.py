@@ -110,14 +110,16 @@ def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None =
 
 
 def predict_draft(view: SubmissionView, draft: Draft, at: datetime) -> Prediction:
-    """Return the predicted outcome of the next scheduling cycle for a checked workload."""
+    """Return the predicted outcome of the next scheduling cycle for a validated workload."""
     return predict_drafts(view, draft, (), at).first_task
 
 
 def predict_drafts(
     view: SubmissionView, draft: Draft, others: Sequence[str], at: datetime
 ) -> TasksPrediction:
-    """Return the predicted outcome for a checked workload and for identical workloads named in `others`."""
+    """Return the predicted outcome for a validated workload, and for identical workloads with the names in
+    `others`.
+    """
     (predict,) = _predictors
     tasks = predict(actor=view.actor, workload=draft.workload, spec=draft.spec, now=at, others=others)
     (warnings,) = collect_warnings(view, [draft])

@@ -24,7 +24,7 @@ MAX_PER_PROJECT = 200
 MAX_DESCRIPTION = 200
 MAX_TEXT = 64 * 1024
 MAX_LISTED = 5  # maximum number of schedules named in an error message
-DOCUMENT_PATH = "document"  # path prefix of problems in the document
+DOCUMENT_PATH = "document"  # prefix for the paths in the document's validation errors
 
 
 def set_template(

@@ -202,7 +202,9 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
 
 
 def build_hits(log: PodLog, matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
-    """Return the matching lines as the page shows them. If no text is given, no part of a line is marked."""
+    """Return the matching lines for display, with each occurrence of `text` highlighted. An empty `text`
+    highlights nothing.
+    """
     pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
     return [_build_hit(log, line, pattern, is_marked=bool(text)) for line in matches.lines]
 

@@ -57,7 +57,7 @@ def test_nodes_option_accepts_four_notations(
     assert sent_body(again) == {"name": "train", "nodes": nodes, "labels": {"zone": "b"}}
 
 
-def test_expiry_is_sent_with_its_time_zone(terminal: Terminal, tmp_path: Path) -> None:
+def test_pool_commands_send_the_expiry_with_a_time_zone(terminal: Terminal, tmp_path: Path) -> None:
     server = StubServer(pool(), pool())
     options = ("--set", "expires_at=2031-05-01T08:00:00Z")
     result = terminal.run("pool", "edit", "train", *options, server=server)

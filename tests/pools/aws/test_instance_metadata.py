@@ -101,7 +101,9 @@ def test_machine_joins_with_its_instance_id(environment: MachineEnvironment, tmp
 @pytest.mark.parametrize(
     "environment", [{"spot/instance-action": json.dumps(SPOT_TERMINATION)}], indirect=True
 )
-def test_spot_interruption_is_reported_with_its_time(environment: MachineEnvironment, tmp_path: Path) -> None:
+def test_report_of_a_spot_interruption_includes_the_interruption_time(
+    environment: MachineEnvironment, tmp_path: Path
+) -> None:
     run(environment, tmp_path)
     reason = "EC2 will interrupt this spot instance"
     assert environment.interruption == [{"reason": reason, "at": SPOT_TERMINATION["time"]}]

@@ -96,7 +96,7 @@ def test_imminent_node_interruption_shortens_the_lead_time(stage: Stage) -> None
     roles = [{"name": "worker", "replicas": 1, "gpu": 1}]
     workload = running(stage, roles=roles, grace_period_seconds=20)
     now, node = stage.clock.now(), stage.pods(workload)[0].node
-    interrupt_node(node, Interruption("EC2 takes it back", now + timedelta(seconds=80)), at=now)
+    interrupt_node(node, Interruption("EC2 reclaims it", now + timedelta(seconds=80)), at=now)
     stage.clock.advance(50)
     stage.tick(2)
     (event,) = signal_events(workload)

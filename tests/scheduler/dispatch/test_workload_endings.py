@@ -243,14 +243,14 @@ def test_spot_interruption_evicts_even_non_preemptible_workloads(stage: Stage) -
     workload = running(stage, roles=ONE, preemptible=False)
     node = stage.pods(workload)[0].node
     now = stage.clock.now()
-    interrupt_node(node, Interruption("EC2 takes it back", now + timedelta(seconds=120)), at=now)
+    interrupt_node(node, Interruption("EC2 reclaims it", now + timedelta(seconds=120)), at=now)
     stage.clock.advance(58)
     stage.tick(2)
     assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
     stage.clock.advance(2)
     stage.tick(3)
     eviction = Eviction.objects.get()
-    assert eviction.rule == f"The drain timeout of node {node.name} has passed: EC2 takes it back."
+    assert eviction.rule == f"The drain timeout of node {node.name} has passed: EC2 reclaims it."
     assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
 
 

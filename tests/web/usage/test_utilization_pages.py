@@ -69,7 +69,9 @@ def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_i
 
 
 @pytest.mark.heavy
-def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_workload_page_shows_when_utilization_was_last_measured(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
     at = make.ago(minutes=20)
     make.used(pod, 25, at=at)
     for path in ("", "/resources"):

@@ -88,7 +88,9 @@ class LeaderLoop(ABC):
         return self.run_round(trigger)
 
     def keep_lease(self) -> bool:
-        """Renew the lease after a third of its duration. Return whether this process still leads."""
+        """Renew the lease if a third of its duration has passed. Return whether this process is still the
+        leader.
+        """
         now = time.monotonic()
         if now - self._renewed < self.lease_seconds / 3:
             return True

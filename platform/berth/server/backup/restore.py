@@ -162,7 +162,7 @@ def _restore(database: Database, backup: archive.Archive) -> None:
         assert reader.stdin and writer.stdin
         feeder = threading.Thread(target=_pipe, args=(backup.dump(), reader.stdin))
         feeder.start()
-        with contextlib.suppress(BrokenPipeError):  # psql has exited and reports the cause
+        with contextlib.suppress(BrokenPipeError):  # psql exited early; its error output is raised below
             _write_statements(reader, writer.stdin, database.server)
         codes = writer.wait(), reader.wait()
         feeder.join()

@@ -19,7 +19,7 @@ from tests.pools.stage import START, SYSTEM
 
 
 @pytest.mark.django_db(transaction=True)
-def test_cleanup_continues_after_a_pod_in_an_unresponsive_cluster(tmp_path: Path) -> None:
+def test_unresponsive_cluster_does_not_block_cleanup_of_other_pods(tmp_path: Path) -> None:
     services.create_pool(actor=SYSTEM, name="prod", provider="local", runtime="local")
     broken = FakeCluster()
     broken.add_node("node-1")

@@ -27,7 +27,7 @@ def fill_cluster(stage: Stage) -> None:
     stage.tick()
 
 
-def test_queue_has_the_order_and_keys_of_the_last_cycle(stage: Stage) -> None:
+def test_queue_shows_the_order_and_sort_keys_of_the_last_cycle(stage: Stage) -> None:
     fill_cluster(stage)
     rows = list(queued_workloads(stage.cast.alice, stage.cast.pool))
     assert [queue_position(row) for row in rows] == [1, 2, 3]
