@@ -282,7 +282,8 @@
     const dialog = event.target.closest?.("#dialog");
     if (dialog && !dialog.open) dialog.showModal();
     if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
-    event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
+    // The submission form is replaced while the user types, so only its own script moves the focus there.
+    if (event.target.id !== "fields") event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
     if (event.target.matches?.(".editor > td") && event.target.firstElementChild) { // the form opened below its row
       const field = event.target.querySelector("[autofocus]") ?? event.target.querySelector("input:not([type=hidden])");
       field?.focus({ preventScroll: true });
