@@ -108,7 +108,7 @@ def test_rejecting_a_name_in_use_takes_a_bounded_number_of_queries(
     assert "Choose another name, such as run-2, or wait" in detail
     columns = {"project": cast.vision, "spec": {}, "pools": ["local"], "phase": "completed"}
     Workload.objects.bulk_create(
-        Workload(name=f"run-{number}", **columns, ended_at=make.ago()) for number in range(2, 1002)
+        Workload(name=f"run-{number}", **columns, ended_at=make.ago()) for number in range(2, 1102)
     )
     detail, more_queries = conflict()
     assert "Choose another name, or wait" in detail
