@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -20,7 +21,6 @@ from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
 from projects.web.services.serving import load_serving_statuses
 from projects.web.workloads.actions import inapplicable_reason
-from projects.web.workloads.resubmission import resubmit_and_open
 from projects.web.workloads.stops import PHASES_WITH_PODS, STOPPING_ACTIONS, stop_cost
 
 MAX_SELECTED = 200
@@ -142,7 +142,7 @@ def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
     The confirmation lists the rows that the action cannot change, with the reason. A single workload is
-    resubmitted without a confirmation. The response then opens the new workload's page.
+    resubmitted as on its page, without this confirmation.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))
@@ -151,7 +151,8 @@ def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
     action = ACTIONS[action_name]
     is_post = request.method == "POST"
     if is_post and action_name == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
-        return resubmit_and_open(request, selected[0])
+        # The view for a single workload asks before it evicts others.
+        return redirect("workload-resubmit", selected[0].pk, preserve_request=True)
     if is_post and (action_name != "resubmit" or CONFIRMED in request.POST):
         return success_response(request, _change(request.actor, action, chosen), to=reverse("workloads"))
     cost = stop_cost(action_name, chosen)

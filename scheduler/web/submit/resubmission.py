@@ -49,8 +49,9 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             target="#dialog",
         )
         if question is not None:
-            # The form has the same target. It may be replaced meanwhile, so htmx could not retarget it.
-            del question.headers["HX-Retarget"]
+            # The button may be replaced meanwhile, so htmx could not retarget its request.
+            if request.htmx.target == "dialog":
+                del question.headers["HX-Retarget"]
             return question
     return resubmit_and_open(
         request, workload, on_stored=lambda stored: remember_prediction(request, stored.pk, prediction)

@@ -12,6 +12,8 @@ from tests.web.conftest import SignIn
 from tests.web.submit.test_accepted_predictions import STARTS, TITLE, text_of
 from tests.web.submit.test_submission_page import HTMX
 
+IN_DIALOG = {**HTMX, "HX-Target": "dialog"}
+
 
 @pytest.fixture
 def dave(cast: Cast, sign_in: SignIn) -> Client:
@@ -37,20 +39,43 @@ def test_resubmitted_workload_shows_its_prediction_until_the_first_cycle(cast: C
     assert TITLE in shown and STARTS in shown
 
 
-def test_resubmission_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
+@pytest.fixture
+def low(cast: Cast, dave: Client) -> Workload:
+    """Return a running workload that the resubmission would evict."""
     low = make.workload(
         cast.vision, "low", phase="running", run=1, pool=cast.pool, priority=10, started_at=make.ago(hours=1),
         replicas=4,
     )  # fmt: skip
     for index in range(4):
         make.place(low, cast.pool.nodes.get(), [index], index=index)
+    return low
+
+
+@pytest.mark.usefixtures("low")
+def test_resubmission_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
     workload = failed(cast)
-    question = dave.post(f"/workloads/{workload.pk}/resubmit", headers=HTMX)
-    assert question.headers["HX-Reswap"] == "innerHTML"
+    question = dave.post(f"/workloads/{workload.pk}/resubmit", headers=IN_DIALOG)
+    assert question.headers["HX-Reswap"] == "innerHTML" and "HX-Retarget" not in question.headers
     assert "Resubmit and evict?" in question.content.decode() and "vision/low" in question.content.decode()
     assert not Workload.objects.filter(name="train-2").exists()
     new = resubmit(dave, workload, "resubmit-evicting")
     assert new is not None and "Would start and evict 1 other workload." in text_of(dave, new)
+
+
+@pytest.mark.usefixtures("low")
+def test_confirmation_form_is_not_replaced_by_the_question_before_evictions(cast: Cast, dave: Client) -> None:
+    question = dave.post(f"/workloads/{failed(cast).pk}/resubmit", headers=HTMX)
+    assert (question.headers["HX-Retarget"], question.headers["HX-Reswap"]) == ("#dialog", "innerHTML")
+
+
+@pytest.mark.usefixtures("low")
+def test_resubmission_of_one_selected_workload_asks_before_it_evicts(cast: Cast, dave: Client) -> None:
+    workload = failed(cast)
+    form = {"w": [str(workload.pk)]}
+    question = dave.post("/workloads/resubmit", form, headers=IN_DIALOG, follow=True)
+    page = question.content.decode()
+    assert "Resubmit and evict?" in page and f'hx-post="/workloads/{workload.pk}/resubmit"' in page
+    assert not Workload.objects.filter(name="train-2").exists()
 
 
 def test_resubmission_does_not_wait_for_a_dry_run_slot(

@@ -85,7 +85,7 @@ def test_one_selected_workload_is_resubmitted_immediately(cast: Cast, sign_in: S
     workload, client = ended(cast), sign_in("dave")
     listed = client.get("/workloads?state=ended").content.decode()
     assert 'data-actions="resubmit"' in listed, "dave may not delete carol's workload"
-    answer = client.post("/workloads/resubmit", {"w": [str(workload.pk)]}, headers=HTMX)
+    answer = client.post("/workloads/resubmit", {"w": [str(workload.pk)]}, headers=HTMX, follow=True)
     assert answer.headers["HX-Redirect"] == f"/workloads/{Workload.objects.get(name='train-2').pk}"
 
 
