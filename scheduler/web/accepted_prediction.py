@@ -17,11 +17,16 @@ from typing import Any
 from django.core import signing
 from django.http import HttpResponse
 
+from berth.core.errors import BerthError, RateLimited
 from berth.server.web.pages import Request, page
-from scheduler.web.workloads.change_link import link_names, workload_urls
+from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
 
 SALT, SESSION_KEY = "berth.accepted-prediction", "accepted_predictions"
 VALID_FOR, STORED_MAX = timedelta(hours=1), 5
+NO_PREDICTION = (
+    "The outcome could not be predicted, because too many predictions are in progress. "
+    "The workload may evict other workloads."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +96,34 @@ def ask_before_evicting(
     predict: Callable[[], AcceptedPrediction | None],
     *,
     form_action: str,
-    label: str,
+    verb: str,
     target: str = "#answer",
 ) -> HttpResponse | None:
     """Return a dialog that asks whether to evict the predicted victims, or None if there are none.
 
-    The user confirms with `form_action`, and the response replaces the contents of the element `target`.
-    `predict` is called only if the prediction that was sent is missing, expired or for another document.
+    The dialog also asks if too many dry runs are in progress to predict the victims. The user confirms with
+    `form_action`, and the response replaces the contents of the element `target`. `predict` is called only if
+    the prediction that was sent is missing, expired or for another document. If it raises another error than
+    RateLimited, nothing is asked, because the document is then rejected.
     """
     if not request.htmx:
         return None
-    prediction = read_prediction(request, document) or predict()
-    if prediction is None or not prediction.evicts:
+    victims, label = list[str](), f"{verb} without prediction"
+    effects: LinkedText = [(NO_PREDICTION, "")]
+    try:
+        prediction = read_prediction(request, document) or predict()
+    except RateLimited:
+        pass
+    except BerthError:
         return None
-    urls = workload_urls(request.actor, prediction.victims)
+    else:
+        if prediction is None or not prediction.evicts:
+            return None
+        victims, label = prediction.victims, f"{verb} and evict"
+        effects = link_names(prediction.reason, workload_urls(request.actor, victims))
     context = {
         "label": label, "form_action": form_action, "post_to": request.path, "target": target,
-        "effects": link_names(prediction.reason, urls), "victims": prediction.victims,
+        "effects": effects, "victims": victims,
     }  # fmt: skip
     response = page(request, "scheduler/submit/evict_question.html", context)
     response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#dialog", "innerHTML"

@@ -161,10 +161,10 @@ def _ask_before_evicting(
         return None
 
     def predict() -> AcceptedPrediction | None:
-        _predict(request, checked, document)
+        _add_prediction(request, checked, document)
         return checked.summarize(is_edit=True)
 
-    return ask_before_evicting(request, document, predict, form_action=SAVE_EVICTING, label="Save and evict")
+    return ask_before_evicting(request, document, predict, form_action=SAVE_EVICTING, verb="Save")
 
 
 @signed_in
@@ -200,15 +200,19 @@ def _mark_excessive_field(request: Request, edit_page: EditPage) -> None:
 
 
 def _predict(request: Request, edit_page: EditPage, document: dict[str, Any]) -> None:
-    """Add the predicted effect and the cost of a valid edit to `edit_page`."""
-    if edit_page.edit is None:
-        return
+    """Add the predicted effect and the cost of a valid edit, or the error, to `edit_page`."""
     try:
-        edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
-        edit_page.add_cost(request.actor, edit_page.edit.draft.spec)
-        edit_page.sign(request, document, is_edit=True)
+        _add_prediction(request, edit_page, document)
     except BerthError as error:
         _add_error(edit_page, error)
+
+
+def _add_prediction(request: Request, edit_page: EditPage, document: dict[str, Any]) -> None:
+    if edit_page.edit is None:
+        return
+    edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
+    edit_page.add_cost(request.actor, edit_page.edit.draft.spec)
+    edit_page.sign(request, document, is_edit=True)
 
 
 def _apply_edit(request: Request, edit_page: EditPage, document: dict[str, Any], *, dry_run: bool) -> None:

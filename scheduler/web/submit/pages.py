@@ -110,11 +110,14 @@ def _run_form_action(
         document = read_document(draft.text)
         if form_action in (SUBMIT, SUBMIT_EVICTING):
             require_chosen_code(document, request.POST.get("code-source", ""))
-            predict = cache(partial(_predict_if_possible, request.actor, document))
+            predict = cache(partial(_predict_document, request.actor, document))
             if form_action == SUBMIT and (question := _ask_before_evicting(request, document, predict)):
                 return question
             # Predict again only if the page has already shown this outcome.
-            never_starts = "never-starts" in request.POST and predict().never_starts
+            never_starts = False
+            if "never-starts" in request.POST:
+                with suppress(BerthError):  # reported by the submission, unless it is about dry runs
+                    never_starts = predict().never_starts
             return _submit(request, document, never_starts=never_starts)
         if form_action == PREDICT:
             _predict(request.actor, document, answer)
@@ -141,7 +144,7 @@ def _ask_before_evicting(
         document,
         lambda: predict().summarize(),
         form_action=SUBMIT_EVICTING,
-        label="Submit and evict",
+        verb="Submit",
     )
 
 
@@ -163,15 +166,9 @@ def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -
         answer.excessive = mark_excessive_field(answer.prediction, draft.form_data or {}, shown)
 
 
-def _predict_if_possible(actor: Actor, document: Mapping[str, Any]) -> CheckResult:
-    """Return the predicted outcome.
-
-    The result is empty if too many dry runs are in progress or the document is invalid. The page reports the
-    errors later.
-    """
+def _predict_document(actor: Actor, document: Mapping[str, Any]) -> CheckResult:
     answer = CheckResult()
-    with suppress(BerthError):
-        _predict(actor, document, answer)
+    _predict(actor, document, answer)
     return answer
 
 

@@ -3,6 +3,7 @@
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
@@ -38,14 +39,14 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     require(request.actor, Action.SUBMIT, workload.project)
     if request.method == "GET":
         return confirm_resubmission(request, workload)
-    prediction = _predict(request.actor, workload)
+    predict = cache(partial(_predict, request.actor, workload))
     if request.POST.get("step") != RESUBMIT_EVICTING:
         question = ask_before_evicting(
             request,
             workload.spec,
-            lambda: prediction,
+            predict,
             form_action=RESUBMIT_EVICTING,
-            label="Resubmit and evict",
+            verb="Resubmit",
             target="#dialog",
         )
         if question is not None:
@@ -53,19 +54,20 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             if request.htmx.target == "dialog":
                 del question.headers["HX-Retarget"]
             return question
+    prediction = None
+    with suppress(BerthError):
+        prediction = predict()
     return resubmit_and_open(
         request, workload, on_stored=lambda stored: remember_prediction(request, stored.pk, prediction)
     )
 
 
 def _predict(actor: Actor, workload: Workload) -> AcceptedPrediction | None:
-    """Return the predicted outcome.
+    """Return the predicted outcome, or None if the document is no longer valid.
 
-    Return None if the document is no longer valid, or if too many dry runs are in progress.
+    Raises RateLimited while too many of the project's dry runs are in progress.
     """
     if resubmission_obstacle(workload):
         return None
     document = {**workload.spec, "name": next_free_name(workload.project, workload.name)}
-    with suppress(BerthError):
-        return Resubmission(dry_run(actor=actor, document=document)).summarize()
-    return None
+    return Resubmission(dry_run(actor=actor, document=document)).summarize()

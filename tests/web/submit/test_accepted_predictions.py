@@ -15,7 +15,7 @@ from berth.server.web.pages import Request
 from projects.models import Workload
 from scheduler.web import accepted_prediction
 from scheduler.web.accepted_prediction import AcceptedPrediction, sign_prediction
-from scheduler.web.submit import pages
+from scheduler.web.submit import edit, pages
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -154,6 +154,10 @@ def low(cast: Cast, dave: Client) -> Workload:
     return workload
 
 
+def reject_dry_run(**_: object) -> None:
+    raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
+
+
 @pytest.mark.parametrize("state", ["missing", "expired", "for another document"])
 @pytest.mark.usefixtures("low")
 def test_submission_asks_first_if_its_prediction_is_missing_or_outdated(
@@ -175,13 +179,31 @@ def test_page_without_scripts_submits_without_asking(dave: Client) -> None:
 
 
 @pytest.mark.usefixtures("low")
-def test_submission_does_not_wait_for_a_dry_run_slot(dave: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reject(**_: object) -> None:
-        raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
-
-    monkeypatch.setattr(pages, "dry_run", reject)
+def test_submission_without_a_dry_run_slot_asks_whether_to_continue_without_a_prediction(
+    dave: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "dry_run", reject_dry_run)
     form = {"document": URGENT, "step": "submit", "never-starts": "1"}
-    assert dave.post("/submit", form, headers=HTMX).status_code == 204
+    question = dave.post("/submit", form, headers=HTMX)
+    assert question.headers["HX-Retarget"] == "#dialog"
+    assert "Submit without prediction?" in question.content.decode()
+    assert "may evict other workloads" in question.content.decode()
+    assert dave.post("/submit", form | {"step": "submit-evicting"}, headers=HTMX).status_code == 204
+    assert Workload.objects.filter(name="fine").exists()
+
+
+@pytest.mark.usefixtures("low")
+def test_edit_without_a_dry_run_slot_asks_whether_to_continue_without_a_prediction(
+    dave: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dave.post("/submit", {"document": TEXT + "priority: 5\n", "step": "submit"})
+    workload = Workload.objects.get(name="fine")
+    path = f"/workloads/{workload.pk}/edit"
+    text = dave.get(path).context["text"].replace("priority: 5", "priority: 50")
+    monkeypatch.setattr(edit, "predict_edit", reject_dry_run)
+    form = {"document": text, "version": workload.version, "step": "save"}
+    assert "Save without prediction?" in dave.post(path, form, headers=HTMX).content.decode()
+    assert dave.post(path, form | {"step": "save-evicting"}, headers=HTMX).status_code == 204
 
 
 @pytest.mark.usefixtures("low")

@@ -78,12 +78,16 @@ def test_resubmission_of_one_selected_workload_asks_before_it_evicts(cast: Cast,
     assert not Workload.objects.filter(name="train-2").exists()
 
 
-def test_resubmission_does_not_wait_for_a_dry_run_slot(
+def test_resubmission_without_a_dry_run_slot_asks_whether_to_continue_without_a_prediction(
     cast: Cast, dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reject(**_: object) -> None:
         raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
 
     monkeypatch.setattr(resubmission, "dry_run", reject)
-    new = resubmit(dave, failed(cast))
+    workload = failed(cast)
+    question = dave.post(f"/workloads/{workload.pk}/resubmit", headers=IN_DIALOG)
+    assert "Resubmit without prediction?" in question.content.decode()
+    assert not Workload.objects.filter(name="train-2").exists()
+    new = resubmit(dave, workload, "resubmit-evicting")
     assert new is not None and TITLE not in text_of(dave, new)
