@@ -611,11 +611,7 @@ class Migration(InitialMigration):
                         name="workload_array_counts",
                     ),
                     models.Index(
-                        condition=models.Q(
-                            ("array__isnull", False),
-                            ("first_started_at__isnull", False),
-                            ("superseded", False),
-                        ),
+                        condition=models.Q(("array__isnull", False), ("first_started_at__isnull", False)),
                         fields=["array", "first_started_at"],
                         name="workload_array_first_start",
                     ),

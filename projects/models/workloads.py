@@ -224,7 +224,7 @@ class Workload(FastRows):
             models.Index(
                 fields=["array", "first_started_at"],
                 name="workload_array_first_start",
-                condition=Q(array__isnull=False, superseded=False, first_started_at__isnull=False),
+                condition=Q(array__isnull=False, first_started_at__isnull=False),
             ),
             models.Index(fields=["array", "array_index"], name="workload_array_held", condition=Q(held=True)),
         ]

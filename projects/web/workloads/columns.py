@@ -131,6 +131,7 @@ def load_runtimes(rows: Sequence[Workload]) -> None:
         if row.array is not None:
             start, end = starts.get(row.array_id), row.array.ended_at or timezone.now()
             seconds = round((end - start).total_seconds()) if start else None
+            cast("Any", row).first_start = start
         cast("Any", row).runtime = seconds
 
 

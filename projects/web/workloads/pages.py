@@ -248,7 +248,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
     """Return all rows as CSV, in the order and with the columns of the list."""
     keys = chosen_columns(request.GET) or DEFAULT_COLUMNS_WITH_RUNTIME
     sort, columns = requested_sort(request.GET.get("sort", "")), csv_columns(keys)
-    sorted_rows = sort_rows(annotate_values(rows, sort, each_task=True), SORTS, sort)
+    sorted_rows = sort_rows(annotate_values(rows, sort, keys, each_task=True), SORTS, sort)
     remaining = sorted_rows.iterator(chunk_size=CSV_CHUNK)
     chunks: Iterator[list[Workload]] = iter(lambda: [*islice(remaining, CSV_CHUNK)], [])
     lines = (

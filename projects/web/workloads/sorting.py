@@ -14,6 +14,7 @@ from django.db.models import (
     Exists,
     F,
     IntegerField,
+    Max,
     OuterRef,
     Q,
     QuerySet,
@@ -37,7 +38,7 @@ DEFAULT_SORT = "-submitted"
 SORTS: SortColumns = {  # rows with equal values are sorted by submission time
     "submitted": "submitted_at",
     "name": "shown_name",
-    "since": "since",
+    "since": ("shown_since", "submitted_at"),
     "gpus": ("shown_gpu_milli", "requested_gpu_milli", "submitted_at"),
     "priority": ("priority", "submitted_at"),
     "state": ("shown_state", "submitted_at"),
@@ -56,11 +57,13 @@ SORT_CHOICES = {
     "-priority": "Highest priority",
     "name": "Name",
 }
-TOTALS = frozenset({"runs", "evictions"})  # columns with the totals of an array's tasks
+# Columns that are computed only if they are shown or the rows are sorted by them.
+COMPUTED = frozenset({"wait", "runs", "evictions"})
 IS_TASK = Q(array__isnull=False)
 IS_ACTIVE_TASK = Q(array__state=ArrayState.ACTIVE)
 IS_RUNNING_SERVICE = Q(kind=WorkloadKind.SERVICE, phase=Phase.RUNNING, array__isnull=True)
 Columns: TypeAlias = Mapping[str, Combinable]
+RUNNING_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 PARTLY_SERVING, NOT_SERVING = "partly serving", "not serving"
 
 
@@ -72,25 +75,43 @@ def requested_sort(sort: str) -> str:
 def annotate_values(
     rows: QuerySet[Workload], sort: str, columns: Iterable[str] = (), *, each_task: bool = False
 ) -> QuerySet[Workload]:
-    """Annotate the rows with the values for a sort order, and for those columns that are in TOTALS.
+    """Annotate the rows with the values for a sort order, and for those columns that are in COMPUTED.
 
     Unless `each_task` is set, the row of an array's first task has the values of the whole array.
     """
-    rows = rows.annotate(wait_seconds=_wait_seconds(each_task))
-    for key in {sort.removeprefix("-"), *TOTALS.intersection(columns)} & KEYS.keys():
+    for key in {sort.removeprefix("-"), *COMPUTED.intersection(columns)} & KEYS.keys():
         rows = rows.annotate(**KEYS[key](each_task))
     return rows
 
 
-def _wait_seconds(each_task: bool) -> Combinable:
+def _wait(each_task: bool) -> Columns:
     """Return the seconds from submission to the first start, or 0 for rows that have not started."""
-    own = _seconds(F("first_started_at") - F("submitted_at"))
+    own: Combinable = _seconds(F("first_started_at") - F("submitted_at"))
+    if not each_task:
+        of_array = _seconds(_first_start(_row_attempts()) - F("array__submitted_at"))
+        own = Case(When(IS_TASK, then=of_array), default=own)
+    return {"wait_seconds": Coalesce(own, Value(0))}
+
+
+def _first_start(tasks: QuerySet[Workload]) -> Subquery:
+    starts = tasks.filter(first_started_at__isnull=False).order_by("first_started_at")
+    return Subquery(starts.values("first_started_at")[:1])
+
+
+def _since(each_task: bool) -> Columns:
+    """Return the times in the column *State since*, for arrays as in `ArrayProgress`."""
     if each_task:
-        return Coalesce(own, Value(0))
-    starts = _row_tasks().filter(first_started_at__isnull=False).order_by("first_started_at")
-    first = Subquery(starts.values("first_started_at")[:1])
-    of_array = _seconds(first - F("array__submitted_at"))
-    return Coalesce(Case(When(IS_TASK, then=of_array), default=own), Value(0))
+        return {"shown_since": F("since")}
+    tasks = _row_tasks().filter(held=False)
+    started = tasks.filter(first_started_at__isnull=False)
+    last_change = Subquery(started.values("array").annotate(at=Max("since")).values("at"))
+    changed = Case(
+        When(~IS_ACTIVE_TASK, then=F("array__ended_at")),
+        When(Exists(tasks.filter(phase__in=RUNNING_PHASES)), then=_first_start(tasks)),
+        default=last_change,
+    )
+    of_array = Coalesce(changed, F("array__submitted_at"))
+    return {"shown_since": Case(When(IS_TASK, then=of_array), default=F("since"))}
 
 
 def _seconds(duration: Combinable) -> Cast:
@@ -151,7 +172,7 @@ def _state(each_task: bool) -> Columns:
 
 def _array_states() -> list[When]:
     tasks = _row_tasks()
-    running = tasks.filter(phase__in=(Phase.STARTING, Phase.RUNNING, Phase.STOPPING))
+    running = tasks.filter(phase__in=RUNNING_PHASES)
     queued = tasks.filter(phase=Phase.PENDING, held=False)
     is_unschedulable = Exists(queued.filter(reason=UNSCHEDULABLE_REASON)) & ~Exists(
         queued.exclude(reason=UNSCHEDULABLE_REASON)
@@ -189,13 +210,18 @@ def _attention(each_task: bool) -> Columns:
 def _array_total(column: str, each_task: bool) -> Combinable:
     if each_task:
         return F(column)
-    total = _sum(_row_tasks(), column)
+    total = _sum(_row_attempts(), column)
     return Case(When(IS_TASK, then=total), default=F(column), output_field=BigIntegerField())
 
 
 def _row_tasks() -> QuerySet[Workload]:
     """Return the current tasks of the row's array."""
-    return Workload.objects.filter(array=OuterRef("array"), superseded=False).order_by()
+    return _row_attempts().filter(superseded=False)
+
+
+def _row_attempts() -> QuerySet[Workload]:
+    """Return the tasks of the row's array, including those that have a later attempt."""
+    return Workload.objects.filter(array=OuterRef("array")).order_by()
 
 
 def _row_engines() -> QuerySet[Workload]:
@@ -226,6 +252,8 @@ KEYS: Mapping[str, Callable[[bool], Columns]] = {
     "name": _name,
     "state": _state,
     "gpus": _gpus,
+    "since": _since,
+    "wait": _wait,
     "runs": _runs,
     "evictions": _evictions,
     "attention": _attention,

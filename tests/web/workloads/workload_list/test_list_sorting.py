@@ -1,6 +1,7 @@
 """Tests for the sort orders of the workload list, which use the values that its rows show."""
 
 import re
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs
@@ -10,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from projects.models import InferenceEngine, Service, Workload
+from projects.models import InferenceEngine, Service, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 from tests import factories as make
 from tests.cast import Cast
@@ -163,6 +164,51 @@ def test_array_row_has_the_evictions_runs_and_wait_of_its_tasks(cast: Cast, sign
     page = sign_in("dave").get("/workloads?columns=wait,runs,evictions&sort=-wait").content.decode()
     for label, value in (("Evictions", "4"), ("Runs", "6"), ("Wait until start", "10 min")):
         assert f'data-label="{label}">{value}</td>' in page, label
+
+
+def test_array_row_includes_the_earlier_attempts_of_retried_tasks(cast: Cast, sign_in: SignIn) -> None:
+    array = submit_array(cast, "sweep", 2)
+    WorkloadArray.objects.filter(pk=array.pk).update(submitted_at=make.ago(minutes=30))
+    set_tasks(array, "failed", "pending", preemptions=2, run=3)
+    first_start = make.ago(minutes=20)
+    first = Workload.objects.filter(array=array, array_index=0)
+    first.update(superseded=True, first_started_at=first_start)
+    retry = make.workload(cast.vision, "retry")
+    Workload.objects.filter(pk=retry.pk).update(array=array, array_index=0, attempt=2)
+    make.workload(cast.vision, "other", run=5, preemptions=3, phase="running", first_started_at=make.ago())
+    client = sign_in("dave")
+    page = client.get("/workloads?columns=wait,runs,evictions,started").content.decode()
+    row = page.partition(f'id="a-{array.pk}"')[2].partition("</tr>")[0]
+    for label, value in (("Evictions", "4"), ("Runs", "6"), ("Wait until start", "10 min")):
+        assert f'data-label="{label}">{value}</td>' in row, label
+    started = re.findall(r'data-label="Started"><time datetime="([^"]+)"', row)
+    assert started == [first_start.isoformat()]
+    for sort, names in (("-runs", "sweep other"), ("-evictions", "sweep other"), ("-wait", "other sweep")):
+        assert listed(client, f"sort={sort}") == names.split(), sort
+
+
+@pytest.mark.parametrize(("sort", "step"), [("since", 1), ("-since", -1)])
+def test_arrays_are_sorted_by_the_time_of_their_state(
+    sort: str, step: int, cast: Cast, sign_in: SignIn
+) -> None:
+    for name, minutes in (("first", 90), ("third", 50), ("fifth", 30), ("last", 1)):
+        make.workload(cast.vision, name, phase="running", since=make.ago(minutes=minutes))
+    arrays = {name: submit_array(cast, name, 2) for name in ("runs", "waits", "ended")}
+    set_tasks(arrays["runs"], "completed", "running", since=make.ago(), first_started_at=make.ago(minutes=70))
+    set_tasks(arrays["waits"], "completed", "pending", first_started_at=make.ago(minutes=80))
+    tasks = Workload.objects.filter(array=arrays["waits"])
+    tasks.update(since=make.ago(minutes=40))
+    tasks.filter(array_index=1).update(since=make.ago(), first_started_at=None)
+    set_tasks(arrays["ended"], "completed", "completed", since=make.ago(minutes=95))
+    ended = WorkloadArray.objects.filter(pk=arrays["ended"].pk)
+    ended.update(state="completed", ended_at=make.ago(minutes=20))
+    client = sign_in("dave")
+    names = ["first", "runs", "third", "waits", "fifth", "ended", "last"]
+    assert listed(client, f"state=all&sort={sort}") == names[::step]
+    page = client.get(f"/workloads?state=all&columns=since&sort={sort}").content.decode()
+    times = re.findall(r'data-label="Since"><time datetime="([^"]+)"', page)
+    ages = [round((make.ago() - datetime.fromisoformat(each)).total_seconds() / 60) for each in times]
+    assert ages == [90, 70, 50, 40, 30, 20, 1][::step]
 
 
 def test_state_of_a_service_does_not_depend_on_the_columns(cast: Cast, sign_in: SignIn) -> None:
