@@ -79,7 +79,7 @@ def test_button_of_an_unschedulable_edit_reads_save_anyway(dave: Client, train: 
     assert 'id="f-roles-0-gpu-stored">Previous value: 1</span>' in never
     assert "save-label" not in edited(dave, train, "priority: 50", "priority: 60", page="/prediction")
     assert '<span id="save-label" hx-swap-oob="true">Save changes</span>' in edited(
-        dave, train, "gpu: 1", "gpu: 9"
+        dave, train, "priority: 50", "priority: 60"
     )
 
 
@@ -92,3 +92,11 @@ def test_pools_are_listed_by_name(dave: Client, train: Workload) -> None:
 def test_name_that_cannot_be_edited_can_be_restored(dave: Client, train: Workload) -> None:
     words = words_of(edited(dave, train, "name: train", "name: other"))
     assert "Cannot be edited. Set it to train again, or submit a new workload." in words
+
+
+def test_button_of_an_edit_that_resets_the_queue_time_says_so(dave: Client, train: Workload) -> None:
+    label = '<span id="save-label" class="warns" hx-swap-oob="true">Save and reset queue time</span>'
+    assert label in edited(dave, train, "replicas: 2", "replicas: 3")
+    assert ">Save changes</span>" in edited(dave, train, "replicas: 2", "replicas: 1")
+    patched = dave.get(f"/workloads/{train.pk}/edit", {"patch": '{"max_runtime": 7200}'})
+    assert ">Save and reset queue time</span>" in patched.content.decode()

@@ -218,12 +218,13 @@
   // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
   const column = document.querySelector(".submit > .stack:not(#fields)");
   new ResizeObserver(() => column.style.setProperty("--column-height", `${column.offsetHeight}px`)).observe(column);
-  // Ask before input is lost, unless a response redirects, such as the one to a submission.
+  // Ask before input is lost, unless a response redirects, such as the one to a submission, or the user discards changes.
   let isLeaving = false;
   const hasInput = () => isCodeChosen || edits !== answered || text().value !== text().defaultValue;
   addEventListener("beforeunload", (event) => {
     if (!isLeaving && document.documentElement.dataset.leaving === undefined && hasInput()) event.preventDefault();
   });
+  document.getElementById("discard")?.addEventListener("click", (event) => { isLeaving ||= !(event.ctrlKey || event.metaKey || event.shiftKey); });
   addEventListener("pageshow", () => { isLeaving = false; });
   document.addEventListener("htmx:beforeOnLoad", (event) => { isLeaving ||= event.detail.xhr.getResponseHeader("HX-Redirect") !== null; });
   // A starting point replaces everything but a name that the user has typed and, for built-in ones, the project.
