@@ -58,7 +58,7 @@ REQUIRED_SCOPES = {
 SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
 
 
-def with_roles(actor: Actor) -> Actor:
+def preload_roles(actor: Actor) -> Actor:
     """Return the actor with all roles of its user preloaded, so that permission checks run no queries."""
     if actor.user is None or actor.roles is not None:
         return actor

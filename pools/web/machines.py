@@ -25,17 +25,17 @@ MAX_TOKENS = 500  # only the newest tokens are listed
 MachineRow = tuple[Any, str]  # machine, and the name of its current node
 MACHINES: tuple[Column[MachineRow], ...] = (
     Column("name", "Machine", lambda row: row[0].name, order="name"),
-    Column("address", "Address", lambda row: row[0].address, in_file=True),
+    Column("address", "Address", lambda row: row[0].address, is_csv_only=True),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("node", "Node", lambda row: row[1]),
     Column("gpus", "Devices", lambda row: len(row[0].devices), "GPUs", number=True),
-    Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
+    Column("model", "Model", lambda row: row[0].gpu_model, is_csv_only=True),
     Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
     Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
-    Column("os", "System", lambda row: row[0].inventory.get("os", ""), in_file=True),
-    Column("driver", "GPU driver", lambda row: row[0].inventory.get("gpu_driver", ""), in_file=True),
-    Column("agent", "Agent", lambda row: row[0].inventory.get("agent_version", ""), in_file=True),
-    Column("token", "Join token", lambda row: row[0].token_prefix or "", in_file=True),
+    Column("os", "System", lambda row: row[0].inventory.get("os", ""), is_csv_only=True),
+    Column("driver", "GPU driver", lambda row: row[0].inventory.get("gpu_driver", ""), is_csv_only=True),
+    Column("agent", "Agent", lambda row: row[0].inventory.get("agent_version", ""), is_csv_only=True),
+    Column("token", "Join token", lambda row: row[0].token_prefix or "", is_csv_only=True),
     Column("last_seen", "Last seen", lambda row: row[0].last_seen_at, order="last_seen_at"),
 )
 TOKENS: tuple[Column[Any], ...] = (
@@ -43,10 +43,10 @@ TOKENS: tuple[Column[Any], ...] = (
     Column("state", "State", lambda row: row.state),
     Column("comment", "Comment", lambda row: row.comment),
     Column("issued", "Issued", lambda row: row.issued_at),
-    Column("by", "Issued by", lambda row: str(row.issued_by), in_file=True),
+    Column("by", "Issued by", lambda row: str(row.issued_by), is_csv_only=True),
     Column("expires", "Expires", lambda row: row.expires_at),
     Column("machines", "Machines joined", lambda row: row.machines_joined, number=True),
-    Column("maximum", "Maximum", lambda row: row.max_machines, "machines", in_file=True),
+    Column("maximum", "Maximum", lambda row: row.max_machines, "machines", is_csv_only=True),
 )
 
 

@@ -25,7 +25,7 @@ TONES = {
 HostRow = tuple[SshHost, HostState]
 HOSTS: tuple[Column[HostRow], ...] = (
     Column("name", "Host", lambda row: row[0].name, order="name"),
-    Column("address", "Address", lambda row: row[0].address, in_file=True),
+    Column("address", "Address", lambda row: row[0].address, is_csv_only=True),
     Column("state", "State", lambda row: row[1].value),
     Column("message", "Message", lambda row: row[0].message),
     Column("connected", "Last connection", lambda row: row[0].connected_at, order="connected_at"),

@@ -10,7 +10,7 @@ from django.utils.text import capfirst
 from unfold.contrib.filters.admin import DropdownFilter, FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, actor, render_table
 from berth.server.web.admin_site.links import link_to_existing
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
@@ -29,7 +29,7 @@ class ActionFilter(DropdownFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         actions = Audit.objects.order_by("action").values_list("action", flat=True).distinct()
-        return [(action, to_words(action)) for action in actions]
+        return [(action, token_to_words(action)) for action in actions]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Audit]) -> QuerySet[Audit]:
         return queryset.filter(action=self.value()) if self.value() else queryset
@@ -58,7 +58,7 @@ class EventAdmin(ReadOnlyModelAdmin):
 
     @display(description="Kind", ordering="kind")
     def kind_title(self, row: Event) -> str:
-        return to_words(row.kind)
+        return token_to_words(row.kind)
 
 
 @admin.register(Audit)

@@ -16,7 +16,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, bulk_action
 from berth.server.web.admin_site.columns import format_age
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
@@ -181,7 +181,7 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
 def _role_title(membership: Membership) -> str:
     """Return the role with its department or project, such as "member of vision"."""
     scope = membership.project or membership.department
-    role = to_words(membership.role).lower()
+    role = token_to_words(membership.role).lower()
     return f"{role} of {scope}" if scope else role
 
 

@@ -12,7 +12,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, DropdownFilter, 
 from unfold.decorators import display
 
 from berth.core.errors import RateLimited
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from berth.server.web.admin_site.base import (
     ReadOnlyModelAdmin,
     bulk_action,
@@ -156,7 +156,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
 
     @display(description="Reason", ordering="reason")
     def reason_label(self, row: Workload) -> str:
-        return "" if row.reason.lower() == row.phase else to_words(row.reason)
+        return "" if row.reason.lower() == row.phase else token_to_words(row.reason)
 
     @display(description="State", label=PHASES, ordering="phase")
     def state(self, row: Workload) -> str:
@@ -171,7 +171,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         blockers = (row.explanation or {}).get("blockers") or []
         return render_table(
             ("Reason", "Message"),
-            [(to_words(blocker.get("reason") or ""), blocker.get("message")) for blocker in blockers],
+            [(token_to_words(blocker.get("reason") or ""), blocker.get("message")) for blocker in blockers],
         )
 
     @display(description="Smallest change")

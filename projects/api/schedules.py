@@ -119,13 +119,13 @@ class ScheduleView(ApiView):
 
     def find(self, name: str, schedule: str) -> Schedule:
         project = selectors.find_project(self.actor, name)
-        row = self.find_or_none(project, schedule)
+        row = self.find_schedule_or_none(project, schedule)
         if row is None:
             names = selectors.schedules(self.actor).filter(project=project).values_list("name", flat=True)
             raise missing_object(ObjectKind.SCHEDULE, name=schedule, owner=name, visible=names)
         return row
 
-    def find_or_none(self, project: Project, schedule: str) -> Schedule | None:
+    def find_schedule_or_none(self, project: Project, schedule: str) -> Schedule | None:
         return selectors.schedules(self.actor).filter(project=project, name=schedule).first()
 
 
@@ -145,7 +145,7 @@ class ScheduleDetail(ScheduleView):
     def put(self, request: Request, name: str, schedule: str) -> Response:
         project = selectors.find_project(self.actor, name)
         self.require("submit", project)
-        existing = self.find_or_none(project, schedule)
+        existing = self.find_schedule_or_none(project, schedule)
         expected = expected_version(request, existing.version if existing else None)
         stored = schedules.set_schedule(
             actor=self.actor,

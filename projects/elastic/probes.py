@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from berth.db.loops.crash_points import assert_no_transaction
-from projects.elastic.ports import Ports
+from projects.elastic.pass_context import PassContext
 from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import ProcessState
 from projects.models import InferenceEngine
@@ -58,7 +58,7 @@ class ProbeContext:
     """Clients and configuration that a probe needs, without database rows."""
 
     kind: str
-    ports: Ports
+    pass_context: PassContext
     router: RouterClient | None
     model: str
     seed: Identity | None
@@ -67,21 +67,21 @@ class ProbeContext:
     copies_weights: bool = False
 
     def adapter(self, engine: InferenceEngine) -> EngineAdapter:
-        return self.ports.engines(self.kind, engine.origin != "external")
+        return self.pass_context.engines(self.kind, engine.origin != "external")
 
 
 def probe_engines(
-    view: ServiceView, ports: Ports, router: RouterClient | None, now: datetime
+    view: ServiceView, pass_context: PassContext, router: RouterClient | None, now: datetime
 ) -> dict[uuid.UUID, Probe]:
     assert_no_transaction()
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return {}
-    seed = _seed_identity(view, ports) if any(engine.state == "CONNECTING" for engine in due) else None
+    seed = _seed_identity(view, pass_context) if any(engine.state == "CONNECTING" for engine in due) else None
     counts = view.spec
     context = ProbeContext(
-        counts.engine, ports, router, view.service.model_name, seed, counts.scale_in_drain_timeout, now,
-        counts.weight_sync,
+        counts.engine, pass_context, router, view.service.model_name, seed, counts.scale_in_drain_timeout,
+        now, counts.weight_sync,
     )  # fmt: skip
     if len(due) == 1:
         return {due[0].pk: _probe_engine(due[0], context)}
@@ -148,8 +148,8 @@ def _probe_draining_engine(engine: InferenceEngine, context: ProbeContext) -> Pr
     return Probe(running=max(known_counts) if known_counts else None)
 
 
-def _seed_identity(view: ServiceView, ports: Ports) -> Identity | None:
-    adapter = ports.engines(view.spec.engine, True)
+def _seed_identity(view: ServiceView, pass_context: PassContext) -> Identity | None:
+    adapter = pass_context.engines(view.spec.engine, True)
     for engine in healthy_initial_engines(view.engines):
         identity = _try_call(partial(adapter.identity, engine.url))
         if identity is not None:

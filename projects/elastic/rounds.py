@@ -16,7 +16,7 @@ from berth.db.loops.leader import LeaderLoop
 from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.loops.wake import Waiter, WakeResult
 from berth.server.tracing.spans import span
-from projects.elastic.ports import Fence, Ports
+from projects.elastic.pass_context import Fence, PassContext
 from projects.elastic.step import live_services, run_pass
 from projects.elastic.weights import clear_sync_marks
 from projects.models import Service
@@ -36,14 +36,14 @@ EMPTY_SECONDS = 5.0
 class ServiceLoop(LeaderLoop):
     """Leader loop that reconciles services.
 
-    `ports` returns the dependencies of a pass. Its argument is the fence that rejects writes once leadership
-    is lost.
+    `build_pass_context` returns the dependencies of a pass. Its argument is the fence that rejects writes
+    once leadership is lost.
     """
 
     name: ClassVar[str] = NAME
 
     clock: Clock
-    ports: Callable[[Fence], Ports]
+    build_pass_context: Callable[[Fence], PassContext]
     lease_seconds: float = LEASE_SECONDS
     _threads: ThreadPoolExecutor | None = None
     _due: dict[int, float] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class ServiceLoop(LeaderLoop):
         try:
             with bound_contextvars(service=service.workload.handle), span("service pass") as trace:
                 trace.set_attributes(berth__service=service.workload.handle)
-                if run_pass(service, self.ports(self._fence), self.clock.now()):
+                if run_pass(service, self.build_pass_context(self._fence), self.clock.now()):
                     seconds = BUSY_SECONDS
         except LeadershipLost as error:
             log.warning("lost the leadership: %s", error)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
-from projects.elastic.ports import Fence
+from projects.elastic.pass_context import Fence
 from projects.elastic.probes import NO_PROBE
 from projects.elastic.transitions import engine_facts
 from projects.elastic.view import ServiceView

@@ -8,7 +8,7 @@ from datetime import datetime
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.queries.compiled import compiled_once
 from projects.elastic import autoscale, routes, weights
-from projects.elastic.ports import Ports
+from projects.elastic.pass_context import PassContext
 from projects.elastic.probes import Probe, probe_engines
 from projects.elastic.transitions import apply_probes
 from projects.elastic.view import ServiceView, load_view
@@ -32,26 +32,26 @@ SERVICE = compiled_once(
 )
 
 
-def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
+def run_pass(service: Service, pass_context: PassContext, now: datetime) -> bool:
     """Run one pass. Return whether the service is still changing and needs another pass soon."""
     assert_no_transaction()
     view_before = load_view(service)
-    router = ports.router(service, view_before.spec)
-    probes = probe_engines(view_before, ports, router, now)
+    router = pass_context.router(service, view_before.spec)
+    probes = probe_engines(view_before, pass_context, router, now)
     crash_point("services.looked")
-    view, any_changed = _apply_probes(service, probes, router, ports, now)
+    view, any_changed = _apply_probes(service, probes, router, pass_context, now)
     crash_point("services.settled")
     if any_changed:
         [current] = SERVICE(service.pk)
         view = load_view(current)
     if _comparison_is_due(service, now):
-        routes.mark_lost_engines(view, router, ports.fence)
-        with ports.fence():
+        routes.mark_lost_engines(view, router, pass_context.fence)
+        with pass_context.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
-    weights.update_version(view, ports.fence)
-    any_changed |= routes.update_router(view, router, ports.fence, now)
-    any_changed |= weights.copy_to_next_engine(view, ports, now)
-    any_changed |= autoscale.run_autoscaler(view, ports, now)
+    weights.update_version(view, pass_context.fence)
+    any_changed |= routes.update_router(view, router, pass_context.fence, now)
+    any_changed |= weights.copy_to_next_engine(view, pass_context, now)
+    any_changed |= autoscale.run_autoscaler(view, pass_context, now)
     crash_point("services.done")
     return any_changed or _is_changing(view)
 
@@ -65,14 +65,14 @@ def _apply_probes(
     service: Service,
     probes: Mapping[uuid.UUID, Probe],
     router: RouterClient | None,
-    ports: Ports,
+    pass_context: PassContext,
     now: datetime,
 ) -> tuple[ServiceView, bool]:
     """Load the current rows and update their states from the results of probes.
 
     Return the rows and whether a state changed. If so, the caller must load the rows again.
     """
-    with ports.fence():
+    with pass_context.fence():
         view = load_view(lock_service(service))
         return view, apply_probes(view, probes, router is not None, now)
 

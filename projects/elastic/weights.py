@@ -9,7 +9,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
-from projects.elastic.ports import Fence, Ports
+from projects.elastic.pass_context import Fence, PassContext
 from projects.elastic.probes import healthy_initial_engines
 from projects.elastic.view import ServiceView
 from projects.models import InferenceEngine, Service
@@ -38,13 +38,13 @@ def update_version(view: ServiceView, fence: Fence) -> None:
         view.service.weight_version = version
 
 
-def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
+def copy_to_next_engine(view: ServiceView, pass_context: PassContext, now: datetime) -> bool:
     """Copy weights to the next outdated inference engine. Return whether a copy was attempted."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:
         if engine.sync == COPYING:
-            _resume_interrupted_engine(engine, view, ports)
+            _resume_interrupted_engine(engine, view, pass_context)
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return False
@@ -56,8 +56,8 @@ def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
             engine.number,
         ),
     )
-    adapter = ports.engines(view.spec.engine, engine.origin != "external")
-    _copy_weights(engine, view, adapter, ports.fence, now)
+    adapter = pass_context.engines(view.spec.engine, engine.origin != "external")
+    _copy_weights(engine, view, adapter, pass_context.fence, now)
     return True
 
 
@@ -119,17 +119,17 @@ def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: 
     return True
 
 
-def _resume_interrupted_engine(engine: InferenceEngine, view: ServiceView, ports: Ports) -> None:
+def _resume_interrupted_engine(engine: InferenceEngine, view: ServiceView, pass_context: PassContext) -> None:
     """Resume an inference engine that was left paused when a process died during a copy."""
     assert_no_transaction()
     if engine.url:
         try:
-            ports.engines(view.spec.engine, engine.origin != "external").resume(engine.url)
+            pass_context.engines(view.spec.engine, engine.origin != "external").resume(engine.url)
         except ServingError as error:
             log.warning(
                 "could not resume %s of %s after an interrupted copy: %s", engine.name, view.service, error
             )
-    with ports.fence():
+    with pass_context.fence():
         record_observations(engine, sync="", sync_message="A weight copy was interrupted.")
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 

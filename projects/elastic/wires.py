@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from berth.core.spec.sections.service import ServiceSpec
-from projects.elastic.ports import Fence, Ports
+from projects.elastic.pass_context import Fence, PassContext
 from projects.models import InferenceEngine, Service
 from projects.serving.addresses import (
     PRIVATE,
@@ -35,8 +35,8 @@ class ServingClients:
     routers: Path
     reload: tuple[str, ...] = ()
 
-    def ports(self, fence: Fence) -> Ports:
-        return Ports(engines=self.engines, router=self.router, fence=fence)
+    def pass_context(self, fence: Fence) -> PassContext:
+        return PassContext(engines=self.engines, router=self.router, fence=fence)
 
     def engines(self, kind: str, is_managed: bool) -> EngineAdapter:
         return _create_adapter(kind, Wire(self._address_policy(is_managed)))

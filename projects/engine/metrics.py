@@ -12,7 +12,7 @@ METRICS_MAX = 50  # maximum number of metrics per workload
 POINTS_MAX = 500  # maximum number of stored points per metric
 STEP_MAX = 2**53
 LINE_MAX = 4096  # maximum length in bytes of a reported line in a log
-COUNT_MAX = 2**31 - 1  # the count of non-finite values stops at this number
+COUNT_MAX = 2**31 - 1  # non-finite values are counted up to this number
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 _MARK = b"berth-report "  # prefix that `berth.report` prints
 

@@ -40,7 +40,7 @@ class WorkloadArray(FastRows):
     spec = models.JSONField()
     priority = models.IntegerField(default=DEFAULT)
     gpu_milli_min = models.BigIntegerField(
-        default=0, help_text="GPUs requested by one task's minimum gang, in thousandths."
+        default=0, help_text="Milli-GPUs requested by one task's minimum gang."
     )
     task_count = models.PositiveIntegerField(help_text="Number of tasks.")
     max_running = models.PositiveIntegerField(

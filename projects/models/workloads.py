@@ -155,11 +155,9 @@ class Workload(FastRows):
     )
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
-    gpu_milli_min = models.BigIntegerField(
-        default=0, help_text="GPUs requested by the minimum gang, in thousandths."
-    )
+    gpu_milli_min = models.BigIntegerField(default=0, help_text="Milli-GPUs requested by the minimum gang.")
     gpu_milli_now = models.BigIntegerField(
-        default=0, help_text="GPUs allocated to the workload's pods, in thousandths."
+        default=0, help_text="Milli-GPUs allocated to the workload's pods."
     )
     explanation = models.JSONField(
         null=True, blank=True, help_text="Blockers, queue position and ordering from the last cycle."

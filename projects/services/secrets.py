@@ -132,7 +132,7 @@ class RegistryAuth:
     json: str = field(default="", repr=False)
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
-    def secret_for(self, image_name: str) -> Secret | None:
+    def secret_for_image(self, image_name: str) -> Secret | None:
         """Return the secret used to pull an image such as registry.example.org/team/train, or None if no
         secret matches the image.
         """

@@ -66,7 +66,7 @@ class VolumeTransfer:
     ) -> None:  # fmt: skip
         self.progress, self._volume, self._writer = progress, volume, writer
         self._read, self._save = read, save
-        listed = {entry.path: entry for entry in _list_all(bucket)}
+        listed = {entry.path: entry for entry in _list_all_objects(bucket)}
         self._deleted = sorted(changes.deleted)
         self.skipped = dict(changes.skipped)
         self._files = list(self._storable_files(changes.files, listed))
@@ -147,7 +147,8 @@ class VolumeTransfer:
             except UploadNotFound:
                 self._discard_parts(file, part_bytes)
         raise Unavailable(
-            "The object store keeps deleting unfinished uploads. Ask an admin to check the bucket's rules."
+            "The object store keeps deleting unfinished uploads. Ask an admin to check the bucket's "
+            "lifecycle rule for incomplete multipart uploads."
         )
 
     def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
@@ -189,7 +190,7 @@ class VolumeTransfer:
         return is_deleted
 
 
-def _list_all(bucket: Bucket) -> Iterator[ListedObject]:
+def _list_all_objects(bucket: Bucket) -> Iterator[ListedObject]:
     page = bucket.list_page()
     yield from page.objects
     while page.next:

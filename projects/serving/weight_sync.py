@@ -31,13 +31,13 @@ def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seco
         adapter.set_weight_version(to, version)
     except BaseException:
         with suppress(ServingError):  # report the first error instead of this one
-            _resume(adapter, to)
+            _resume_with_retry(adapter, to)
         raise
-    _resume(adapter, to)
+    _resume_with_retry(adapter, to)
     return version
 
 
-def _resume(adapter: EngineAdapter, to: str) -> None:
+def _resume_with_retry(adapter: EngineAdapter, to: str) -> None:
     """Resume the inference engine. Retry once, because a paused engine serves no requests."""
     try:
         adapter.resume(to)

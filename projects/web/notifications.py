@@ -46,22 +46,22 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
         lambda row: row[0].pending_minutes,
         "minutes",
         "pending_minutes",
-        in_file=True,
+        is_csv_only=True,
     ),
     Column("channel", "Channel", lambda row: row[1], order="channel", is_secondary=True),
     Column("to", "To", lambda row: row[2]),
     Column("latest", "Last delivery", lambda row: row[4].state if row[4] else None),
     Column("made", "Since", lambda row: row[0].created_at, order="pk"),
-    Column("created-by", "Created by", lambda row: row[0].created_by, in_file=True),
+    Column("created-by", "Created by", lambda row: row[0].created_by, is_csv_only=True),
 )
 DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("event", "Event", lambda row: row[3], order="kind"),
-    Column("scope", "Scope", lambda row: _delivery_subject(row[0]), in_file=True),
+    Column("scope", "Scope", lambda row: _delivery_subject(row[0]), is_csv_only=True),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("channel", "Channel", lambda row: row[1], order="channel", is_secondary=True),
     Column("to", "To", lambda row: row[2]),
-    Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
+    Column("error", "Last error", lambda row: row[0].last_error, is_csv_only=True),
     Column("attempts", "Attempts", lambda row: row[0].attempts, order="attempts", number=True),
 )
 

@@ -134,7 +134,7 @@ class SecretRow:
         return ("", "") if isinstance(self.row, PluginSecret) else (self.row.registry, self.row.username)
 
     @property
-    def updated(self) -> tuple[datetime, str]:
+    def last_update(self) -> tuple[datetime, str]:
         """Time of the last change, and the user who made it."""
         if isinstance(self.row, PluginSecret):
             return self.row.set_at, ""
@@ -170,11 +170,11 @@ SECRETS: tuple[Column[SecretRow], ...] = (
     Column("owner", "Owner", lambda each: PERSONAL if each.kind == USER else f"{each.kind} {each.owner}"),
     Column("kind", "Kind", lambda each: each.kind_label),
     Column("registry", "Registry", lambda each: each.login[0]),
-    Column("username", "Username", lambda each: each.login[1], in_file=True),
+    Column("username", "Username", lambda each: each.login[1], is_csv_only=True),
     Column("version", "Version", lambda each: each.row.version, number=True, is_secondary=True),
     Column("uses", "Used by", lambda each: each.uses, number=True),
-    Column("updated", "Updated", lambda each: each.updated[0]),
-    Column("by", "Updated by", lambda each: each.updated[1], in_file=True),
+    Column("updated", "Updated", lambda each: each.last_update[0]),
+    Column("by", "Updated by", lambda each: each.last_update[1], is_csv_only=True),
 )
 
 

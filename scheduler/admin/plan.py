@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from berth.core.wording.words import format_ranges, to_words
+from berth.core.wording.words import format_ranges, token_to_words
 from berth.server.web.admin_site.links import link_to_existing
 from berth.server.web.numbers import NO_VALUE
 from pools.models import Node, NodePool
@@ -53,7 +53,7 @@ def plan_rows(bundle: dict[str, Any], links: PlanLinks) -> Iterator[tuple[object
         indices = format_ranges(step["index"] for step in steps if "index" in step)
         devices = format_ranges(device for step in steps for device in step.get("devices") or ())
         yield (
-            *decision, to_words(step_kind),
+            *decision, token_to_words(step_kind),
             links.workload(workload), f"{role} {indices}".strip(), links.node(node), devices or NO_VALUE,
         )  # fmt: skip
         decision = ("", "")
@@ -61,7 +61,7 @@ def plan_rows(bundle: dict[str, Any], links: PlanLinks) -> Iterator[tuple[object
 
 def _describe_decision(bundle: dict[str, Any], links: PlanLinks) -> SafeString:
     kind = bundle.get("kind", "")
-    title = KIND_TITLES.get(kind) or to_words(kind)
+    title = KIND_TITLES.get(kind) or token_to_words(kind)
     return format_html("{} for {}", title, links.workload(bundle.get("workload", "")))
 
 

@@ -1,6 +1,6 @@
 """Titles of the triggers that start scheduling cycles."""
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 
 TRIGGER_TITLES = {
     "": "A change",
@@ -13,4 +13,4 @@ TRIGGER_TITLES = {
 
 def describe_trigger(trigger: str) -> str:
     """Return a title for the trigger of a cycle, such as "Workload changed"."""
-    return TRIGGER_TITLES.get(trigger) or f"{to_words(trigger)} changed"
+    return TRIGGER_TITLES.get(trigger) or f"{token_to_words(trigger)} changed"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.db.models import Sum
 
 from berth.core.values.amounts import MILLI
-from berth.core.wording.words import format_count, format_gpus, to_words
+from berth.core.wording.words import format_count, format_gpus, token_to_words
 from pools.models.node import PENDING
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from projects.models.tenants import applies_to_any
@@ -88,7 +88,7 @@ def queue_findings(facts: PoolFacts) -> Iterator[Finding]:
     if not counts.total:
         return
     named = ", ".join(
-        f"{count} {to_words(reason).lower() or 'not considered yet'}"
+        f"{count} {token_to_words(reason).lower() or 'not considered yet'}"
         for reason, count in counts.by_reason[:MAX_NAMED]
     )
     shown = f": {named}" if named else ""

@@ -34,7 +34,7 @@ class ArrayTasksRow:
         return self.tasks[0]
 
     @property
-    def earliest(self) -> DecisionRow:
+    def earliest_row(self) -> DecisionRow:
         return self.tasks[-1]
 
 

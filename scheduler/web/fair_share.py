@@ -33,7 +33,7 @@ def _to_gpus(milli: int | None) -> float | str:
 
 COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("name", "Department or project", lambda row: row[1].name),
-    Column("department", "Department", lambda row: row[0].name, in_file=True),
+    Column("department", "Department", lambda row: row[0].name, is_csv_only=True),
     Column("rank", "Rank", lambda row: row[1].rank if row[1].numbers_visible else None, number=True),
     Column(
         "weight",
@@ -144,7 +144,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "has_torn_bars": any(bar.continues for top, inner, _ in bars for _, bar in (top, *inner)),
         "few": few,
         "default": default,
-        "width": sum(not column.in_file for column in columns),
+        "width": sum(not column.is_csv_only for column in columns),
         "expanded": expanded,
         "total": pool_capacity([pool]) if pool else None,
         "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,

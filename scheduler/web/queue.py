@@ -82,7 +82,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     # In queue order, the page has a heading for each pool, and only exported files have a pool column.
     is_grouped = pool is None and state["sort"].removeprefix("-") not in OTHER_SORTS
     columns = [
-        replace(column, in_file=column.in_file or (column.key == "pool" and is_grouped))
+        replace(column, is_csv_only=column.is_csv_only or (column.key == "pool" and is_grouped))
         for column in COLUMNS
         if pool is None or column.key != "pool"
     ]
@@ -158,7 +158,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "has_more_impossible": len(impossible) > UNSCHEDULABLE_MAX,
         "is_grouped": is_grouped,
         "is_in_order": is_in_order,
-        "width": sum(not column.in_file for column in columns),
+        "width": sum(not column.is_csv_only for column in columns),
         "filters": filters,
         "unknown": describe_unknown(*unknown),
         "is_filtered": is_filtered,

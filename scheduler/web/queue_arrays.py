@@ -29,7 +29,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, RowNumber
 
-from berth.core.wording.words import format_positions, to_words
+from berth.core.wording.words import format_positions, token_to_words
 from pools.models.node import PENDING
 from projects.models import Phase
 from scheduler.models import Reservation
@@ -160,7 +160,7 @@ def _queued_tasks(row: Any, groups: Sequence[Mapping[str, Any]]) -> QueuedTasks:
 
 def _reason_words(group: Mapping[str, Any]) -> str:
     reserved = group["phase"] == Phase.RESERVED
-    return "reserved" if reserved else to_words(group["reason"]).lower() or "not evaluated yet"
+    return "reserved" if reserved else token_to_words(group["reason"]).lower() or "not evaluated yet"
 
 
 def _format_indexes(indexes: Sequence[int]) -> str:

@@ -53,17 +53,17 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         "standing",
         "Queue",
         lambda row: describe_queue_states((row[0].explanation or {}).get("ordering", ())),
-        in_file=True,
+        is_csv_only=True,
     ),
-    Column("message", "Message", lambda row: row[0].message, in_file=True),
+    Column("message", "Message", lambda row: row[0].message, is_csv_only=True),
     Column("expected", "Expected start", lambda row: row[1], order=EXPECTED),
     Column(
         "ordering",
         "Ordering",
         lambda row: "; ".join((row[0].explanation or {}).get("ordering", ())),
-        in_file=True,
+        is_csv_only=True,
     ),
-    Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
+    Column("submitted", "Submitted", lambda row: row[0].submitted_at, is_csv_only=True),
 )
 SORT_CHOICES = {
     "": "Queue order", "-priority": "Highest priority", "-gpus": "Most GPUs", "since": "Longest pending",

@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -288,7 +289,10 @@ def test_services_process_submits_due_runs(cast: Cast) -> None:
     clock = FixedClock(NOON)
     schedule = make_schedule(cast)
     held = lease.acquire("services", "first", 60)
-    loop = ServiceLoop(clock=clock, ports=lambda fence: None, held=held, _renewed=time.monotonic())  # type: ignore[arg-type,return-value]
+    context: Any = None
+    loop = ServiceLoop(
+        clock=clock, build_pass_context=lambda fence: context, held=held, _renewed=time.monotonic()
+    )
     for _ in range(3):
         with ThreadPoolExecutor(1) as loop._threads:
             loop.step("tick")

@@ -46,7 +46,7 @@ class CrashingProcess:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.lead("first")  # a new epoch fences off the dead process
-            clear_sync_marks(self.stage.ports.fence)
+            clear_sync_marks(self.stage.pass_context.fence)
 
 
 def service_with_weight_sync(stage: ServiceStage) -> Service:

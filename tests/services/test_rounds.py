@@ -11,7 +11,10 @@ from tests.services.stage import ServiceStage
 def test_ended_service_is_no_longer_processed(stage: ServiceStage) -> None:
     service, clock = stage.serve(), stage.stage.clock
     rounds = ServiceLoop(
-        clock=clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic()
+        clock=clock,
+        build_pass_context=lambda fence: stage.pass_context,
+        held=stage.held,
+        _renewed=time.monotonic(),
     )
     with ThreadPoolExecutor(1) as rounds._threads:
         rounds.step("start")

@@ -50,7 +50,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "user_agent_header": "berth-client",
         "compression": None,
         "max_size": 4 * WINDOW,
-        "max_queue": None,  # no maximum: the window limits the queue, and a full queue would delay pings
+        "max_queue": None,  # no maximum: flow control already bounds the queue
         "open_timeout": OPEN_SECONDS,
         "proxy": None if settings.is_local else True,
     }

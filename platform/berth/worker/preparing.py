@@ -78,11 +78,11 @@ def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[I
     )  # fmt: skip
     image = transform_all(plugins, Image(env=node_env), cluster)
     image = replace(image, env={n: value for n, value in image.env.items() if node_env.get(n) != value})
-    _check(image, cluster.name)
+    _check_installable(image, cluster.name)
     return replace(image, python=PYTHON), bootstrap_all(plugins, cluster)
 
 
-def _check(image: Image, pool: str) -> None:
+def _check_installable(image: Image, pool: str) -> None:
     """Raise PreparationFailed if any requirements cannot be installed on this node."""
     if problems := list(image_problems(image)):
         raise PreparationFailed(f"the session's plugins cannot be installed: {problems[0]}")

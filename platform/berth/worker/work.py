@@ -95,9 +95,9 @@ class Worker:
         return 1 if self._ray_was_lost else 0
 
     def _serve(self, plugins: Sequence[Plugin], registration: Registration) -> None:
-        pool = SlotPool(self._slots(tuple(plugins), registration))
+        pool = SlotPool(self._create_slots(tuple(plugins), registration))
         pool.start()
-        fetching = threading.Thread(target=self._fetch, args=(pool,), name="fetch", daemon=True)
+        fetching = threading.Thread(target=self._fetch_calls, args=(pool,), name="fetch", daemon=True)
         sender = threading.Thread(
             target=self._send_finished_results, args=(pool,), name="send-finished", daemon=True
         )
@@ -120,13 +120,13 @@ class Worker:
         except (Rejected, ServerUnreachable) as error:
             log.info("the worker could not sign off: %s", error)
 
-    def _slots(self, plugins: tuple[Plugin, ...], registration: Registration) -> list[Slot]:
+    def _create_slots(self, plugins: tuple[Plugin, ...], registration: Registration) -> list[Slot]:
         limit, count = registration.result_bytes_max, registration.slots
         if registration.executor == "thread":
             return [ThreadSlot(plugins, limit) for _ in range(count)]
         return [ProcessSlot(plugins, self.config.instance(number, count), limit) for number in range(count)]
 
-    def _fetch(self, pool: SlotPool) -> None:
+    def _fetch_calls(self, pool: SlotPool) -> None:
         while not self._stop.is_set():
             with self._lock:
                 held_calls = sorted(self._held_calls)

@@ -84,11 +84,11 @@ def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
     Raises Invalid for names that the user cannot see.
     """
     rows = selectors.workloads(actor)
-    in_pool = Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool])
+    allowances_in_pool = Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool])
     check_names(
         unknown_project_problem(actor, query.project),
         unknown_department_problem(actor, query.department),
-        unknown_pool_problem(actor, query.pool, NameColumn(rows, "pool__name", in_pool)),
+        unknown_pool_problem(actor, query.pool, NameColumn(rows, "pool__name", allowances_in_pool)),
         unknown_user_problem(actor, query.submitted_by, path="submitted_by"),
         unknown_id_problem("array", "an array", query.array, (selectors.arrays(actor), "pk")),
         unknown_word_problem("reason", query.reason, REASONS, NameColumn(rows, "reason")),
@@ -106,7 +106,7 @@ def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
         phase__in=query.phase or None,
     )
     if query.pool is not None:
-        rows = rows.filter(in_pool)
+        rows = rows.filter(allowances_in_pool)
     for label in query.label:
         key, _, value = label.partition("=")
         rows = rows.filter(HAS_LABELS, labels__contains={key: value})

@@ -85,7 +85,7 @@ def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerC
     new_window = replace(window, samples=recent)
     since = [
         (condition.name, _streak_start(window, condition.name, sample.at))
-        for condition in evaluate(compute_metrics(new_window, config), config)
+        for condition in evaluate_conditions(compute_metrics(new_window, config), config)
         if condition.is_met
     ]
     return replace(new_window, since=tuple(sorted(since)))
@@ -98,7 +98,7 @@ def conditions(window: SampleWindow, config: AutoscalerConfig, now: float) -> tu
     """
     latest = window.latest
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
-    evaluated = evaluate(compute_metrics(window, config) if is_fresh else None, config)
+    evaluated = evaluate_conditions(compute_metrics(window, config) if is_fresh else None, config)
     at = latest.at if latest is not None else now
     return tuple(with_streak(condition, window.held_since(condition.name), at) for condition in evaluated)
 
@@ -111,7 +111,7 @@ def with_streak(condition: Condition, since: float | None, at: float) -> Conditi
     return replace(condition, since=since, held=held, triggered=held >= condition.duration)
 
 
-def evaluate(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[Condition, ...]:
+def evaluate_conditions(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[Condition, ...]:
     """Evaluate the scaling conditions for the metrics. Streaks, which depend on the past, are not set."""
     metrics = metrics or _unknown_metrics()
     scale_out, scale_in = config.scale_out_policy, config.scale_in_policy

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from projects.engine.replicas.conditions import ServiceMetrics, evaluate, with_streak
+from projects.engine.replicas.conditions import ServiceMetrics, evaluate_conditions, with_streak
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.decide import (
     Fleet,
@@ -60,7 +60,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
             since = {}
         last_at = point.at
         metrics = _spread_metrics(point, engines)
-        evaluated = evaluate(metrics, config)
+        evaluated = evaluate_conditions(metrics, config)
         since = {one.name: since.get(one.name, point.at) for one in evaluated if one.is_met}
         if point.at >= evaluate_at:
             evaluate_at = point.at + config.evaluation_interval_secs

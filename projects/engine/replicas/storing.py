@@ -16,7 +16,7 @@ def to_json(window: SampleWindow) -> dict[str, Any]:
     return {"samples": [_sample_to_json(sample) for sample in window.samples], "since": dict(window.since)}
 
 
-def from_json(data: Mapping[str, Any]) -> SampleWindow:
+def window_from_json(data: Mapping[str, Any]) -> SampleWindow:
     """Convert JSON data to a window. Empty data becomes an empty window."""
     samples = tuple(_parse_sample(sample) for sample in data.get("samples", ()))
     since = data.get("since", {})

@@ -12,7 +12,7 @@ from berth.core.errors import Conflict
 from berth.core.spec import parse_workload
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake
-from projects.access import Action, require, with_roles
+from projects.access import Action, preload_roles, require
 from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
@@ -43,7 +43,7 @@ class _Stop:
     reason: str
     unstarted: Sequence[str]
 
-    def is_new_for(self, task: Workload) -> bool:
+    def would_change(self, task: Workload) -> bool:
         """Return whether the cancellation or suspension would change a live task.
 
         Cancellation takes precedence over suspension.
@@ -162,7 +162,7 @@ def retry(
         _require_ended([(index, phase) for _, index, _, phase in tasks])
         if dry_run or not tasks:
             return len(tasks)
-        view = SubmissionView(with_roles(actor), locks=True)
+        view = SubmissionView(preload_roles(actor), locks=True)
         spec = parse_workload(locked.spec)
         require_submitter_for_personal_secrets(actor, [spec], locked.submitted_by_id)
         model = prepare(view, locked.spec, spec, project=locked.project, now=at, is_array=True)
@@ -231,7 +231,7 @@ def _stop_tasks(
     at = now or timezone.now()
     with transaction.atomic():
         locked = lock_array(array)
-        tasks = [task for task in _lock_tasks(locked, indexes) if stop.is_new_for(task)]
+        tasks = [task for task in _lock_tasks(locked, indexes) if stop.would_change(task)]
         if dry_run or not tasks:
             return len(tasks)
         message = f"{stop.reason} by {actor.name}."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Min
 
 from berth.core.values.signals import SHELL_OFFSET, signal_name
-from berth.core.wording.words import format_count, to_words
+from berth.core.wording.words import format_count, token_to_words
 from projects.models import Phase, Workload
 
 GENERAL_REASONS = ("", "Failed", "PodFailed")  # reasons that add no information to the exit code
@@ -27,7 +27,7 @@ class FailureGroup:
     def cause(self) -> str:
         """Cause as text, such as "exit code 1", "SIGKILL" or "out of memory"."""
         if self.reason not in GENERAL_REASONS:
-            return to_words(self.reason).lower()
+            return token_to_words(self.reason).lower()
         if self.exit_code is None:
             return "could not be started"
         if self.exit_code <= SHELL_OFFSET:

@@ -29,7 +29,7 @@ from projects.services.inference.rules import (
     require_no_active_request,
     service_settings,
 )
-from projects.services.inference.transitions import open_request, transition_request
+from projects.services.inference.transitions import store_request, transition_request
 
 SERVICE_LOOP = "services"
 LOCKED_SERVICE = compiled_once(
@@ -95,7 +95,7 @@ def scale_out(
         settings = service_settings(row.workload)
         request = _build_request(actor, row, "scale_out", parameters, settings.scale_out_timeout, at)
         request.engine_urls, request.policy = urls, settings.scale_out_partial_success_policy
-        open_request(request)
+        store_request(request)
         _audit(actor, request)
         wake(SERVICE_LOOP)
     return AcceptedRequest(request, request.status, "Scale-out request accepted")
@@ -129,7 +129,7 @@ def scale_in(
         settings = service_settings(row.workload)
         timeout = settings.scale_in_drain_timeout + settings.scale_in_shutdown_timeout + 60.0
         request = _build_request(actor, row, "scale_in", parameters, timeout, at)
-        open_request(request)
+        store_request(request)
         InferenceEngine.objects.filter(pk__in=[engine.pk for engine in removed]).update(removed_by=request)
         _audit(actor, request)
         wake(SERVICE_LOOP)
@@ -207,7 +207,7 @@ def _complete_without_changes(
 ) -> AcceptedRequest:
     request = _build_request(actor, service, direction, parameters, 1.0, at)
     request.status, request.ended_at = "NOOP", at
-    open_request(request, message=message)
+    store_request(request, message=message)
     return AcceptedRequest(request, "NOOP", message)
 
 

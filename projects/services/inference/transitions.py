@@ -14,7 +14,7 @@ from projects.models import InferenceEngine, ScaleRequest, ScaleStep, Scaling
 from projects.services import announce, events
 
 
-def open_request(request: ScaleRequest, *, message: str = "") -> None:
+def store_request(request: ScaleRequest, *, message: str = "") -> None:
     """Store a scale request and the first row of its history, in the caller's transaction."""
     request.save(force_insert=True)
     ScaleStep.objects.create(

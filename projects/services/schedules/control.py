@@ -61,7 +61,7 @@ def set_schedule(
         if schedule.paused_at is None and not is_due:
             schedule.next_at = first
         if before != schedule_values(schedule):
-            _save(actor, schedule)
+            _save_schedule(actor, schedule)
             audit_change(actor, "set_schedule", schedule, before, schedule_values(schedule))
     return schedule
 
@@ -87,7 +87,7 @@ def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = N
             locked.runs.filter(outcome=RunOutcome.QUEUED).update(
                 outcome=RunOutcome.SKIPPED, message="The schedule was paused."
             )
-            _save(actor, locked)
+            _save_schedule(actor, locked)
             audit_change(actor, "pause_schedule", locked)
     return locked
 
@@ -107,7 +107,7 @@ def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = 
                 raise Conflict(f"{name} may not submit to {project}. Edit the schedule to become its owner.")
             locked.paused_at, locked.pause_message = None, ""
             locked.next_at = next_due_time(locked.cron, ZoneInfo(locked.time_zone), now or timezone.now())
-            _save(actor, locked)
+            _save_schedule(actor, locked)
             audit_change(actor, "resume_schedule", locked)
     return locked
 
@@ -165,7 +165,7 @@ def _lock_schedule(actor: Actor, schedule: Schedule) -> Schedule:
     return locked
 
 
-def _save(actor: Actor, schedule: Schedule) -> None:
+def _save_schedule(actor: Actor, schedule: Schedule) -> None:
     schedule.version = next_version(schedule.version)
     schedule.changed_by, schedule.retry_at = actor.name, None
     schedule.save()

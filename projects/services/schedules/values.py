@@ -63,7 +63,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     """
     project = schedule.project
     if not schedule.template:
-        return _with_defaults(read_document(schedule.text), schedule.name, project)
+        return _add_name_and_project(read_document(schedule.text), schedule.name, project)
     template = _find_template(project, schedule.template)
     if template is None:
         raise Invalid([_missing_template_problem(project, schedule.template)])
@@ -176,7 +176,7 @@ def _source_problems(
             document = _template_source(template, name)
         else:
             check_document(project, values.text)
-            document = _with_defaults(read_document(values.text), name, project)
+            document = _add_name_and_project(read_document(values.text), name, project)
         spec = parse_schedulable_document(document)
         view = SubmissionView(actor)
         prepare(view, document, spec, project=project, now=now, is_array=spec.array is not None)
@@ -224,5 +224,5 @@ def _template_source(template: Template, name: str) -> dict[str, Any]:
     return {**template_document(template), "name": document.get("name", name)}
 
 
-def _with_defaults(document: dict[str, Any], name: str, project: Project) -> dict[str, Any]:
+def _add_name_and_project(document: dict[str, Any], name: str, project: Project) -> dict[str, Any]:
     return {"name": name, **document, "project": project.name}

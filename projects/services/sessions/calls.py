@@ -17,8 +17,8 @@ from projects.services.sessions.leases import (
     end_call,
     lease_pending_calls,
     locked_session,
-    open_calls,
     requeue_lost_worker_calls,
+    unfinished_calls,
 )
 
 MAX_CALLS = 20_000  # maximum open calls per session
@@ -93,7 +93,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
 def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
     """Cancel calls. A running call continues, and its result is discarded."""
     with locked_session(session) as locked:
-        for call in open_calls(locked).filter(key__in=list(keys)):
+        for call in unfinished_calls(locked).filter(key__in=list(keys)):
             end_call(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
         lease_pending_calls(locked)
 

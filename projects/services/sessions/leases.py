@@ -39,7 +39,7 @@ def locked_session(session: Session) -> Iterator[Session]:
             notify(CHANNEL, [str(locked.pk)])
 
 
-def open_calls(session: Session) -> QuerySet[Call]:
+def unfinished_calls(session: Session) -> QuerySet[Call]:
     """Return calls that have not ended, without their possibly large payloads and results."""
     rows = session.calls.exclude(state=Call.State.ENDED).select_related("worker")
     return rows.defer("payload", "result").order_by("id")
@@ -88,7 +88,7 @@ def mark_worker_lost(session: Session, worker: SessionWorker, reason: str) -> No
     """Mark a worker as lost and requeue its calls, up to their maximum number of attempts."""
     worker.state = SessionWorker.State.GONE
     worker.save(update_fields=["state"])
-    for call in open_calls(session).filter(worker=worker, state=Call.State.LEASED):
+    for call in unfinished_calls(session).filter(worker=worker, state=Call.State.LEASED):
         requeue_or_fail(session, call, {"type": "Interrupted", "message": reason})
 
 
@@ -120,7 +120,7 @@ def end_call(
 
 def _fail_open_calls(session: Session) -> bool:
     error = {"type": "SessionEnded", "message": end_message(session)}
-    remaining = list(open_calls(session))
+    remaining = list(unfinished_calls(session))
     for call in remaining:
         end_call(session, call, Call.Outcome.FAILED, error)
     session.workers.exclude(state=SessionWorker.State.GONE).update(state=SessionWorker.State.GONE)
@@ -142,7 +142,7 @@ def _fail_calls_without_node(session: Session) -> bool:
     ranks = Pod.objects.filter(
         workload_id=session.pk, run=session.workload.run, state__in=LIVE_POD_STATES
     ).values_list("rank", flat=True)
-    orphans = open_calls(session).filter(state=Call.State.PENDING, broadcast__isnull=False)
+    orphans = unfinished_calls(session).filter(state=Call.State.PENDING, broadcast__isnull=False)
     orphaned = list(orphans.exclude(node__in=ranks))
     for call in orphaned:
         error = {"type": "Interrupted", "message": f"Node {call.node} left the session."}

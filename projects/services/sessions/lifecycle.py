@@ -85,7 +85,7 @@ def open_session(
         try:
             workload = workloads.submit(actor=actor, document=full_document, now=at)
         except Invalid as error:
-            raise Invalid(_with_request_path(problem) for problem in error.problems) from None
+            raise Invalid(_to_request_path(problem) for problem in error.problems) from None
         return Session.objects.create(
             workload=workload,
             address=settings.address,
@@ -158,6 +158,6 @@ def _reload_session(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 
-def _with_request_path(problem: Problem) -> Problem:
+def _to_request_path(problem: Problem) -> Problem:
     path = re.sub(r"^roles\[0\]\.?", "node.", problem.path).rstrip(".")
     return Problem(path, problem.message, problem.received, problem.allowed)

@@ -21,8 +21,8 @@ from projects.services.sessions.leases import (
     lease_pending_calls,
     locked_session,
     mark_worker_lost,
-    open_calls,
     requeue_or_fail,
+    unfinished_calls,
 )
 from projects.services.sessions.lifecycle import fail_session
 
@@ -174,7 +174,7 @@ def instructions_for(pod: Pod) -> Instructions:
 def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
     """Accept results of calls. Only the first result of a call counts."""
     with locked_session(pod.workload.session) as session:
-        rows = open_calls(session).filter(id__in=[result.number for result in results])
+        rows = unfinished_calls(session).filter(id__in=[result.number for result in results])
         live = {call.pk: call for call in rows}
         for result in results:
             call = live.pop(result.number, None)

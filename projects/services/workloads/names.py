@@ -21,7 +21,7 @@ def next_free_name(project: Project, name: str) -> str:
     Even thousands of used names take only a few queries, because each range of numbers is ten times as large
     as the previous one. Errors call `free_name_to_suggest` instead.
     """
-    return next(filter(None, _search(project, name)))
+    return next(filter(None, _candidate_names(project, name)))
 
 
 def free_name_to_suggest(project: Project, name: str) -> str:
@@ -29,7 +29,7 @@ def free_name_to_suggest(project: Project, name: str) -> str:
 
     The search is limited, because rejected submissions may be repeated many times.
     """
-    return next(filter(None, islice(_search(project, name), SUGGESTION_RANGES)), "")
+    return next(filter(None, islice(_candidate_names(project, name), SUGGESTION_RANGES)), "")
 
 
 def free_name(project: Project, name: str) -> str:
@@ -37,7 +37,7 @@ def free_name(project: Project, name: str) -> str:
     return next_free_name(project, name) if _used_names(project, [name]) else name
 
 
-def _search(project: Project, name: str) -> Iterator[str]:
+def _candidate_names(project: Project, name: str) -> Iterator[str]:
     """Search for free names by increasing the number at the end of `name`, one range of numbers at a time.
 
     For each range, yield the first free name, or "" if the range contains no free name.

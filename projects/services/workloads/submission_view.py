@@ -92,9 +92,9 @@ class DepartmentAllowances:
         self.department: dict[PlaceKey, Allowance] = {}
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
-    def in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the pool's quotas and limits: those of the department, or None without any, and those of its
-        projects.
+    def allowances_in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
+        """Return the quotas and limits that apply to the pool: the department's, if any, and the
+        projects'.
         """
         own, group = (pool.pk, None), (None, pool.quota_group_id)
         projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}
@@ -174,7 +174,7 @@ class SubmissionView:
         oversubscribed.
         """
         department = project.department
-        stored, projects = self._allowances[department.pk].in_pool(self.pools[pool])
+        stored, projects = self._allowances[department.pk].allowances_in_pool(self.pools[pool])
         project_allowance = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
         department_allowance = stored or Allowance(department.name, NO_QUOTA, UNLIMITED)
         is_oversubscribed = bool(oversubscribed_resources(department_allowance, projects.values()))

@@ -129,7 +129,7 @@ def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
     """
     results: SimpleQueue[Exception | None] = SimpleQueue()
 
-    def make(engine: str, rank: int) -> None:
+    def call_and_report(engine: str, rank: int) -> None:
         try:
             call(engine, rank)
         except Exception as error:
@@ -139,7 +139,7 @@ def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
 
     calls = ((seed, SENDER), (to, RECEIVER))
     for each in calls:
-        threading.Thread(target=make, args=each, name="weights", daemon=True).start()
+        threading.Thread(target=call_and_report, args=each, name="weights", daemon=True).start()
     for _ in calls:
         if error := results.get():
             raise error

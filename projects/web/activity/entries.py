@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Model, Q
 from django.urls import reverse
 
-from berth.core.wording.words import format_count, to_words
+from berth.core.wording.words import format_count, token_to_words
 from pools.models import Node, NodePool
 from projects.actor import Actor
 from projects.models import Audit, Project, Schedule, ScheduleRun, Template, Workload, WorkloadArray
@@ -193,14 +193,14 @@ def _verb_phrase(row: Audit) -> str:
         noun = f"the {noun} of"
     if row.action in WRITES:
         return f"{WRITES[row.action] if row.before else 'created'} {noun}"
-    verb = VERBS.get(row.action, to_words(row.action).lower())
+    verb = VERBS.get(row.action, token_to_words(row.action).lower())
     return verb if verb.endswith(f" {noun}") else f"{verb} {noun}"
 
 
 def _describe_role(row: Audit) -> ActivityEntry:
     """Describe a granted or revoked role. The object's name has the form "dave: member of vision"."""
     user, _, role = row.object_name.partition(": ")
-    before = to_words((row.before or {}).get("role", "")).lower()
+    before = token_to_words((row.before or {}).get("role", "")).lower()
     if row.action == "revoke":
         return ActivityEntry(
             row, "revoked a role of", user, reverse("access"), f": {role}", in_group="revoked {} roles"

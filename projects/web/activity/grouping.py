@@ -19,13 +19,13 @@ class EntryGroup:
     entries: list[ActivityEntry]
 
     @property
-    def first(self) -> ActivityEntry:
+    def first_entry(self) -> ActivityEntry:
         return self.entries[0]
 
     @property
     def verb(self) -> str:
         """Return the verb with the number of objects, such as "submitted 12 workloads"."""
-        return self.first.in_group.format(len(self.entries))
+        return self.first_entry.in_group.format(len(self.entries))
 
     @property
     def named_entries(self) -> list[ActivityEntry]:

@@ -25,10 +25,10 @@ from projects.web.activity.values import format_changes
 FILTERS = {"actor": "actor", "action": "action", "kind": "object_type"}
 COLUMNS: tuple[Column[Audit], ...] = (
     Column("at", "Time", lambda row: row.at, order="pk"),
-    Column("actor", "User", lambda row: row.actor, order="actor", in_file=True),
-    Column("action", "Action", lambda row: row.action, order="action", in_file=True),
-    Column("what", "Object", lambda row: row.object_name, order="object_name", in_file=True),
-    Column("kind", "Object type", lambda row: row.object_type, in_file=True),
+    Column("actor", "User", lambda row: row.actor, order="actor", is_csv_only=True),
+    Column("action", "Action", lambda row: row.action, order="action", is_csv_only=True),
+    Column("what", "Object", lambda row: row.object_name, order="object_name", is_csv_only=True),
+    Column("kind", "Object type", lambda row: row.object_type, is_csv_only=True),
     Column("change", "Changes", format_changes, page_title="Change"),
 )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from projects.models import Audit
 
 UNLIMITED = "∞"
@@ -64,7 +64,7 @@ def _format_value(values: Mapping[str, Any], key: str) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if key == "role":
-        return to_words(value)
+        return token_to_words(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

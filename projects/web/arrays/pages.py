@@ -122,7 +122,9 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     context = {
         **header,
         **table,
-        "rows_text": _rows_text(table["slice"], next(count for word, _, count in tabs if word == state)),
+        "rows_text": _shown_tasks_text(
+            table["slice"], next(count for word, _, count in tabs if word == state)
+        ),
         "states": tabs,
         "state": state,
         "queued_and_held": (queued, counts.held)
@@ -224,7 +226,7 @@ def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
 
 
-def _rows_text(row_slice: PageSlice[Workload], total: int) -> str:
+def _shown_tasks_text(row_slice: PageSlice[Workload], total: int) -> str:
     """Return a phrase that says which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
     indexes = [task.array_index or 0 for task in row_slice.rows]
     if not indexes or row_slice.sort.removeprefix("-") != "index":

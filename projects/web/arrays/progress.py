@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Max, OuterRef, Subquery, Sum
 
-from berth.core.wording.words import format_count, to_words
+from berth.core.wording.words import format_count, token_to_words
 from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
@@ -21,7 +21,7 @@ class CurrentTasks:
     """Tasks of an active array that do not wait for earlier tasks.
 
     `first_start` is set while tasks are running. Otherwise, `last_change` is the time of the last change to a
-    task that has run. GPU amounts are in thousandths.
+    task that has run. GPU amounts are in milli-GPUs.
     """
 
     first_start: datetime | None = None
@@ -70,7 +70,7 @@ class ArrayProgress:
         percent = min(99, round(100 * self.counts.completed / max(1, self.counts.total)))
         if self.outcome != ArrayState.ACTIVE or not percent or self.is_unschedulable:
             return ""
-        return f"{to_words(self.state)}, {percent}% completed"
+        return f"{token_to_words(self.state)}, {percent}% completed"
 
     @property
     def is_unschedulable(self) -> bool:

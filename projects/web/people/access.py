@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import list_rows, requested_csv
@@ -50,7 +50,7 @@ DEACTIVATION = (
 ACTIVATION = "They can sign in again, with the roles that they had. Their tokens stay revoked."
 
 
-ROLE_CHOICES = tuple((role.value, to_words(role.value)) for role in Role)
+ROLE_CHOICES = tuple((role.value, token_to_words(role.value)) for role in Role)
 ROLE_PERMISSIONS = (
     (Role.VIEWER, "sees workloads, queues and fair shares of a project or department"),
     (Role.MEMBER, "also submits workloads, stops their own workloads and saves templates"),
@@ -171,7 +171,7 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         title=f"Revoke the role from {membership.user.username}?",
         danger=True,
         label="Revoke role",
-        warning=f"{to_words(membership.role)} of {scope_name}. Their workloads keep running.",
+        warning=f"{token_to_words(membership.role)} of {scope_name}. Their workloads keep running.",
         back=reverse("access"),
     )
 
@@ -247,7 +247,7 @@ def _grant_from_form(actor: Actor, person: User, values: dict[str, Any]) -> None
 
 def _role_permissions() -> list[tuple[str, str]]:
     """Return the name and the permissions of each role."""
-    return [(to_words(role.value), permissions) for role, permissions in ROLE_PERMISSIONS]
+    return [(token_to_words(role.value), permissions) for role, permissions in ROLE_PERMISSIONS]
 
 
 def _form_response(request: Request, form: forms.Form, title: str, text: str, **more: Any) -> HttpResponse:

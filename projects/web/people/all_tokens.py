@@ -19,7 +19,7 @@ from projects.selectors import all_tokens, members
 COLUMNS: tuple[Column[ApiToken], ...] = (
     Column("user", "User", lambda row: row.user.username, order="user__username"),
     Column("name", "Name", lambda row: row.name, order="name"),
-    Column("prefix", "Prefix", lambda row: row.prefix, in_file=True),
+    Column("prefix", "Prefix", lambda row: row.prefix, is_csv_only=True),
     Column("scopes", "Scopes", lambda row: ", ".join(row.scopes)),
     Column("created", "Created", lambda row: row.created_at, order="created_at", is_secondary=True),
     Column("used", "Last used", lambda row: row.last_used_at, order="last_used_at"),

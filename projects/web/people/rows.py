@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from berth.server.web.lists.tables import Column
 from projects.access import administered_departments, administered_projects, is_platform_admin
 from projects.actor import Actor
@@ -15,7 +15,11 @@ from projects.selectors import members, users
 
 PLATFORM = "platform"
 SUPERUSER, NO_ROLE = "superuser", "none"
-ROLE_FILTERS = (*((role, to_words(role)) for role in Role), (SUPERUSER, "Superuser"), (NO_ROLE, "No role"))
+ROLE_FILTERS = (
+    *((role, token_to_words(role)) for role in Role),
+    (SUPERUSER, "Superuser"),
+    (NO_ROLE, "No role"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +73,15 @@ class UserWithRole:
 
 COLUMNS: tuple[Column[UserWithRole], ...] = (
     Column("user", "User", lambda row: row.user.username),
-    Column("mail", "Email", lambda row: row.email, in_file=True),
+    Column("mail", "Email", lambda row: row.email, is_csv_only=True),
     Column("role", "Role", lambda row: row.role_title),
     Column("scope", "Scope", lambda row: row.scope_title),
     Column("since", "Since", lambda row: row.since),
 )
 ADMIN_COLUMNS: tuple[Column[UserWithRole], ...] = (
     *COLUMNS,
-    Column("state", "State", lambda row: row.state, in_file=True),
-    Column("created", "Created", lambda row: row.user.date_joined, in_file=True),
+    Column("state", "State", lambda row: row.state, is_csv_only=True),
+    Column("created", "Created", lambda row: row.user.date_joined, is_csv_only=True),
     Column("seen", "Last sign-in", lambda row: row.user.last_login),
 )
 

@@ -121,7 +121,7 @@ class QuotaForm(Form):
         for title, name in LINES:
             yield title, [self[name], self[f"limit_{name}"]]
 
-    def others(self) -> list[forms.BoundField]:
+    def other_fields(self) -> list[forms.BoundField]:
         """Return the visible fields that are not amounts or limits."""
         amounts = {field for _, name in LINES for field in (name, f"limit_{name}")}
         return [field for field in self.visible_fields() if field.name not in amounts]

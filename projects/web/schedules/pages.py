@@ -20,7 +20,7 @@ from berth.server.web.lists.tables import Column, list_query, list_rows, request
 from berth.server.web.pages import Request, confirm_page, page, refusal_page, signed_in, success_response
 from berth.server.web.zones import known_time_zone
 from projects import selectors
-from projects.access import Action, may, may_submit_anywhere, with_roles
+from projects.access import Action, may, may_submit_anywhere, preload_roles
 from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
 from projects.models import Schedule, ScheduleRun, Template
@@ -46,7 +46,7 @@ class ScheduleRow:
         return schedule_time(at, self.schedule, self.reader_zone) if at is not None else ""
 
     @property
-    def last(self) -> ScheduleRun | None:
+    def last_run(self) -> ScheduleRun | None:
         return self.runs[0] if self.runs else None
 
     @property
@@ -89,17 +89,20 @@ COLUMNS: tuple[Column[ScheduleRow], ...] = (
         "project", "Project", lambda row: row.schedule.project.name, order="project__name", is_secondary=True
     ),
     Column("times", "Times", lambda row: describe_cron(row.schedule.cron), page_title="Times"),
-    Column("cron", "Cron", lambda row: row.schedule.cron, in_file=True),
-    Column("zone", "Time zone", lambda row: row.schedule.time_zone, in_file=True),
-    Column("last", "Last run", lambda row: row.last.due_at if row.last else None),
+    Column("cron", "Cron", lambda row: row.schedule.cron, is_csv_only=True),
+    Column("zone", "Time zone", lambda row: row.schedule.time_zone, is_csv_only=True),
+    Column("last", "Last run", lambda row: row.last_run.due_at if row.last_run else None),
     Column(
-        "outcome", "Outcome", lambda row: row.last.get_outcome_display() if row.last else "", in_file=True
+        "outcome",
+        "Outcome",
+        lambda row: row.last_run.get_outcome_display() if row.last_run else "",
+        is_csv_only=True,
     ),
     Column(
         "runs", "Last 5 runs", lambda row: ", ".join(run_state(run) for run in row.runs), is_secondary=True
     ),
     Column("next", "Next run", lambda row: row.schedule.next_at, order="next_at"),
-    Column("owner", "Owner", lambda row: row.schedule.owner and str(row.schedule.owner), in_file=True),
+    Column("owner", "Owner", lambda row: row.schedule.owner and str(row.schedule.owner), is_csv_only=True),
 )
 RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
     Column("due", "Due", lambda run: run.due_at),
@@ -174,7 +177,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )  # fmt: skip
     if file := requested_csv(request, listing):
         return file
-    actor = with_roles(request.actor)
+    actor = preload_roles(request.actor)
     context = {
         "rows": [(row, _row_actions(actor, row)) for row in listing.rows],
         "listing": listing,

@@ -122,13 +122,13 @@ class AutoscalerForm(Form):
                 "Scale out",
                 _names(SCALE_OUT),
                 "If any of these conditions is met.",
-                lines=_lines(OUT_CONDITIONS),
+                lines=_condition_lines(OUT_CONDITIONS),
             ),
             FormSection(
                 "Scale in",
                 _names(SCALE_IN),
                 "If all of these conditions are met.",
-                lines=_lines(IN_CONDITIONS),
+                lines=_condition_lines(IN_CONDITIONS),
             ),
             FormSection(
                 "Intervals", _names(INTERVALS), "How often metrics are read and evaluated.", is_folded=True
@@ -161,7 +161,7 @@ def _names(settings: Sequence[SettingField]) -> tuple[str, ...]:
     return tuple(one.name for one in settings)
 
 
-def _lines(conditions: Sequence[ConditionSettings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _condition_lines(conditions: Sequence[ConditionSettings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((condition.title, _names(condition.settings)) for condition in conditions)
 
 

@@ -216,15 +216,15 @@ def _build_chart(
     )
     last = pick(points[-1])  # show the same measurement as the conditions
 
-    def with_unit(value: float) -> str:
+    def format_with_unit(value: float) -> str:
         if not unit:
             return f"{value:,.0f}"
         number = f"{value / MILLI if in_thousandths else value:,.3g}"
         return f"{number}%" if unit == "%" else f"{number} {unit}"
 
     return MetricChart(
-        key, title, unit, step_lines, "not measured" if last is None else with_unit(last),
-        with_unit(threshold),
+        key, title, unit, step_lines, "not measured" if last is None else format_with_unit(last),
+        format_with_unit(threshold),
         any(gaps), in_thousandths,
     )  # fmt: skip
 

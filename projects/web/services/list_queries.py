@@ -43,7 +43,7 @@ def filter_by_state(rows: QuerySet[Service], state: str) -> QuerySet[Service]:
     return rows.filter(healthy=0)
 
 
-def with_load(rows: QuerySet[Service], now: datetime) -> QuerySet[Service]:
+def annotate_load(rows: QuerySet[Service], now: datetime) -> QuerySet[Service]:
     """Annotate services with their latest load metrics, so that the list can be sorted by them."""
     latest = MetricsPoint.objects.filter(service=OuterRef("pk"), at__gt=now - RECENT).order_by("-at", "-pk")
     return rows.annotate(

@@ -33,7 +33,7 @@ from projects.web.services.charts import (
     valid_span,
 )
 from projects.web.services.conditions import condition_row, explain_unknown_states, measured_at
-from projects.web.services.list_queries import SERVING_STATES, filter_by_state, with_load
+from projects.web.services.list_queries import SERVING_STATES, annotate_load, filter_by_state
 from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
 PROGRESS_STATES = {
@@ -80,9 +80,9 @@ def _load_column(
 
 COLUMNS: tuple[Column[ServiceRow], ...] = (
     Column("name", "Service", lambda row: row.service.workload.name, order="workload__name"),
-    Column("project", "Project", lambda row: row.service.workload.project.name, in_file=True),
+    Column("project", "Project", lambda row: row.service.workload.project.name, is_csv_only=True),
     Column("serving", "Serving", lambda row: row.serving.text, order="active"),
-    Column("state", "State", lambda row: row.service.workload.phase, in_file=True),
+    Column("state", "State", lambda row: row.service.workload.phase, is_csv_only=True),
     Column(
         "engines",
         "Active engines",
@@ -91,8 +91,8 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
         number=True,
         page_title="Engines",
     ),
-    Column("total", "Total", lambda row: row.service.total, "engines", in_file=True),
-    Column("initial", "Initial", lambda row: row.service.initial_engines, "engines", in_file=True),
+    Column("total", "Total", lambda row: row.service.total, "engines", is_csv_only=True),
+    Column("initial", "Initial", lambda row: row.service.initial_engines, "engines", is_csv_only=True),
     Column("gpus", "GPUs", lambda row: row.gpu_milli / MILLI, number=True),
     _load_column("running", "Running requests", lambda row: row.running, page_title="Running"),
     _load_column("queued", "Queued requests", lambda row: row.queued, page_title="Queued"),
@@ -105,8 +105,10 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
         is_secondary=True,
     ),
     Column("model", "Model", lambda row: row.service.model_name, order="model_name", is_secondary=True),
-    Column("created", "Created", lambda row: row.service.created_at, order="created_at", in_file=True),
-    Column("under-way", "In progress", lambda row: row.request.status if row.request else None, in_file=True),
+    Column("created", "Created", lambda row: row.service.created_at, order="created_at", is_csv_only=True),
+    Column(
+        "under-way", "In progress", lambda row: row.request.status if row.request else None, is_csv_only=True
+    ),
     Column("autoscaler", "Autoscaler", lambda row: "on" if row.service.autoscaler.enabled else "off"),
 )
 
@@ -124,7 +126,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         )
     if state := request.GET.get("state", ""):
         rows = filter_by_state(rows, state)
-    rows = with_load(rows, timezone.now())
+    rows = annotate_load(rows, timezone.now())
     listing = list_query(request, COLUMNS, rows, _service_rows, file_name="services", default="-created")
     if file := requested_csv(request, listing):
         return file

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from projects.models import InferenceEngine, Workload
 from projects.models.scaling import Origin
 from projects.models.workloads import ENDED_PHASES
@@ -49,7 +49,7 @@ def engine_status(engine: InferenceEngine) -> EngineStatus:
 
     The status is the engine's state or, while a check fails, this failure.
     """
-    title = to_words(engine.state)
+    title = token_to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:
             return EngineStatus("Serving", "good")
@@ -87,7 +87,7 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
     Each engine is counted once, either as serving or by the reason why the engine is not serving.
     """
     if workload.phase in ENDED_PHASES:
-        return ServingStatus(to_words(workload.phase), "", "", "The service has ended.")
+        return ServingStatus(token_to_words(workload.phase), "", "", "The service has ended.")
     statuses = [engine_status(engine) for engine in engines]
     causes = Counter(
         f"{status.cause} (external)" if engine.origin == Origin.EXTERNAL else status.cause

@@ -164,10 +164,14 @@ def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
     )
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {action_name}",
-        "warning": _warning(action, chosen) if chosen else "" if selected else _no_change_text(action_name),
+        "warning": _warning_text(action, chosen)
+        if chosen
+        else ""
+        if selected
+        else _no_change_text(action_name),
         "cost": cost,
         "label": f"{action.title} {_describe(chosen)}",
-        "dismiss": _dismiss(action_name, chosen) if chosen else "Close",
+        "dismiss": _dismiss_label(action_name, chosen) if chosen else "Close",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": action.danger,
@@ -199,19 +203,19 @@ def _split_selection(
     return chosen, [UnchangedRows(reason, rows) for reason, rows in by_reason.items()]
 
 
-def _warning(action: BulkAction, rows: Rows) -> str:
-    return action.warnings[len(rows) > 1].format(rows=_kind(rows))
+def _warning_text(action: BulkAction, rows: Rows) -> str:
+    return action.warnings[len(rows) > 1].format(rows=_kind_label(rows))
 
 
-def _dismiss(action_name: str, rows: Rows) -> str:
+def _dismiss_label(action_name: str, rows: Rows) -> str:
     have_pods = all(isinstance(row, Workload) and row.phase in PHASES_WITH_PODS for row in rows)
     if action_name in STOPPING_ACTIONS and have_pods:
         return "Keep running"
-    kind = _kind(rows)
+    kind = _kind_label(rows)
     return ACTIONS[action_name].dismiss.format(rows="all" if " and " in kind else kind)
 
 
-def _kind(rows: Rows) -> str:
+def _kind_label(rows: Rows) -> str:
     """Return the kind of the rows, such as "array", "workloads" or "workloads and arrays"."""
     kinds = {"array" if isinstance(row, WorkloadArray) else "workload" for row in rows}
     return " and ".join(kind if len(rows) == 1 else f"{kind}s" for kind in sorted(kinds, reverse=True))

@@ -27,14 +27,14 @@ def engine_count(condition: Q) -> Count:
     return Count("pk", filter=condition & Q(pk__in=added_engines().values("workload")))
 
 
-def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+def exclude_added_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     """Return the rows, except those of added engines whose service has its own row."""
     services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
     engines = added_engines().filter(service__workload__in=services.values("pk"))
     return rows.exclude(pk__in=engines.values("workload"))
 
 
-def only_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+def only_added_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     """Return only the rows of added engines."""
     return rows.filter(pk__in=added_engines().values("workload"))
 

@@ -19,7 +19,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import id_condition, workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
-from projects.web.workloads.engine_rows import only_engines
+from projects.web.workloads.engine_rows import only_added_engines
 
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),
@@ -180,7 +180,7 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
     reserved = workload_count(state_condition("pending") & Q(phase=Phase.RESERVED))
     rows = filter_workloads(actor, filters, any_state=True).order_by()
     by_state = rows.aggregate(**counts, reserved=reserved)
-    engines = only_engines(rows).aggregate(**counts)
+    engines = only_added_engines(rows).aggregate(**counts)
     return [
         StateCount(
             word,

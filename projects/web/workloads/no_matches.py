@@ -21,9 +21,9 @@ def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) 
     return {
         "no_match_title": f'No {state}workloads match "{filters.search}"' if filters.search else "No matches",
         "no_match_text": text,
-        "in_other_states": _in_other_states(total) if total and filters.state != "all" else "",
+        "in_other_states": _describe_other_states(total) if total and filters.state != "all" else "",
     }
 
 
-def _in_other_states(total: int) -> str:
+def _describe_other_states(total: int) -> str:
     return f"{format_count(total, 'workload')} in other states {'matches' if total == 1 else 'match'}."

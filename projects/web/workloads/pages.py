@@ -18,7 +18,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.lists.tables import sort_choices
 from berth.server.web.pages import Request, page, signed_in, success_response
-from projects.access import Action, may, require, visible_pools, with_roles
+from projects.access import Action, may, preload_roles, require, visible_pools
 from projects.actor import Actor
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
@@ -39,8 +39,8 @@ from projects.web.workloads.columns import (
     load_runtimes,
 )
 from projects.web.workloads.engine_rows import (
+    exclude_added_engines,
     insert_inference_engine_rows,
-    without_engines,
 )
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
@@ -120,7 +120,7 @@ ACTIONS: Mapping[str, WorkloadAction] = {
     ),
 }
 
-# Warnings for workloads without pods, which have nothing to stop.
+# Pending workloads have no pods to stop, so these actions show a different warning.
 PENDING_ACTIONS: Mapping[str, WorkloadAction] = {
     "cancel": replace(
         ACTIONS["cancel"],
@@ -145,7 +145,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = filter_workloads(request.actor, filters)
     sort, chosen = requested_sort(request.GET.get("sort", "")), chosen_columns(request.GET)
     row_slice = load_slice(
-        annotate_values(without_engines(one_row_per_array(rows)), sort, chosen).select_related("array"),
+        annotate_values(exclude_added_engines(one_row_per_array(rows)), sort, chosen).select_related("array"),
         SORTS,
         sort=sort,
         default=DEFAULT_SORT,
@@ -170,7 +170,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     activity = load_activity(row_slice.rows) if shows_status or "state" in columns else {}
     reservations = load_reservations(row_slice.rows) if shows_status else {}
     logs = load_log_addresses(row_slice.rows) if shows_status else {}
-    actor = with_roles(request.actor)
+    actor = preload_roles(request.actor)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]

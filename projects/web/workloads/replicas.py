@@ -21,15 +21,15 @@ class Replicas:
     gpu_milli_max: int = 0  # milli-GPUs at the maximum number of replicas
 
     def __str__(self) -> str:
-        return f"{self.current} ({self._range})"
+        return f"{self.current} ({self._range_text})"
 
     @property
     def phrase(self) -> str:
         """Return the replica counts as text, such as "4 replicas (min 4, max 7)"."""
-        return f"{format_count(self.current, 'replica')} ({self._range})"
+        return f"{format_count(self.current, 'replica')} ({self._range_text})"
 
     @property
-    def _range(self) -> str:
+    def _range_text(self) -> str:
         return f"min {self.minimum}, max {self.maximum}"
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from projects.models import Phase, Workload
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
@@ -47,7 +47,7 @@ def pending_reason(workload: Workload) -> ReasonText:
     """
     if workload.phase == Phase.RESERVED:
         return ReasonText("Reserved", "")
-    label = to_words(workload.reason) or "Not evaluated yet"
+    label = token_to_words(workload.reason) or "Not evaluated yet"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
         return ReasonText(label, as_clause(workload.message))
     has_ended = delay_has_ended(workload)

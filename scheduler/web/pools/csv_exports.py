@@ -27,7 +27,7 @@ HISTORY: tuple[Column[HistoryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("kind", "Kind", lambda row: row[0].kind, order="kind"),
     Column("node", "Node", lambda row: row[0].node.name if row[0].node else None),
-    Column("before", "Desired before", lambda row: row[0].before, "nodes", in_file=True),
+    Column("before", "Desired before", lambda row: row[0].before, "nodes", is_csv_only=True),
     Column("after", "Desired nodes", lambda row: row[0].after, number=True),
     Column("reason", "Reason and result", lambda row: row[1]),
 )

@@ -110,7 +110,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("name", "Node", lambda row: row.node.name, rank=lambda row: row.node.ordinal),
     Column("state", "State", lambda row: row.node.state, is_searched=False),
     Column("gpus", "Allocated", lambda row: row.allocated.gpu_milli / MILLI, "GPUs", is_searched=False),
-    Column("total", "Total", lambda row: row.node.gpus, "GPUs", in_file=True, is_searched=False),
+    Column("total", "Total", lambda row: row.node.gpus, "GPUs", is_csv_only=True, is_searched=False),
     Column("utilization", "Utilization",
            lambda row: row.utilization.busy_percent_by_node.get(row.node.pk), "%", number=True,
            is_searched=False),
@@ -122,8 +122,8 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("age", "Created", lambda row: row.node.created_at, is_searched=False, page_title="Age",
            rank=lambda row: row.age),
     Column("problem", "Problem", lambda row: row.problem),
-    Column("since", "In this state since", lambda row: row.node.since, in_file=True, is_searched=False),
-    Column("model", "Model", lambda row: row.node.gpu_model, in_file=True, is_searched=False),
+    Column("since", "In this state since", lambda row: row.node.since, is_csv_only=True, is_searched=False),
+    Column("model", "Model", lambda row: row.node.gpu_model, is_csv_only=True, is_searched=False),
 )  # fmt: skip
 
 

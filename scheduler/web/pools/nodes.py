@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.wording.words import format_pod_names, format_ranges, to_words
+from berth.core.wording.words import format_pod_names, format_ranges, token_to_words
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.lists.tables import Listing
 from berth.server.web.pages import Request, signed_in
@@ -101,7 +101,7 @@ def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding 
             query["state"] = each
             is_current = finding is None and current == each
             filters.append(
-                NodeFilter(to_words(each) if each else "All", count, query.urlencode(), is_current)
+                NodeFilter(token_to_words(each) if each else "All", count, query.urlencode(), is_current)
             )
     if finding:
         query.pop("state")

@@ -86,8 +86,8 @@ COLUMNS: tuple[Column[ListedChange], ...] = (
     Column("actor", "User", lambda row: row.change.actor, order="actor"),
     Column("what", "Changes", lambda row: row.description),
     Column("comment", "Comment", lambda row: row.change.comment, order="comment"),
-    Column("expires", "Expires", lambda row: row.expiry.due_at if row.expiry else None, in_file=True),
-    Column("reverted", "Reverted by change", lambda row: row.reverted_by, in_file=True),
+    Column("expires", "Expires", lambda row: row.expiry.due_at if row.expiry else None, is_csv_only=True),
+    Column("reverted", "Reverted by change", lambda row: row.reverted_by, is_csv_only=True),
 )
 
 

@@ -34,7 +34,7 @@ def _weight(line: QuotaLine) -> float | None:
 
 COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("name", "Department or project", lambda row: row[1].owner.name),
-    Column("department", "Department", lambda row: row[0].owner.name, in_file=True),
+    Column("department", "Department", lambda row: row[0].owner.name, is_csv_only=True),
     Column(
         "quota",
         "Quota",
@@ -48,7 +48,9 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("share", "Fair share", lambda row: _to_gpus(row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
     # The page shows reserved and allocated GPUs in the same cell.
-    Column("reserved", "Reserved", lambda row: row[1].reserved / MILLI, "GPUs", number=True, in_file=True),
+    Column(
+        "reserved", "Reserved", lambda row: row[1].reserved / MILLI, "GPUs", number=True, is_csv_only=True
+    ),
     Column("pending", "Pending", lambda row: row[1].pending / MILLI, "GPUs", page_title="Allocation"),
 )
 

@@ -49,7 +49,7 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("requests", "Requests", lambda row: row[3]),
     Column("schedules", "Schedules", lambda row: ", ".join(row[4])),
     Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
-    Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
+    Column("by", "Changed by", lambda row: row[0].changed_by, is_csv_only=True),
 )
 
 

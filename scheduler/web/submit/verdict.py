@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from berth.core.wording.words import format_count, to_words
+from berth.core.wording.words import format_count, token_to_words
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.predicted import (
@@ -41,7 +41,7 @@ class Verdict:
         """Main reason as sentences, or the effects on other workloads if the workload would start."""
         if self.decisive is None or self.queued:
             return self.effects
-        return f"{to_words(self.decisive.reason)}. {self.decisive.message}"
+        return f"{token_to_words(self.decisive.reason)}. {self.decisive.message}"
 
 
 def build_verdict(

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
-from berth.core.wording.words import format_count, format_number, to_words
+from berth.core.wording.words import format_count, format_number, token_to_words
 from berth.documents.ordered import dump_workload
 from berth.documents.units import with_units
 from berth.server.web.numbers import elapsed, memory
@@ -123,7 +123,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         others=others,
         after_delay=wait,
         above_share=_explain_reservation_above_share(workload, queues[0]),
-        title=to_words(decisive.reason) if decisive else "",
+        title=token_to_words(decisive.reason) if decisive else "",
         explanation=explanation,
         start_after=link_awaited_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),

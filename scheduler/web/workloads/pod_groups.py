@@ -18,7 +18,7 @@ class PodGroup:
     failed_first: bool = False  # True if the group's only pod failed before all other pods
 
     @property
-    def first(self) -> Pod:
+    def first_pod(self) -> Pod:
         return self.placements[0].pod
 
     @property
@@ -45,7 +45,7 @@ class PodGroup:
 
     @property
     def has_limits(self) -> bool:
-        values = limits_in_api_units(self.first.limits)
+        values = limits_in_api_units(self.first_pod.limits)
         return bool(values["memory_mib"] or values["cpu"])
 
     @property
@@ -53,7 +53,7 @@ class PodGroup:
         """A line for each limit of the pods, with the highest memory peak."""
         peaks = [each.pod.memory_peak_mib for each in self.placements]
         highest = max((peak for peak in peaks if peak is not None), default=None)
-        return describe_pod_limits(limits_in_api_units(self.first.limits), highest)
+        return describe_pod_limits(limits_in_api_units(self.first_pod.limits), highest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
 from projects.engine.replicas.decide import Fleet, ScalingAction, ScalingTimes, decide, remaining_cooldown
 from projects.engine.replicas.measures import interpolate_quantile
 from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
-from projects.engine.replicas.storing import from_json, metrics_to_json, to_json
+from projects.engine.replicas.storing import metrics_to_json, to_json, window_from_json
 
 NAMES = ("engine_0", "engine_1", "engine_2")
 BOUNDS = (0.5, 5.0, 20.0, float("inf"))
@@ -100,7 +100,7 @@ def test_no_engine_is_removed_without_complete_readings(
 @given(stories())
 def test_stored_window_is_restored_unchanged(story: tuple[SampleWindow, AutoscalerConfig, float]) -> None:
     window, config, _ = story
-    again = from_json(json.loads(json.dumps(to_json(window), allow_nan=False)))
+    again = window_from_json(json.loads(json.dumps(to_json(window), allow_nan=False)))
     assert again == window
     json.dumps(metrics_to_json(compute_metrics(again, config)), allow_nan=False)
 

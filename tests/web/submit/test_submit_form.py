@@ -309,10 +309,10 @@ def test_rarely_used_fields_are_collapsed() -> None:
     labels = {title: [field.form_field.label for field in part.fields] for title, part in parts.items()}
     assert labels["Resources"][:2] == ["Replicas", "GPUs per pod"]
     assert labels["Scheduling"] == ["Node pools", "Priority", "Max runtime"]
-    assert not parts["Resources"].expanded, "the role's name alone does not open the options"
-    assert not parts["Scheduling"].expanded
+    assert not parts["Resources"].is_expanded, "the role's name alone does not open the options"
+    assert not parts["Scheduling"].is_expanded
     restarts = open_draft(TEXT + "restart_policy: {kind: on_failure}\n")
-    assert {part.title for part in prepare_form(restarts, FORM_CHOICES).parts if part.expanded} == {
+    assert {part.title for part in prepare_form(restarts, FORM_CHOICES).parts if part.is_expanded} == {
         "Scheduling"
     }
 

@@ -40,7 +40,7 @@ def pop_code_directories(
     return directories
 
 
-def with_directories(
+def add_code_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
     """Return printable copies of the documents, each with its directory under the `code` key."""
@@ -58,7 +58,7 @@ def resolve_code_directory(file: str, document: dict[str, Any]) -> dict[str, Any
     return {**document, KEY: str(Path(file).parent / directory)}
 
 
-def send_code(
+def upload_code(
     client: "Client", documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> None:
     """Upload each directory once per project, and set `code` in the documents."""

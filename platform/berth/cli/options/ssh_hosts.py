@@ -79,9 +79,9 @@ def pin_presented_keys(
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []
     names = list(hosts) if isinstance(hosts, dict) else None
-    entries = [_entry(host) for host in (hosts.values() if isinstance(hosts, dict) else hosts)]
+    entries = [_host_entry(host) for host in (hosts.values() if isinstance(hosts, dict) else hosts)]
 
-    def with_hosts(start: int, end: int | None) -> dict[str, Any]:
+    def values_with_hosts(start: int, end: int | None) -> dict[str, Any]:
         part: Any = entries[start:end]
         if names is not None:
             part = dict(zip(names[start:end], part, strict=True))
@@ -90,12 +90,12 @@ def pin_presented_keys(
     lines = []
     for start in range(0, len(entries), PREVIEWED_HOSTS):
         end = start + PREVIEWED_HOSTS
-        shown = preview(with_hosts(start, end)).nodes
+        shown = preview(values_with_hosts(start, end)).nodes
         for entry, node in zip(entries[start:end], shown, strict=False):
             if node.host_key:
                 entry["host_key"] = node.host_key
                 lines.append(f"{node.name}: {fingerprint(node.host_key)}")
-    return with_hosts(0, None), lines
+    return values_with_hosts(0, None), lines
 
 
 def fingerprint(host_key: str) -> str:
@@ -105,5 +105,5 @@ def fingerprint(host_key: str) -> str:
     return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
-def _entry(host: Any) -> dict[str, Any]:
+def _host_entry(host: Any) -> dict[str, Any]:
     return dict(host) if isinstance(host, dict) else {"address": host}

@@ -91,7 +91,7 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
         ) from None
 
 
-def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
+def merge_array_section(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
     """Return the document with the `array` section from --array merged in."""
     if section is None:
         return document

@@ -16,7 +16,7 @@ ONLY_POD = "Only ports of the pod itself can be forwarded. Write localhost inste
 
 async def connect_port(channels: PodChannels, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
     """Return a session that is connected to a port of the pod. Raises ChannelOpenError with the reason."""
-    if not _is_own(host):
+    if not _is_own_address(host):
         reason = ONLY_POD.format(host=printable(host))
         raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
     try:
@@ -48,7 +48,7 @@ async def _forward(
         writer.close()
 
 
-def _is_own(host: str) -> bool:
+def _is_own_address(host: str) -> bool:
     """Return whether the name or address refers to the pod itself."""
     try:
         address = ipaddress.ip_address(host)

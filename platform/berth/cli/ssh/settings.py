@@ -80,7 +80,7 @@ def own_command() -> list[str]:
     return [sys.executable, "-m", "berth.cli.main"]
 
 
-def include(config: Path, user_config: Path) -> bool:
+def include_in_user_config(config: Path, user_config: Path) -> bool:
     """Include `config` in the user's `ssh` settings. Return False if it was already included.
 
     Raises InvalidInput if the file cannot be written.

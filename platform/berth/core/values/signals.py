@@ -10,7 +10,7 @@ SIGNALS = {
 _NAMES = {number: name for name, number in SIGNALS.items()}
 
 
-def full_name(name: str) -> str:
+def full_signal_name(name: str) -> str:
     """Return the name with its prefix: both `KILL` and `SIGKILL` become `SIGKILL`."""
     return name if name.startswith("SIG") else f"SIG{name}"
 

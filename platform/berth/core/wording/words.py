@@ -118,7 +118,7 @@ def indefinite_article(digits: str) -> str:
 SPECIAL_WORDS = {"Backoff": "Restart delay", "NonPreemptibleOverQuota": "Non-preemptible over quota"}
 
 
-def to_words(token: str) -> str:
+def token_to_words(token: str) -> str:
     """Convert a reason token to words: WaitingForCapacity becomes "Waiting for capacity"."""
     if token in SPECIAL_WORDS:
         return SPECIAL_WORDS[token]

@@ -25,7 +25,7 @@ class NameColumn:
     column: str = "name"
     condition: Q | None = None
 
-    def includes(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         condition = Q(**{self.column: name}) if self.condition is None else self.condition
         return self.rows.filter(condition).exists()
 
@@ -44,12 +44,12 @@ def check_names(*problems: Problem | None) -> None:
 def unknown_name_problem(
     path: str, name: str | None, noun: str, sources: Iterable[NameColumn]
 ) -> Problem | None:
-    """Return a problem if no source includes the name, else None.
+    """Return a problem if no source has_name the name, else None.
 
     Hidden objects are treated like objects that do not exist, and only visible names are suggested.
     """
     sources = list(sources)
-    if not name or any(source.includes(name) for source in sources):
+    if not name or any(source.has_name(name) for source in sources):
         return None
     visible = set().union(*(source.list() for source in sources))
     return Problem(path, "does not exist", format_value(name), suggest_visible_names(name, visible, noun))
@@ -62,6 +62,6 @@ def unknown_word_problem(
 
     Return None if the word is empty, in `words`, or in `history`.
     """
-    if not word or word in words or any(names.includes(word) for names in history):
+    if not word or word in words or any(names.has_name(word) for names in history):
         return None
     return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

@@ -32,7 +32,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
     names = [(field.column, field.attname) for field in fields]
     # Read the columns of unsaved rows with `vars`, which is faster than `getattr`.
     values = [{column: vars(row)[name] for column, name in names} for row in rows]
-    for row, (pk,) in zip(rows, prepared.fetch_all(statement, [to_parameter(values)]), strict=True):
+    for row, (pk,) in zip(rows, prepared.fetch_all(statement, [to_json_parameter(values)]), strict=True):
         row.pk, row._state.adding = pk, False
 
 
@@ -44,7 +44,7 @@ def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
     fields = [options.pk, *(cast("AnyField", options.get_field(name)) for name in names)]
     statement = _update_statement(type(rows[0]), tuple(field.name for field in fields[1:]))
     values = [{field.column: getattr(row, field.attname) for field in fields} for row in rows]
-    prepared.execute(statement, [to_parameter(values)])
+    prepared.execute(statement, [to_json_parameter(values)])
 
 
 @cache
@@ -53,7 +53,7 @@ def _insert_statement(model: type[Model], names: Sequence[str]) -> str:
     fields = [cast("AnyField", options.get_field(name)) for name in names]
     columns = ", ".join(f'"{field.column}"' for field in fields)
     return f"""
-        INSERT INTO "{options.db_table}" ({columns}) SELECT {columns} FROM {recordset(fields)}
+        INSERT INTO "{options.db_table}" ({columns}) SELECT {columns} FROM {recordset_sql(fields)}
         RETURNING "{options.pk.column}"
     """  # noqa: S608 - names of tables and columns come from the model
 
@@ -65,7 +65,7 @@ def _update_statement(model: type[Model], names: Sequence[str]) -> str:
     assignments = ", ".join(f'"{field.column}" = written."{field.column}"' for field in fields)
     key = options.pk.column
     return f"""
-        UPDATE "{options.db_table}" AS current SET {assignments} FROM {recordset([options.pk, *fields])}
+        UPDATE "{options.db_table}" AS current SET {assignments} FROM {recordset_sql([options.pk, *fields])}
          WHERE current."{key}" = written."{key}"
     """  # noqa: S608 - names of tables and columns come from the model
 
@@ -82,7 +82,7 @@ def load_related_objects(rows: Sequence[Model], name: str, related: RelatedRows)
         setattr(row, name, objects[getattr(row, key)])
 
 
-def recordset(fields: Iterable[AnyField], **others: str) -> str:
+def recordset_sql(fields: Iterable[AnyField], **others: str) -> str:
     """Return SQL that expands a JSON parameter to rows, with the alias `written`.
 
     `others` maps additional columns to types.
@@ -92,7 +92,7 @@ def recordset(fields: Iterable[AnyField], **others: str) -> str:
     return f"jsonb_to_recordset(%s::jsonb) AS written({', '.join(types)})"
 
 
-def to_parameter(rows: Sequence[Mapping[str | None, Any]]) -> str:
+def to_json_parameter(rows: Sequence[Mapping[str | None, Any]]) -> str:
     return to_json(rows, fallback=str).decode()
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Field, Model, QuerySet
 
 from berth.db.queries import prepared
-from berth.db.writes.bulk_rows import recordset, to_parameter
+from berth.db.writes.bulk_rows import recordset_sql, to_json_parameter
 
 M = TypeVar("M", bound=Model)
 
@@ -112,7 +112,7 @@ def _change_group(
         for change in changes
     ]
     statement = _update_statement(model, field, tuple(columns), tuple(expressions.items()))
-    return {pk for (pk,) in prepared.fetch_all(statement, [to_parameter(rows)])}
+    return {pk for (pk,) in prepared.fetch_all(statement, [to_json_parameter(rows)])}
 
 
 @cache
@@ -132,7 +132,7 @@ def _update_statement(
     assignments += [f'"{name}" = {expression}' for name, expression in others]
     return f"""
         UPDATE "{table}" AS current SET {", ".join(assignments)}
-          FROM {recordset(fields, row_key=str(key.rel_db_type(connection)), row_expected="text[]")}
+          FROM {recordset_sql(fields, row_key=str(key.rel_db_type(connection)), row_expected="text[]")}
          WHERE current."{key.column}" = written.row_key AND current."{field}" = ANY(written.row_expected)
         RETURNING current."{key.column}"
     """  # noqa: S608 - names of tables and columns come from the model

@@ -28,7 +28,7 @@ class Order:
     is_descending: bool = False
     computed_columns: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)
 
-    def terms(self) -> list[OrderBy]:
+    def order_by_expressions(self) -> list[OrderBy]:
         return [F(column).desc() if self.is_descending else F(column).asc() for column in self.columns]
 
 
@@ -41,7 +41,7 @@ def page(
     """Return a page of rows after the cursor, with the next page's cursor or None."""
     if query.cursor is not None:
         rows = rows.filter(_filter_after(order, _parse_cursor(query.cursor, order, rows.model)))
-    fetched = list(rows.order_by(*order.terms())[: query.limit + 1])
+    fetched = list(rows.order_by(*order.order_by_expressions())[: query.limit + 1])
     items = fetched[: query.limit]
     next_cursor = _encode_cursor(order, items[-1]) if len(fetched) > query.limit else None
     return {"items": present(items), "next": next_cursor}

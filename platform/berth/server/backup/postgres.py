@@ -50,7 +50,9 @@ class Database:
         BackupError if there is none.
         """
         needed = max(self.server, minimum) // 10_000
-        candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)
+        candidates = sorted(
+            (version, path) for version, path in _installed_programs(name) if version >= needed
+        )
         if not candidates:
             raise BackupError(
                 f"{name} from PostgreSQL {needed} or newer is not installed. "
@@ -86,14 +88,14 @@ def _connect() -> Database:
         return Database(options, session.info.server_version)
 
 
-def _candidates(name: str) -> Iterator[tuple[int, str]]:
-    for path in {str(path) for path in [*INSTALLED.glob(f"*/bin/{name}"), *_other_candidates(name)]}:
+def _installed_programs(name: str) -> Iterator[tuple[int, str]]:
+    for path in {str(path) for path in [*INSTALLED.glob(f"*/bin/{name}"), *_other_paths(name)]}:
         version_text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
         if number := re.search(r"\) (\d+)", version_text):
             yield int(number[1]), path
 
 
-def _other_candidates(name: str) -> Iterator[Path]:
+def _other_paths(name: str) -> Iterator[Path]:
     if on_path := shutil.which(name):
         yield Path(on_path)
     try:

@@ -106,7 +106,7 @@ class BoundedHttp(HttpToolsProtocol):
             if self._head_size > HEAD_MAX:
                 self._reject(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too long.")
         elif self._raw_size > HEAD_MAX + OVERHEAD * self._body_size and not idle:
-            self.transport.abort()  # the chunk extensions or trailers are excessive
+            self.transport.abort()  # the chunk extensions or trailers are too large
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

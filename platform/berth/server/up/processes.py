@@ -29,7 +29,7 @@ def environment(home: Path) -> dict[str, str]:
     return values
 
 
-def database(home: Path, cluster: EmbeddedCluster) -> Child:
+def database_child(home: Path, cluster: EmbeddedCluster) -> Child:
     def command() -> list[str]:
         cluster.prepare()
         return cluster.command()
@@ -60,7 +60,7 @@ def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
     return Child("preload", launch, home / "logs" / "preload.log")
 
 
-def programs(home: Path, forks: Forks, listening: socket, web_processes: int) -> list[Child]:
+def program_children(home: Path, forks: Forks, listening: socket, web_processes: int) -> list[Child]:
     """Return the processes to fork. All web processes accept requests on the same socket."""
     webs = ["web", *(f"web-{number}" for number in range(2, web_processes + 1))]
     return [

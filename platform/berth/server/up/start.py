@@ -17,10 +17,10 @@ from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import UNUSABLE_DATABASE, StartupError
 from berth.server.up.processes import (
-    database,
+    database_child,
     environment,
     preloaded_process,
-    programs,
+    program_children,
     web_process_count,
 )
 from berth.server.up.supervision.child import Child
@@ -96,7 +96,7 @@ class Startup:
                 f"Another PostgreSQL server (process {pid}) is using {cluster.data}. Stop it first."
             )
         cluster.prepare()
-        child = database(self.home, cluster)
+        child = database_child(self.home, cluster)
         supervisor.start(child)
         assert isinstance(child.process, subprocess.Popen)
         try:
@@ -117,7 +117,7 @@ class Startup:
             forks.wait_until_loaded(preload.process)
         except StartupError as error:
             raise StartupError(f"{error}\n{preload.log_tail()}") from None
-        for child in programs(self.home, forks, self.listening, self.web_processes):
+        for child in program_children(self.home, forks, self.listening, self.web_processes):
             supervisor.start(child)
 
     def _prepare(self, demo: bool) -> None:

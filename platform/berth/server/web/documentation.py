@@ -13,7 +13,7 @@ from django.views.static import serve
 
 @require_safe
 def documentation(request: HttpRequest, path: str | None = None) -> HttpResponseBase:
-    """Return a file of the site, or instructions for building the site.
+    """Return a file from the documentation site, or instructions for building the site.
 
     The site is public, because it is the same for every installation and contains no data.
     """

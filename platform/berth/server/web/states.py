@@ -3,7 +3,7 @@
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from berth.core.wording.words import to_words
+from berth.core.wording.words import token_to_words
 from projects.models import Phase, Workload
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
@@ -63,7 +63,7 @@ TONES = {
 
 def chip(state: str, text: str = "") -> SafeString:
     """Render a state as a coloured label."""
-    return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or to_words(state))
+    return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or token_to_words(state))
 
 
 def workload_chip(workload: Workload) -> SafeString:

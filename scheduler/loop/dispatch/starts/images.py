@@ -150,7 +150,7 @@ def _image_or_pending_reason(
     if isinstance(auth, UnusableSecret):
         return str(auth)
     if run.digest:
-        secret = auth.secret_for(run.image.name)
+        secret = auth.secret_for_image(run.image.name)
         return ReadyImage(run.image.with_digest(run.digest), auth.json, secret)
     row = run.row
     if row is None or row.retry_at is None or now >= row.retry_at:

@@ -144,7 +144,7 @@ class FormSection:
     summary: str = ""  # purpose of a section that is collapsed until it has values
 
     @property
-    def expanded(self) -> bool:
+    def is_expanded(self) -> bool:
         """Whether the additional fields are shown at first.
 
         The fields are shown if any of them has an error, can only be edited as text, or has a value that must
@@ -164,7 +164,7 @@ class FormSection:
         """Whether the section is expanded by default, or because any of its fields has a value or an
         error.
         """
-        return self.expanded or any(
+        return self.is_expanded or any(
             field.value or field.errors or field.is_text_only for field in self.fields
         )
 

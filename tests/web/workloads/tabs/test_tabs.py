@@ -182,7 +182,7 @@ def test_overview_lists_the_pods_of_a_gang_in_one_row_per_node_and_state(cast: C
     response = sign_in("dave").get(f"/workloads/{gang.pk}")
     table = response.context["pods"]
     shown = [
-        (row.names, row.ranks, row.first.state, row.first.node.name, row.devices, row.gpus)
+        (row.names, row.ranks, row.first_pod.state, row.first_pod.node.name, row.devices, row.gpus)
         for row in table.rows
     ]
     assert shown == [
@@ -215,7 +215,7 @@ def test_pods_that_ended_differently_are_listed_separately(cast: Cast, sign_in: 
     gang.pods.update(run=1)
     response = sign_in("dave").get(f"/workloads/{gang.pk}")
     earlier = response.context["earlier"].rows
-    assert [(row.names, row.first.exit_code) for row in earlier] == [
+    assert [(row.names, row.first_pod.exit_code) for row in earlier] == [
         ("worker-0", 1), ("worker-1, worker-2", 143),
     ]  # fmt: skip
     assert "3 pods from earlier runs" in response.content.decode()

@@ -40,7 +40,7 @@ def print_preview(preview: "PoolPreview") -> None:
         hidden = preview.nodes_total - len(preview.nodes)
         if hidden:
             print(f"and {format_count(hidden, 'more node')}")
-        print(_summary(preview))
+        print(_node_summary(preview))
     for finding in preview.findings:
         print(_format_finding(finding))
 
@@ -93,7 +93,7 @@ def _format_finding(finding: Any) -> str:
     return printable(f"{finding.severity}: {finding.message} {finding.remedy}".rstrip())
 
 
-def _summary(preview: Any) -> str:
+def _node_summary(preview: Any) -> str:
     total = format_count(preview.nodes_total, "node")
     return (
         f"{preview.nodes_usable:,} of {total} can be used: {format_number(preview.total.gpu)} GPUs, "

@@ -11,7 +11,7 @@ import typer
 from berth.cli.exits import InvalidInput
 from berth.cli.options.arguments import open_client, workload_names
 from berth.cli.ssh.hosts import SUFFIX, Target, format_host, parse_host
-from berth.cli.ssh.settings import SshFiles, include
+from berth.cli.ssh.settings import SshFiles, include_in_user_config
 
 
 def ssh(
@@ -82,7 +82,7 @@ def _stored_ssh_files() -> SshFiles:
 def _configure_ssh(files: SshFiles) -> None:
     files.write_config()
     user_config = Path.home() / ".ssh" / "config"
-    if include(files.config, user_config):
+    if include_in_user_config(files.config, user_config):
         print(f"Included {files.config} in {user_config}.")
     print("Connect to pods with: ssh NAME.PROJECT.berth")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from berth.cli.documents.batch import submit_documents
-from berth.cli.documents.code import pop_code_directories, send_code, with_directories
+from berth.cli.documents.code import add_code_directories, pop_code_directories, upload_code
 from berth.cli.documents.files import (
     SourcedDocuments,
     apply_settings,
@@ -16,7 +16,7 @@ from berth.cli.documents.files import (
 from berth.cli.exits import ExitCode, InvalidInput, exit_code_for
 from berth.cli.options.arguments import open_client, with_options_from
 from berth.cli.options.submit import SubmitFlags, flag_for_path
-from berth.cli.printing.arrays import follow_array, parse_array_option, with_array
+from berth.cli.printing.arrays import follow_array, merge_array_section, parse_array_option
 from berth.cli.printing.dry_runs import print_dry_run
 from berth.cli.printing.output import Output, show_data
 from berth.cli.printing.text import print_message, printable
@@ -66,7 +66,7 @@ def submit(flags: SubmitFlags) -> None:
     has_array = any("array" in document for document in documents)
     _check_array_options(flags, documents, has_array=has_array)
     if flags.show:
-        shown = with_directories(documents, directories)
+        shown = add_code_directories(documents, directories)
         show_data(shown[0] if len(shown) == 1 else shown, _document_format(flags.output))
         return
     with open_client() as client:
@@ -80,7 +80,7 @@ def submit(flags: SubmitFlags) -> None:
             ]
             _show_dry_runs(flags.output, results, changes)
             return
-        send_code(client, documents, directories)
+        upload_code(client, documents, directories)
         if has_array:
             _submit_with_arrays(client, documents, flags)
             return
@@ -122,7 +122,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
 
 def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> SourcedDocuments:
     section = parse_array_option(flags.array)
-    return [(source, with_array(document, section)) for source, document in documents]
+    return [(source, merge_array_section(document, section)) for source, document in documents]
 
 
 def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *, has_array: bool) -> None:

@@ -48,7 +48,7 @@ class AsyncCode(AsyncResource):
                 sent += size
             if progress is not None:
                 progress(sent, total)
-        raise ClientError("The server keeps deleting parts of the code during the upload. Try again later.")
+        raise ClientError("The server deleted parts of the code before the upload finished. Try again later.")
 
     async def _only_project(self) -> str:
         names = [item["name"] async for item in self._transport.iterate_items("projects", limit=2)]

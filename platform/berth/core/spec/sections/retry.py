@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.roles import Document, RoleSpec, Seconds
 from berth.core.spec.values.quantities import Mebibytes
-from berth.core.values.signals import SHELL_OFFSET, SIGNALS, full_name
+from berth.core.values.signals import SHELL_OFFSET, SIGNALS, full_signal_name
 
 POD_FAILED, COMPLETED = "pod_failed", "completed"
 OUT_OF_MEMORY, WORKSPACE_FULL, START_FAILED = "out_of_memory", "workspace_full", "start_failed"
@@ -36,8 +36,8 @@ def parse_failure(value: object) -> int | str:
         raise _value_error("is not a valid kind of failure", ALLOWED)
     if value in REASONS:
         return value
-    if full_name(value) in SIGNALS:
-        return full_name(value)
+    if full_signal_name(value) in SIGNALS:
+        return full_signal_name(value)
     names = [*REASONS, *SIGNALS, *(name.removeprefix("SIG") for name in SIGNALS)]
     close = suggest(value, names)
     raise _value_error("is not a valid kind of failure", close if close != ", ".join(names) else ALLOWED)

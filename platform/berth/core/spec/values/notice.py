@@ -6,7 +6,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from berth.core.problems import suggest
-from berth.core.values.signals import SIGNALS, full_name
+from berth.core.values.signals import SIGNALS, full_signal_name
 
 UNSUITABLE = {
     "SIGKILL": "cannot be handled by a program",
@@ -18,7 +18,7 @@ ALLOWED = "a signal that a program can handle, such as USR1"
 
 def parse_notice_signal(value: object) -> str:
     """Parse a signal that pods receive before SIGTERM. Return its full name, such as SIGUSR1."""
-    name = full_name(value) if isinstance(value, str) else ""
+    name = full_signal_name(value) if isinstance(value, str) else ""
     message, allowed = "is not a valid signal", ALLOWED
     if name in UNSUITABLE:
         message = UNSUITABLE[name]

@@ -22,9 +22,9 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """Table column. `value` returns a cell in `unit`.
+    """Table column. `value` returns a row's cell value, in `unit`.
 
-    `order` is the non-null database column that sorts long lists. If `in_file` is set, the column appears
+    `order` is the non-null database column that sorts long lists. If `is_csv_only` is set, the column appears
     only in the CSV file. If `is_secondary` is set, it is hidden in narrow windows. `page_title` is the header
     on the page if it differs from `title`, for example above a bar. `rank` is the sort key in memory if rows
     are not sorted by `value`. Searches ignore the column unless `is_searched` is set. With
@@ -37,7 +37,7 @@ class Column(Generic[R]):
     unit: str = ""
     order: str = ""
     number: bool = False
-    in_file: bool = False
+    is_csv_only: bool = False
     is_secondary: bool = False
     page_title: str = ""
     rank: Callable[[R], Any] | None = None

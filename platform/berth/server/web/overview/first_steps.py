@@ -42,7 +42,7 @@ class FirstSteps:
     is_folded: bool = False
 
     @property
-    def done(self) -> int:
+    def done_count(self) -> int:
         return sum(step.done for step in self.steps)
 
 

@@ -17,7 +17,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.arrays.queued_tasks import QueuedTasks, load_queued_tasks
 from projects.web.services.serving import ServingStatus, load_serving_statuses
-from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
+from projects.web.workloads.engine_rows import exclude_added_engines, insert_inference_engine_rows
 from projects.web.workloads.request_words import set_request_labels
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -76,7 +76,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     if actor.user is None:
         return []
     matching = _matching_workloads(actor, now, pool)
-    rows = without_engines(matching).order_by(
+    rows = exclude_added_engines(matching).order_by(
         Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
         QUEUE_POSITION.asc(nulls_last=True),
         F("ended_at").desc(nulls_last=True),
@@ -96,7 +96,7 @@ def count_own_workloads(actor: Actor, now: datetime, pool: str) -> int:
     if actor.user is None:
         return 0
     matching = _matching_workloads(actor, now, pool)
-    return without_engines(matching).count() + _matching_arrays(actor, now, pool).count()
+    return exclude_added_engines(matching).count() + _matching_arrays(actor, now, pool).count()
 
 
 def _matching_workloads(actor: Actor, now: datetime, pool: str) -> QuerySet[Workload]:

@@ -43,7 +43,7 @@ from berth.server.web.search.workloads import (
     workload_list_url,
 )
 from pools.models.node import NodeState
-from projects.access import visible_nodes, visible_pools, with_roles
+from projects.access import preload_roles, visible_nodes, visible_pools
 from projects.actor import Actor
 from projects.models import Phase, Service, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
@@ -58,7 +58,7 @@ from projects.selectors import (
     workloads,
 )
 from projects.web.services.serving import load_serving_statuses
-from projects.web.workloads.engine_rows import without_engines
+from projects.web.workloads.engine_rows import exclude_added_engines
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
@@ -91,7 +91,7 @@ class HitGroup:
 @require_GET
 def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
-    actor, url = with_roles(request.actor), request.htmx.current_url
+    actor, url = preload_roles(request.actor), request.htmx.current_url
     if not words:
         recent = recent_hits(actor, request.GET.getlist("recent"))
         groups = [HitGroup("Recently visited", recent), *start_groups(actor, url, recent)]
@@ -125,11 +125,11 @@ def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> 
     now = timezone.now()
     own = current_hits(actor, now, mine=True) if actor.user is not None else []
     current = own or current_hits(actor, now, mine=False)
-    yield HitGroup("My workloads" if own else "Current workloads", _without_duplicates(recent, current))
+    yield HitGroup("My workloads" if own else "Current workloads", _hits_on_other_pages(recent, current))
     forms = list(islice(form_actions(actor, ()), MAX_FORMS))
     yield HitGroup("Actions", forms)
     if not current:
-        yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
+        yield HitGroup("Pages", _hits_on_other_pages(forms, page_hits(actor, ())))
 
 
 def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
@@ -141,8 +141,8 @@ def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[Hi
     all_groups = [group for group in find_groups(actor, words, url) if group.hits]
     groups = [group for group in all_groups if not group.follows]
     for group in groups:
-        group.hits.sort(key=lambda hit: rank(hit, without_kind(words, group.kind)))
-    groups.sort(key=lambda group: rank(group.hits[0], without_kind(words, group.kind)))
+        group.hits.sort(key=lambda hit: rank(hit, words_without_kind(words, group.kind)))
+    groups.sort(key=lambda group: rank(group.hits[0], words_without_kind(words, group.kind)))
     for group in all_groups:
         if group.follows:
             place = next(at for at, other in enumerate(groups, 1) if other.title == group.follows)
@@ -165,19 +165,19 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
     yield HitGroup("Actions", actions)
     pages = chain(page_hits(actor, words), filtered_page_hits(actor, words), pool_page_hits(actor, words))
-    yield HitGroup("Pages", _without_duplicates(actions, pages))
+    yield HitGroup("Pages", _hits_on_other_pages(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
     matching = _matching_rows(
         workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, id_column="pk"
     )
     # A service is one result, so its workload and its engines are omitted.
-    named: QuerySet[Any] = without_engines(matching).exclude(
+    named: QuerySet[Any] = exclude_added_engines(matching).exclude(
         pk__in=services(actor).order_by().values("workload")
     )
     listed = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[: MAX_OF_A_KIND + 1])
     matching_workloads = listed[:MAX_OF_A_KIND]
-    wanted = without_kind(words, WORKLOAD)
+    wanted = words_without_kind(words, WORKLOAD)
     # The full list accepts only one search text, so link to it only for a single word.
     has_more = len(listed) > MAX_OF_A_KIND and len(wanted) == 1
     others = [whole_list_hit(actor, wanted[0])] if has_more else []
@@ -260,16 +260,16 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     )
 
 
-def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
+def words_without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
     """Remove the words that name the kind. Return all words unchanged if none would be left."""
     return [word for word in words if word.lower() not in kind] or [*words]
 
 
-def _with_destructive_actions_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
+def _sort_destructive_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
     return sorted(hits, key=lambda hit: hit.is_danger)
 
 
-def _without_duplicates(others: Iterable[SearchHit], hits: Iterable[SearchHit]) -> list[SearchHit]:
+def _hits_on_other_pages(others: Iterable[SearchHit], hits: Iterable[SearchHit]) -> list[SearchHit]:
     """Return the hits whose paths do not occur in `others`."""
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]
@@ -280,7 +280,7 @@ def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target
 
     Return None if there are no candidates or several.
     """
-    name = " ".join(without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
+    name = " ".join(words_without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _target_name(row).lower() == name]
     choice = exact or candidates
     return choice[0] if exact or len(choice) == 1 else None
@@ -298,7 +298,7 @@ def _actions_on_target(actor: Actor, target: Target) -> HitGroup:
         title, hits = "Services", row_actions(actor, [target.workload], ())
     else:
         title, hits = "Workloads", row_actions(actor, [target], ())
-    return HitGroup(f"Actions on {_target_name(target)}", _with_destructive_actions_last(hits), title)
+    return HitGroup(f"Actions on {_target_name(target)}", _sort_destructive_last(hits), title)
 
 
 def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
@@ -356,7 +356,7 @@ def _matching_rows(
 
     `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """
-    words = without_kind(words, kind)
+    words = words_without_kind(words, kind)
     for word in words:
         matching = reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns))
         rows = rows.filter(matching | id_condition(word, id_column) if id_column else matching)

@@ -288,7 +288,9 @@ def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     def names(kind: str, others: tuple[str, ...]) -> list[str]:
         if (kind, others) not in names_by_key:
             rows = projects(actor) if kind == "project" else visible_pools(actor)
-            names_by_key[kind, others] = [row.name for row in _with_words_in_name(rows, others)[:MAX_PHRASES]]
+            names_by_key[kind, others] = [
+                row.name for row in _rows_with_all_words(rows, others)[:MAX_PHRASES]
+            ]
         return names_by_key[kind, others]
 
     hits = []
@@ -310,7 +312,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
         return []
     pools = list(visible_pools(actor).order_by("name")[:MAX_CANDIDATES])
     all_projects = projects(actor).order_by("name")
-    named = list(_with_any_word_in_name(all_projects, others)[:MAX_CANDIDATES]) if others else []
+    named = list(_rows_with_any_word(all_projects, others)[:MAX_CANDIDATES]) if others else []
     hits = (
         SearchHit(
             f"{EDIT_QUOTA} of {project.name} in {pool.name}",
@@ -336,13 +338,13 @@ def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
     )
 
 
-def _with_words_in_name(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
+def _rows_with_all_words(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
     for word in words:
         rows = rows.filter(name__icontains=word)
     return rows.order_by("name")
 
 
-def _with_any_word_in_name(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
+def _rows_with_any_word(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
     return rows.filter(reduce(or_, (Q(name__icontains=word) for word in words)))
 
 

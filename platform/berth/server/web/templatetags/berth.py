@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString, mark_safe
 from berth.core.not_found import without_commands
 from berth.core.values.amounts import MILLI
 from berth.core.wording.retry_counts import format_retries
-from berth.core.wording.words import format_gpu_time, format_number, to_words
+from berth.core.wording.words import format_gpu_time, format_number, token_to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
@@ -56,7 +56,7 @@ register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
 register.filter("seconds", numbers.seconds)
-register.filter("label", to_words)
+register.filter("label", token_to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", build_prediction_table)
 register.filter("eviction_preposition", eviction_preposition)
@@ -264,7 +264,7 @@ def heads(
     return {
         "picks": picks,
         "cells": [
-            _head(context, listing, column, target) for column in listing.columns if not column.in_file
+            _head(context, listing, column, target) for column in listing.columns if not column.is_csv_only
         ],
         "last": last,
     }

@@ -133,7 +133,7 @@
       }
       onProgress(sent, total);
     }
-    throw new CodeError("The server keeps deleting parts of the code during the upload. Try again later.");
+    throw new CodeError("The server deleted parts of the code before the upload finished. Try again later.");
   }
 
   const readLimits = (project, signal) => request("GET", `/api/v1/projects/${encodeURIComponent(project)}/code`, { signal });

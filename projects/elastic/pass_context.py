@@ -12,7 +12,7 @@ Fence = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class PassContext:
     """Interfaces that the reconciliation of a service uses.
 
     `engines` takes the kind of an inference engine and whether Berth manages the engine. The address of an
