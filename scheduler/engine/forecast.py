@@ -125,7 +125,7 @@ class _FutureCapacity:
     """Free resources of one pool over time, as workloads reach their declared ends."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
-        self._now = self._began = snapshot.now
+        self._pool, self._now, self._began = pool, snapshot.now, snapshot.now
         nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
         self._free: Sums = [0, 0, 0]
         for node in snapshot.nodes:
@@ -199,10 +199,10 @@ class _FutureCapacity:
         undeclared = self._undeclared[kind]
         if missing > undeclared:
             more = format_amount(resource, missing - undeclared)
-            return f"even if no workload ran, the pool's ready nodes would lack {more}"
+            return f"even if no workload ran, the ready nodes of pool {self._pool} would lack {more}"
         return (
-            f"workloads without a maximum runtime have {format_amount(resource, undeclared)} allocated, and "
-            f"this workload needs {format_amount(resource, missing)} of that"
+            f"workloads without a maximum runtime have {format_amount(resource, undeclared)} allocated in "
+            f"pool {self._pool}, and this workload needs {format_amount(resource, missing)} of that"
         )
 
 

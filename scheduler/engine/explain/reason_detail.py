@@ -55,7 +55,7 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
         return ""
     bound = convert_units("bound", numbers["bound"], numbers)
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
-    excess = f"{numbers['queue']} would have {amounts[0]}{entire}, more than its "
+    excess = f"{numbers['queue']} would have {amounts[0]}{_in_pool(numbers)}{entire}, more than its "
     excess += f"{_bound_name(reason, numbers)} of {bound}"
     if reason != Reason.WOULD_EXCEED_FAIR_SHARE:
         return f"{excess}."
@@ -70,7 +70,12 @@ def _shortage_clause(numbers: Numbers) -> str:
     if numbers.get("resource") in ("pods", "replicas") or not _are_integers(numbers, "requested", "free"):
         return ""
     needed = format_amount(str(numbers.get("resource", "gpu")), int(numbers["requested"] or 0))
-    return f"needs {needed}, {free_phrase(numbers, 'free')} free"
+    return f"needs {needed}, {free_phrase(numbers, 'free')} free{_in_pool(numbers)}"
+
+
+def _in_pool(numbers: Numbers) -> str:
+    """Return " in POOL" if the numbers name a pool and do not count the pools of a quota group, else ""."""
+    return f" in {numbers['pool']}" if "pool" in numbers and "group" not in numbers else ""
 
 
 def _excess_clause(reason: str, numbers: Numbers) -> str:

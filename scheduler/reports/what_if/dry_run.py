@@ -162,11 +162,8 @@ def _sum_task_outcomes(
     own = [bundle for each in bundles.values() for bundle in each]
     queued = next((name for name in names if outcomes[name] not in ("would_start", "would_evict")), None)
     rejected = [rejections[queued]] if queued is not None and queued in rejections else []
-    blockers = [
-        asdict(redact_blocker(blocker, rejection.workload))
-        for rejection in with_scale_up_first(with_pool_readiness(rejected, view.below_threshold))
-        for blocker in rejection.blockers
-    ]
+    explained = with_scale_up_first(with_pool_readiness(rejected, view.below_threshold))
+    blockers = [each for rejection in explained for each in _blocker_documents(rejection, candidates[0])]
     evictions = render(viewer, predicted_evictions(own, view, candidates))
     return TasksPrediction(
         first, len(names), counts["would_start"], counts["would_evict"],
@@ -186,7 +183,6 @@ def _build_prediction(
     explained = with_scale_up_first(with_pool_readiness(rejections, view.below_threshold))
     rejection = next(iter(explained), None)
     evictions = render(viewer, predicted_evictions(bundles, view, [candidate]))
-    blockers = rejection.blockers if rejection else ()
     return Prediction(
         outcome=_predict_outcome(bundles, rejection),
         workload={
@@ -199,9 +195,18 @@ def _build_prediction(
         },
         decisions=[_decision_document(bundle, workload.handle) for bundle in bundles],
         evictions=[eviction_document(eviction) for eviction in evictions],
-        blockers=[asdict(redact_blocker(blocker, workload.handle)) for blocker in blockers],
+        blockers=_blocker_documents(rejection, candidate) if rejection else [],
         queue_position=rejection.position if rejection else None,
     )
+
+
+def _blocker_documents(rejection: Rejection, candidate: model.Workload) -> list[dict[str, Any]]:
+    """Return the redacted blockers as JSON objects. If the workload allows several pools, add the rejection's
+    pool to their numbers.
+    """
+    numbers = {"pool": rejection.pool} if len(candidate.pools) > 1 else {}
+    named = [replace(blocker, numbers={**blocker.numbers, **numbers}) for blocker in rejection.blockers]
+    return [asdict(redact_blocker(blocker, rejection.workload)) for blocker in named]
 
 
 def _predict_outcome(bundles: list[Bundle], rejection: Rejection | None) -> str:

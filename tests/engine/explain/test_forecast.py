@@ -76,7 +76,8 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     estimates = expected_start(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
     assert estimates["p/a"].at is None
     assert estimates["p/a"].because == (
-        "workloads without a maximum runtime have 6 GPUs allocated, and this workload needs 2 GPUs of that"
+        "workloads without a maximum runtime have 6 GPUs allocated in pool default, "
+        "and this workload needs 2 GPUs of that"
     )
     assert estimates["p/b"].at == NOON + 600, (
         "a workload without an estimate does not hide the estimates of others"
@@ -87,7 +88,7 @@ def test_too_few_ready_nodes_are_the_reason_if_even_an_empty_pool_would_not_suff
     world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0", since=100)
     assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (
-        "even if no workload ran, the pool's ready nodes would lack 2 GPUs"
+        "even if no workload ran, the ready nodes of pool default would lack 2 GPUs"
     )
 
 

@@ -101,7 +101,7 @@ def sections(client: Client, query: str = "") -> list[str]:
         (UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP], "when its nodes have booted"),
         ("workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU of that",
          "when other workloads end"),
-        ("even if no workload ran, the pool's ready nodes would lack 6 GPUs", "after nodes are added"),
+        ("even if no workload ran, the ready nodes of pool local would lack 6 GPUs", "after nodes are added"),
         ("node boots is late", "when late nodes have booted"),
         ("nodes a and b are late", "when late nodes have booted"),
         ("the boot time of node boots is unknown", "when its nodes have booted"),

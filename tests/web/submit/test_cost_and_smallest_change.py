@@ -271,3 +271,19 @@ def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: C
     text = "name: wide\nproject: vision\ncommand: run\nroles:\n- gpu: 4\n"
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "could start once resources are free if each replica of role worker requested 2 GPUs" in card
+
+
+def test_prediction_for_several_pools_names_the_pool_of_its_numbers(cast: Cast, dave: Client) -> None:
+    for pool in (cast.pool, make.pool("spare")):
+        node = make.node(pool, gpus=8)
+        make.quota(cast.research, pool, 2)
+        make.quota(cast.vision, pool, 1)
+        make.place(make.workload(cast.ads, pool.name, phase="running", run=1, pool=pool), node, [0, 1])
+    NodePool.objects.update(nodes_max=1)
+    text = "name: wide\nproject: vision\ncommand: run\nroles:\n- {gpu: 2, replicas: 4}\n"
+    for pools, where in (("[spare]", ""), (f"[{cast.pool.name}, spare]", f" in ({cast.pool.name}|spare)")):
+        form = {"document": f"{text}pools: {pools}\n"}
+        prediction = dave.post("/submit/prediction", form).content.decode()
+        words = " ".join(re.sub(r"<[^>]+>", " ", unescape(prediction)).split())
+        assert re.search(f"6 are free{where}. ", words), words
+        assert re.search(f"have 2 GPUs allocated in pool ({cast.pool.name}|spare), ", words), words
