@@ -17,6 +17,7 @@ MEDIUM: ViewportSize = {"width": 1024, "height": 768}
     [
         "/queue",
         "/workloads",
+        "/workloads?state=all",
         "/quotas?pool=train",
         "/fair-share?pool=train",
         "/node-pools",
@@ -53,6 +54,19 @@ def test_workload_kind_is_shown_in_a_medium_width_window(opened: Open) -> None:
             label = page.get_by_role("row", name=re.compile(f"Select {name}")).get_by_text(kind)
             box = label.bounding_box()
             assert box and box["width"] > 60, name
+        assert faults == []
+
+
+def test_runtime_of_ended_workloads_is_part_of_the_state_in_a_medium_width_window(opened: Open) -> None:
+    with opened("ada", viewport=MEDIUM) as (page, faults):
+        header = page.get_by_role("columnheader", name="Runtime")
+        row = page.get_by_role("row", name=re.compile("Select vit-baseline"))
+        page.goto("/workloads?state=all")
+        expect(row.get_by_text("ran for")).to_be_visible()
+        expect(header).to_be_hidden()
+        page.goto("/workloads?state=all&columns=state,runtime")
+        expect(header).to_be_visible()
+        expect(row.get_by_text("ran for")).to_be_hidden()
         assert faults == []
 
 
