@@ -207,7 +207,7 @@ def test_new_workload_that_allows_several_pools_is_listed_under_none_of_them(
         context = client.get(f"/queue?pool={pool}").context
         assert [row.name for row, *_ in context["rows"]] == names, pool
     by_name = client.get("/queue?sort=name").content.decode()
-    assert 'data-label="Pool">local or 2 other pools</td>' in by_name
+    assert 'title="Also allows spare, third">local +2<span class="visually-hidden"> other pools' in by_name
 
 
 def test_filters_stay_when_a_pool_is_selected(cast: Cast, sign_in: SignIn) -> None:
