@@ -66,7 +66,7 @@ def test_tasks_are_touch_targets_on_a_phone(opened: Open, scene: Scene) -> None:
         page.goto(f"/arrays/{present(scene.array).pk}")
         box = present(page.locator("#task-0").bounding_box())
         assert min(box["width"], box["height"]) >= 24
-        expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        expect(page.locator("#smallest-change")).to_contain_text("The next task would start")
         assert faults == []
 
 
@@ -76,7 +76,7 @@ def test_expanding_the_task_list_at_the_end_of_the_page_keeps_the_scroll_positio
 ) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
-        expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        expect(page.locator("#smallest-change")).to_contain_text("The next task would start")
         page.locator(link).scroll_into_view_if_needed()
         page.evaluate("scrollTo({ top: document.documentElement.scrollHeight, behavior: 'instant' })")
         page.locator(link).scroll_into_view_if_needed()
@@ -93,7 +93,7 @@ def test_task_list_of_a_pending_array_is_visible_without_scrolling(
 ) -> None:
     with opened("dave", viewport={"width": width, "height": 900}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
-        expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        expect(page.locator("#smallest-change")).to_contain_text("The next task would start")
         expect(page.locator("#tasks tbody tr").nth(last)).to_be_in_viewport(ratio=1)
         assert faults == []
 
@@ -116,7 +116,7 @@ def test_smallest_change_of_an_array_arrives_without_moving_the_page(opened: Ope
         place = present(page.locator(".task-figures").bounding_box())["y"]
         for each in held:
             each.continue_()
-        expect(page.locator("#smallest-change")).to_contain_text("Starts")
+        expect(page.locator("#smallest-change")).to_contain_text("The next task would start")
         assert present(page.locator(".task-figures").bounding_box())["y"] == place
         assert faults == []
 
@@ -125,13 +125,13 @@ def test_smallest_change_of_an_array_is_fetched_again_after_a_change(opened: Ope
     with opened("dave") as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         change = page.locator("#smallest-change")
-        expect(change).to_contain_text("Starts")
+        expect(change).to_contain_text("The next task would start")
         change.locator("strong").evaluate("title => { title.textContent = 'Outdated'; }")
         page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', { detail: { message: '' } }))")
         expect(change).not_to_contain_text("Outdated")
-        expect(change).to_contain_text("Starts")
+        expect(change).to_contain_text("The next task would start")
         page.wait_for_load_state("networkidle")
-        expect(change).to_contain_text("Starts")
+        expect(change).to_contain_text("The next task would start")
         assert faults == []
 
 
@@ -148,14 +148,14 @@ def test_smallest_change_of_an_array_is_fetched_again_some_time_after_other_chan
         page.clock.install()
         page.goto(f"/arrays/{present(scene.array).pk}")
         change = page.locator("#smallest-change")
-        expect(change).to_contain_text("Starts")
+        expect(change).to_contain_text("The next task would start")
         change.locator("strong").evaluate("title => { title.textContent = 'Outdated'; }")
         sockets[-1].send('{"kind": "pools", "ids": []}')
         page.wait_for_load_state("networkidle")
         expect(change).to_contain_text("Outdated")
         page.clock.fast_forward("00:16")
         expect(change).not_to_contain_text("Outdated")
-        expect(change).to_contain_text("Starts")
+        expect(change).to_contain_text("The next task would start")
 
         change.locator("strong").evaluate("title => { title.textContent = 'Outdated'; }")
         sockets[-1].send('{"kind": "pools", "ids": []}')
