@@ -91,6 +91,7 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     pod = make.place(first, node, [0], state="failed", ended_at=make.ago(), exit_code=1)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert re.search(r'<section class="[^"]*\bverdict bad\b[^"]*" aria-labelledby="failures-title"', page)
     assert "38 tasks failed: exit code 1 Tasks 0 to 6, 8, 10 to 39" in words
     assert "2 tasks failed: SIGKILL Tasks 7 , 9" in words
     killed = tasks.get(array_index=9)
