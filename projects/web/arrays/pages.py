@@ -103,18 +103,19 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         tasks = tasks.filter(array_index__in=matching)
     counts = progress.counts if matching is None else count_tasks(tasks)
     tabs = _state_tabs(counts)
-    state = request.GET.get("state", "")
+    state = requested_state = request.GET.get("state", "")
     is_export = request.GET.get("format") == "csv"
     if state not in {word for word, _, _ in tabs}:
         state = tabs[0][0] if tabs[0][2] and not is_export else "all"
-    if state in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
-        tasks = tasks.filter(phase=state)
-    elif state != "all":
-        tasks = tasks.filter(phase__in=STATES[state][1])
+    phases = STATES[state][1] if state in STATES else (state,)
+    if state != "all":
+        tasks = tasks.filter(phase__in=phases)
     if is_export:
         return _as_csv(request, array, tasks, parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
-    squares = _task_squares(array, all_tasks, parameters, matching) if array.task_count <= MAX_SQUARES else []
+    highlighted = phases if state == requested_state else tuple(Phase)
+    has_squares = array.task_count <= MAX_SQUARES
+    squares = _task_squares(array, all_tasks, parameters, matching, highlighted) if has_squares else []
     table = _table_context(request, tasks, parameters, ranking)
     gpu_hours, cost = array_gpu_hours_and_cost(array.pk, timezone.now())
     estimate = estimate_runtime(array, progress)
@@ -283,9 +284,13 @@ def _as_csv(
 
 
 def _task_squares(
-    array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters, matching: Collection[int] | None
+    array: WorkloadArray,
+    tasks: QuerySet[Workload],
+    parameters: Parameters,
+    matching: Collection[int] | None,
+    phases: Collection[str],
 ) -> list[TaskSquare]:
-    """Return a square for each task, in task index order.
+    """Return a square for each task, in task index order. Tasks in other phases are filtered out.
 
     `matching` contains the indexes of the tasks that match the filters, or is None if there are no filters.
     """
@@ -296,7 +301,7 @@ def _task_squares(
         state = "waiting for earlier tasks" if held else phase
         kind = "held" if held else "running" if phase in STATES["running"][1] else phase
         kind = "pending" if kind == Phase.RESERVED else kind
-        is_filtered_out = matching is not None and index not in matching
+        is_filtered_out = phase not in phases or (matching is not None and index not in matching)
         squares.append(TaskSquare(pk, index or 0, kind, f"{name}: {state}{values}", is_filtered_out))
     return squares
 

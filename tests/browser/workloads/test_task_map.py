@@ -183,3 +183,22 @@ def test_filter_dims_other_tasks_and_counts_the_matching_tasks_by_state(opened: 
         page.get_by_role("link", name="Clear filter").click()
         expect(page.locator("#task-map .other")).to_have_count(0)
         assert faults == []
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_state_tabs_stand_above_the_task_map_and_dim_other_tasks(
+    opened: Open, scene: Scene, width: int
+) -> None:
+    with opened("dave", viewport={"width": width, "height": 844}) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        expect(page.locator("#smallest-change")).to_contain_text("The next task would start")
+        failed, tasks = page.locator("#state-failed"), page.locator("#task-map a")
+        box, task_map = present(failed.bounding_box()), present(page.locator("#task-map").bounding_box())
+        assert box["y"] + box["height"] <= task_map["y"]
+        assert box["x"] + box["width"] <= width - 40
+        expect(page.locator("#task-map a.other")).to_have_count(0)
+        failed.click()
+        expect(page.locator("#task-map a.failed")).to_have_count(2)
+        expect(page.locator("#task-map a.other")).to_have_count(tasks.count() - 2)
+        expect(page.locator("#task-map a.failed.other")).to_have_count(0)
+        assert faults == []
