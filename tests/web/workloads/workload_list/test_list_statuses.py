@@ -73,7 +73,7 @@ def test_pending_row_names_its_pools(pools: list[str], expected: str, cast: Cast
         (
             "WouldExceedFairShare",
             "Over fair share.",
-            "Would exceed fair share over fair share Position 3 · evicted 2 times",
+            "Would exceed fair share over fair share Position 3 evicted 2 times",
         ),
         ("Unschedulable", "requests 64 GPUs.", "Requests 64 GPUs "),
     ],

@@ -201,7 +201,7 @@ def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> 
     make.workload(cast.vision, "next", explanation=explanation, reason="WaitingForCapacity")
     make.workload(cast.vision, "later", explanation={**explanation, "expected_start": None})
     text = sign_in("dave").get("/workloads").content.decode()
-    starts = re.findall(r'Position (\d)</span> · <span>(\w+) <time datetime="([^"]+)"', text)
+    starts = re.findall(r'Position (\d)</span> <span>(\w+) <time datetime="([^"]+)"', text)
     assert starts == [("2", "starts", start.isoformat())]
     assert text.count("Position 2<") == 2
 
