@@ -17,9 +17,9 @@ RESERVED = "Reserved"  # replaces the pending reason of a workload that has a re
 EVENT_KINDS = (
     "cancelled", "cluster", "code_fetched", "completed", "consolidated", "deleted", "edited",
     "engine_failed", "failed", "files_deleted", "idle_warning", "idle_warning_withdrawn", "pending",
-    "pod_warning", "preempted", "preemption_signal", "reclaimed", "reserved", "resumed", "running", "shrunk",
-    "stalegang", "starting", "stopping", "submitted", "suspended", "unschedulable", "volume_failed",
-    "volume_stored", "worker_ready",
+    "pod_warning", "preempted", "preemption_signal", "reclaimed", "reserved", "resubmitted", "resumed",
+    "running", "shrunk", "stalegang", "starting", "stopping", "submitted", "suspended", "unschedulable",
+    "volume_failed", "volume_stored", "worker_ready",
 )  # fmt: skip
 OBJECT_TYPES = (
     "apitoken", "autoscaler", "budget", "department", "machine", "membership", "node", "nodepool", "project",

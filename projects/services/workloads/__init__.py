@@ -19,6 +19,7 @@ from projects.services.workloads.editing import (
 )
 from projects.services.workloads.names import free_name, free_name_to_suggest, next_free_name
 from projects.services.workloads.resubmission import (
+    RESUBMITTED_EVENT,
     resubmission_obstacle,
     resubmit,
 )
@@ -33,6 +34,7 @@ from projects.services.workloads.submission import (
 
 __all__ = [
     "EDITABLE_PHASES",
+    "RESUBMITTED_EVENT",
     "BulkChange",
     "DocumentChange",
     "Edit",

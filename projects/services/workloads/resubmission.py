@@ -7,9 +7,11 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import InferenceEngine, Session, Workload
 from projects.models.workloads import ENDED_PHASES
+from projects.services import announce, events
 from projects.services.workloads.names import next_free_name
 from projects.services.workloads.submission import NameInUse, Submission, submit_with_warnings
 
+RESUBMITTED_EVENT = "resubmitted"  # kind of the event of the ended workload
 MAX_ATTEMPTS = 5  # maximum attempts; one fails if a concurrent submission takes the name
 
 
@@ -47,6 +49,11 @@ def _submit_copy(actor: Actor, workload: Workload) -> Submission:
     name = next_free_name(workload.project, workload.name)
     document = {**workload.spec, "name": name}
     with transaction.atomic():  # a conflict undoes all changes
-        return submit_with_warnings(
+        submission = submit_with_warnings(
             actor=actor, document=document, project=workload.project, resubmitted_from=workload.name
         )
+        new = submission.workload
+        message, data = f"Resubmitted as {new.name} by {actor.name}.", {"resubmitted_as": str(new.pk)}
+        events.record(RESUBMITTED_EVENT, workload, message, actor=actor.name, data=data)
+        announce.workload_changed(workload)
+        return submission

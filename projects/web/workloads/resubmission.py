@@ -12,7 +12,7 @@ from berth.server.web.pages import Request, confirm_page, open_url, success_resp
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import workloads
-from projects.services.workloads import next_free_name, resubmit
+from projects.services.workloads import RESUBMITTED_EVENT, next_free_name, resubmit
 
 
 def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
@@ -24,6 +24,15 @@ def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
         return None
     rows = workloads(actor).filter(project=workload.project, name=event.data["resubmitted_from"])
     return rows.filter(submitted_at__lt=workload.submitted_at).order_by("-submitted_at").first()
+
+
+def latest_resubmission(actor: Actor, workload: Workload) -> Workload | None:
+    """Return the visible workload as which an ended workload was last resubmitted, or None."""
+    if workload.ended_at is None:
+        return None
+    resubmitted = Event.objects.filter(workload_id=workload.pk, kind=RESUBMITTED_EVENT)
+    event = resubmitted.order_by("-id").first()
+    return workloads(actor).filter(pk=event.data["resubmitted_as"]).first() if event is not None else None
 
 
 def confirm_resubmission(request: Request, workload: Workload) -> HttpResponse:

@@ -30,7 +30,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.workloads.actions import allowed_actions
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import set_request_labels
-from projects.web.workloads.resubmission import resubmission_source
+from projects.web.workloads.resubmission import latest_resubmission, resubmission_source
 from projects.web.workloads.sorting import ALL_RUNNING
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
@@ -191,6 +191,7 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         "replicas": load_replicas([workload]).get(workload.pk),
         "actions": allowed_actions(workload) if is_operator else [],
         "is_resubmittable": _is_resubmittable(request.actor, workload),
+        "resubmitted_as": latest_resubmission(request.actor, workload),
         "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
         "last_pool": last_pool(workload),

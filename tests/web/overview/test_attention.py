@@ -18,6 +18,7 @@ from projects.models import (
     Workload,
     WorkloadArray,
 )
+from projects.services.workloads import resubmit
 from scheduler.models import UsageHour
 from tests import factories as make
 from tests.cast import Cast
@@ -76,6 +77,16 @@ def test_repeated_failures_of_one_workload_do_not_hide_other_failures(cast: Cast
         make.workload(cast.vision, "loop", phase="failed", ended_at=ended, by=cast.dave.user)
     make.workload(cast.vision, "other", phase="failed", ended_at=make.ago(hours=10), by=cast.dave.user)
     assert attention(sign_in("dave")) == [("Failed", "vision/loop"), ("Failed", "vision/other")]
+
+
+def test_resubmitted_failures_no_longer_need_attention(cast: Cast, sign_in: SignIn) -> None:
+    for name, hours in (("loop", 3), ("loop", 2), ("other", 1)):
+        ended, by = make.ago(hours=hours), cast.dave.user
+        workload = make.workload(cast.vision, name, phase="failed", ended_at=ended, by=by)
+        if (name, hours) == ("loop", 2):
+            resubmit(actor=cast.dave, workload=workload)
+    for user in ("dave", "alice"):
+        assert attention(sign_in(user)) == [("Failed", "vision/other")], user
 
 
 def test_failed_array_creates_only_one_attention_item(cast: Cast, sign_in: SignIn) -> None:

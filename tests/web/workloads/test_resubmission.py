@@ -31,6 +31,21 @@ def test_ended_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: Sign
         assert f'hx-post="/workloads/{new.pk}/resubmit"' not in page, "it is live"
 
 
+def test_page_of_an_ended_workload_links_to_its_latest_resubmission(cast: Cast, sign_in: SignIn) -> None:
+    workload, client = ended(cast), sign_in("dave")
+    path = f"/workloads/{workload.pk}"
+    assert "resubmitted-as" not in client.get(path).content.decode()
+    for name in ("train-2", "train-3"):
+        client.post(f"{path}/resubmit", headers=HTMX)
+        new = Workload.objects.get(name=name)
+        for tab in ("", "/spec"):
+            link = f'id="resubmitted-as">resubmitted as <a href="/workloads/{new.pk}">{name}</a>'
+            assert link in client.get(path + tab).content.decode(), tab
+        assert f"Resubmitted as {name} by dave." in client.get(f"{path}/timeline").content.decode()
+    Workload.objects.filter(name="train-3").update(project=cast.speech)
+    assert "resubmitted-as" not in client.get(path).content.decode(), "dave may not see it"
+
+
 def test_resubmission_of_an_unfinished_run_mentions_a_missing_checkpoint(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     for checkpoint_at, note in ((None, True), (make.ago(minutes=1), False)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from django.db.models import Count, Max, Min, Q, QuerySet, Sum
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet, Sum
 from django.urls import reverse
 
 from berth.core.values.amounts import MILLI
@@ -15,11 +15,12 @@ from berth.server.web.overview.service_items import degraded_service_items
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import ArrayState, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
+from projects.models import ArrayState, BudgetWarning, Delivery, Event, Phase, Workload, WorkloadArray
 from projects.queries.idle_gpus import idle_since
 from projects.queries.services import services
 from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
+from projects.services.workloads import RESUBMITTED_EVENT
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import failed_since_condition
@@ -109,7 +110,8 @@ def _failed_items(
     """Return the latest failed workloads, and arrays with failed tasks, from the last day.
 
     With `pools`, include all visible workloads of these pools. Without `pools`, include only workloads that
-    the user submitted. If there are too many failures, add one item that links to all failed workloads.
+    the user submitted. Omit resubmitted workloads. If there are too many failures, add one item that links to
+    all failed workloads.
     """
     if actor.user is None:
         return []
@@ -118,7 +120,8 @@ def _failed_items(
     rows = visible.filter(phase=Phase.FAILED, superseded=False, ended_at__gte=now - RECENTLY)
     single = rows.filter(array=None).order_by("project_id", "name", "-ended_at")
     latest = single.distinct("project_id", "name").values("pk")
-    newest = visible.filter(pk__in=latest).order_by("-ended_at")[: OF_EACH_MAX + 1]
+    resubmitted = Event.objects.filter(workload_id=OuterRef("pk"), kind=RESUBMITTED_EVENT)
+    newest = visible.filter(~Exists(resubmitted), pk__in=latest).order_by("-ended_at")[: OF_EACH_MAX + 1]
     items = [*map(_failed_item, newest), *_failed_array_items(rows.filter(array__isnull=False))]
     items.sort(key=lambda item: item.at or now, reverse=True)
     listed = items[:OF_EACH_MAX]
