@@ -140,7 +140,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     note = note_about_admins(request.actor, workload.project, change) if change else ""
     note = note or (link.note if link else "")
     now = timezone.now()
-    start, _ = expected_start(workload, now)
+    start = None if edited_since_evaluation(workload) else expected_start(workload, now)[0]
     context = {
         "workload": workload,
         "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
@@ -187,7 +187,6 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         **_pending_context(workload, tab),
         "is_operator": is_operator,
         "evicted": _last_eviction(request.actor, workload),
-        "forecast": _queue_context(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
         "actions": allowed_actions(workload) if is_operator else [],
         "is_resubmittable": _is_resubmittable(request.actor, workload),
@@ -215,7 +214,7 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 def _pending_context(workload: Workload, tab: str) -> Context:
     """Return the header's text about the pending reason, the message, the restart delay and the last edit.
 
-    The message and the reason are omitted if another part of the page states them.
+    Parts that the page states elsewhere are omitted, as are a reason and a forecast from before an edit.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
@@ -224,10 +223,11 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     has_reason = is_pending and workload.reason != UNSCHEDULABLE
     is_stated = has_card or has_reason or workload.phase == Phase.FAILED
     return {
+        "edited_at": (edited_at := edited_since_evaluation(workload)),
         "message": "" if is_stated else _shown_message(workload),
-        "shows_reason": has_reason and not (has_card or has_row),
+        "shows_reason": has_reason and not (has_card or has_row or edited_at),
         "not_before": _active_backoff(workload, timezone.now()),
-        "edited_at": edited_since_evaluation(workload),
+        "forecast": None if edited_at else _queue_context(workload),
     }
 
 

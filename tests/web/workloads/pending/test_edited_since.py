@@ -24,22 +24,27 @@ def test_reasons_and_numbers_from_before_an_edit_are_marked_until_the_next_cycle
     workload = submit(actor=cast.dave, project=cast.vision, document=training("train", priority=50))
     Workload.objects.filter(pk=workload.pk).update(
         reason=reason, message=message, explained_at=make.ago(minutes=5),
-        explanation={"queue_position": 4, "pool": cast.pool.name, "blockers": blockers},
+        explanation={"queue_position": 4, "pool": cast.pool.name, "blockers": blockers,
+                     "expected_start": make.ago(minutes=-30).isoformat()},
     )  # fmt: skip
     client = sign_in("dave")
 
     def page(tab: str = "") -> str:
         return client.get(f"/workloads/{workload.pk}{tab}").content.decode()
 
-    assert 'id="outdated"' not in page() and "8 needed" in page()
+    assert 'id="outdated"' not in page() and "8 needed" in page() and "Expected start: <strong>" in page()
     document = training("train", priority=40)
     answer = client.patch(
         f"/api/v1/workloads/{workload.pk}", {"priority": document["priority"]}, "application/json"
     )
     assert answer.status_code == 200, answer.content
     assert 'id="outdated">from before the edit <time' in page() and "8 needed" not in page()
-    head = page("/spec")
-    assert "Edited <time" in head and "The next scheduling cycle considers the edit." in head
+    for tab in ("", "/spec"):
+        head = page(tab).partition('class="head-facts"')[0]
+        assert "Edited <time" in head and "The next scheduling cycle considers the edit." in head, tab
+        assert "Queue position" not in head and "Expected start" not in head and "8 of 6" not in head, tab
+    start = page().partition('id="outdated"')[2]
+    assert "Starts by itself about <time" in start, "the card is marked as from before the edit"
     acquire("scheduler", "test", 60.0)
     assert 'id="outdated"' in page()
     with monkeypatch.context() as patched:

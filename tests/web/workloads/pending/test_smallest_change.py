@@ -107,6 +107,9 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     workload.save()
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert re.search('<dd>now, <span class="soft">instead of about <time', card)
+    monkeypatch.setattr(pages, "edited_since_evaluation", lambda _: make.ago())
+    card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "<dd>now</dd>" in card, "the expected start is from before the edit"
 
 
 def test_change_that_ends_a_workload_links_to_it_and_states_its_lost_work(
