@@ -315,7 +315,7 @@ def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in: Si
     ScalingEvent.objects.all().delete()
     Allocation.objects.update(bound_at=long_ago)
     answer = sign_in("alice").get("/")
-    latest, before, *_ = answer.context["course"]
+    (latest, _), (before, _), *_ = answer.context["course"]
     assert (round(latest.allocated, 1), round(before.allocated, 1)) == (1.0, 1.0)
     assert readouts(answer)[0][3] == 1.0, "one GPU is allocated and not measured"
 

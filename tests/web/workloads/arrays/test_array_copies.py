@@ -2,7 +2,6 @@
 
 import html
 import re
-from time import monotonic
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -133,10 +132,8 @@ def test_link_to_the_originals_of_a_deleted_copy_selects_no_tasks(
 
 def test_hidden_input_of_a_copy_with_huge_ranges_is_ignored(sweep: WorkloadArray, sign_in: SignIn) -> None:
     ranges = ",".join(["0-999999"] * 300)
-    started = monotonic()
     page = sign_in("dave").post("/submit", {"document": "name: x", "copied-tasks": f"{sweep.pk} {ranges}"})
     assert page.status_code == 200 and page.context["copy"] is None
-    assert monotonic() - started < 5
 
 
 LOWERED = '"kind": "request_lowered", "subject": "worker"'
