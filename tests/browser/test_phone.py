@@ -350,3 +350,13 @@ def test_wrapped_workload_facts_do_not_begin_with_a_dot(opened: Open) -> None:
         )
         assert separators == 0
         assert faults == []
+
+
+def test_own_workloads_on_the_overview_include_a_running_one(opened: Open) -> None:
+    with opened("dave", viewport=NARROW) as (page, faults):
+        page.goto("/")
+        rows = page.get_by_role("region", name=re.compile("^My workloads")).locator("tbody tr:visible")
+        expect(rows).to_have_count(3)
+        for state in ("Pending", "Running"):
+            expect(rows.get_by_text(state, exact=True).first).to_be_visible()
+        assert faults == []

@@ -1,6 +1,7 @@
 """The user's own workloads and arrays on the overview."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
 NO_POSITION = 2**31  # a number that sorts after all queue positions
 DAY = timedelta(days=1)
-OWN_MAX = 8
+OWN_MAX, PHONE_MAX = 8, 3
 NO_FORECAST = (None, None, "")
 
 
@@ -35,6 +36,7 @@ class OwnWorkload:
     `position` and `expected_start` of an array are those of its first queued task. `positions` is the text of
     the queue position, such as "2", or "2-3" for an array. `start_reason` explains why the expected start of
     a pending workload is unknown. A running service has the status of its engines.
+    Phones show only rows with `is_on_phones`.
     """
 
     workload: Workload | None
@@ -45,6 +47,7 @@ class OwnWorkload:
     progress: ArrayProgress | None = None
     serving: ServingStatus | None = None
     positions: str = ""
+    is_on_phones: bool = False
 
     @property
     def row(self) -> Workload | WorkloadArray:
@@ -88,7 +91,19 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
     serving = load_serving_statuses(services)
     own = [_own_workload(row, serving.get(row.pk)) for row in shown]
-    return sorted([*own, *_own_arrays(actor, now, pool)], key=lambda each: each.sort_key)[:OWN_MAX]
+    own = sorted([*own, *_own_arrays(actor, now, pool)], key=lambda each: each.sort_key)[:OWN_MAX]
+    on_phones = _rows_on_phones(own)
+    return [replace(each, is_on_phones=index in on_phones) for index, each in enumerate(own)]
+
+
+def _rows_on_phones(own: Sequence[OwnWorkload]) -> set[int]:
+    """Return the indexes of up to PHONE_MAX rows. They include one pending, one running and one ended row, if
+    there are any.
+    """
+    groups = [each.sort_key[0] for each in own]
+    first = [index for index, group in enumerate(groups) if group not in groups[:index]]
+    others = [index for index in range(len(own)) if index not in first]
+    return set([*first, *others][:PHONE_MAX])
 
 
 def count_own_workloads(actor: Actor, now: datetime, pool: str) -> int:
