@@ -360,3 +360,16 @@ def test_own_workloads_on_the_overview_include_a_running_one(opened: Open) -> No
         for state in ("Pending", "Running"):
             expect(rows.get_by_text(state, exact=True).first).to_be_visible()
         assert faults == []
+
+
+def test_tooltip_of_a_chart_stands_above_its_plot(opened: Open) -> None:
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/")
+        chart = page.get_by_role("region", name=re.compile("^GPU utilization")).locator(".step-chart")
+        plot, tooltip = chart.locator("svg[data-points]"), chart.locator(".readout")
+        plot.tap()
+        expect(tooltip).to_be_visible()
+        box, under = tooltip.bounding_box(), plot.bounding_box()
+        assert box and under and box["y"] + box["height"] <= under["y"]
+        assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"]
+        assert faults == []
