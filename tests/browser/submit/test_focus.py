@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
 
 TEXT = "name: night-run\nproject: visionx\ncommand: sleep 1\nroles:\n  - name: worker\n    gpu: 1\n"
 
@@ -21,4 +22,27 @@ def test_focus_stays_in_the_document_while_its_yaml_is_unfinished(opened: Open, 
         expect(document).to_be_focused()
         page.keyboard.type("# typed on")
         expect(document).to_have_value(f"{TEXT}{unfinished}# typed on")
+        assert faults == []
+
+
+@pytest.mark.parametrize("path", ["/submit?kind=train", "/workloads/{}/edit"])
+def test_added_part_of_the_form_receives_the_focus_and_disclosures_stay_open(
+    opened: Open, scene: Scene, path: str
+) -> None:
+    with opened("ada") as (page, faults):
+        page.goto(path.format(scene.workloads["policy-sweep"].pk))
+        expect(page.locator("#prediction-title")).to_be_visible()
+        disclosures = page.locator("#fields section details:not(#code-details)")
+        disclosures.evaluate_all("all => all.forEach(each => { each.open = true; })")
+        before, now_open = disclosures.count(), disclosures.and_(page.locator("[open]"))
+        page.get_by_role("button", name="Add role").press("Enter")
+        added = page.get_by_role("region", name="Role role-2")
+        expect(added.get_by_label("Role name")).to_be_focused()
+        assert now_open.count() == before
+        page.get_by_role("button", name="Add notification").press("Enter")
+        expect(page.get_by_role("group", name="Notification 1").get_by_label("To")).to_be_focused()
+        assert now_open.count() == before
+        added.get_by_role("button", name="Remove").press("Enter")
+        expect(page.get_by_role("button", name="Add role")).to_be_focused()
+        assert now_open.count() == before
         assert faults == []

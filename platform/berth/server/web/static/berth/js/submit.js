@@ -73,6 +73,24 @@
     return true;
   }
 
+  function keepUnfolded(target, fresh) {
+    for (const field of target.querySelectorAll("details[open] [data-field]")) {
+      fresh.querySelector(`[id="${CSS.escape(field.id)}"]`)?.closest("details")?.setAttribute("open", "");
+    }
+  }
+
+  // A button that adds a part moves the focus to the part's first field, and one that removes a part to the button that adds one.
+  let editedPart = null;
+  function focusEditedPart(fields) {
+    const [verb, path] = editedPart?.value.split(":") ?? [], list = path?.replace(/\[\d+\]$/, "");
+    const { activeElement } = document, hasMoved = activeElement && activeElement !== document.body && activeElement !== editedPart;
+    editedPart = null;
+    if (!list || hasMoved) return; // the user continued elsewhere
+    const added = [...fields.querySelectorAll(`[aria-labelledby^="p-${list}-"]`)].at(-1);
+    if (verb === "add") added?.querySelector(".field :is(input:not([type=hidden]), select, textarea)")?.focus();
+    if (verb === "remove") fields.querySelector(`[value="add:${list}"]`)?.focus();
+  }
+
   function take(box, fresh) {
     box.dataset.faults = fresh.dataset.faults;
     box.toggleAttribute("aria-invalid", fresh.hasAttribute("aria-invalid"));
@@ -123,7 +141,9 @@
     if (source.closest("#prediction")) { // a part that was replaced meanwhile sends its events nowhere else
       source.addEventListener("htmx:beforeSwap", (swap) => { if (!source.isConnected) swap.detail.shouldSwap = false; });
     }
-    if (event.detail.elt === form) sending = !submitter?.value.includes(":"); // values with a colon, such as add:roles, edit the form
+    if (event.detail.elt !== form) return;
+    sending = !submitter?.value.includes(":"); // values with a colon, such as add:roles, edit the form
+    editedPart = sending ? null : submitter;
   });
   document.addEventListener("htmx:beforeSwap", (event) => { // drop responses that are older than the input
     const source = event.detail.requestConfig.elt;
@@ -139,10 +159,14 @@
       take(target, fresh);
       event.detail.shouldSwap = false;
     } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
+    else if (target.id === "fields") keepUnfolded(target, fresh);
     else if (target.matches("[data-field]") && target.contains(document.activeElement)) {
       renew(target, fresh);
       event.detail.shouldSwap = false;
     }
+  });
+  document.addEventListener("htmx:afterSwap", ({ target }) => {
+    if (target.id === "fields") focusEditedPart(target);
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id === "answer") {
