@@ -30,7 +30,7 @@ from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
 from scheduler.web.accepted_prediction import AcceptedPrediction, ask_before_evicting, store_prediction
-from scheduler.web.submit.edit_changes import describe_change, find_unchecked_changes
+from scheduler.web.submit.edit_changes import describe_changes, find_unchecked_changes
 from scheduler.web.submit.excessive_field import mark_excessive_field
 from scheduler.web.submit.form.code import code_context, require_chosen_code
 from scheduler.web.submit.form.draft import (
@@ -194,8 +194,7 @@ def _mark_excessive_field(request: Request, edit_page: EditPage) -> None:
         return
     draft = open_submitted_document(request.POST)
     shown = prepare_form(draft, replace(choices_for(request.actor, draft.form_data), for_edit=True))
-    for change in edit_page.changes:
-        describe_change(change, shown)
+    describe_changes(edit_page.changes, shown)  # marks the changed fields
     edit_page.excessive = mark_excessive_field(edit_page.prediction, draft.form_data or {}, shown)
 
 
@@ -282,7 +281,7 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
         "shown": shown,
         **code_context(request.actor, data, shown.git, request.POST.get("code-source", "")),
         "edit_page": edit_page,
-        "changes": [describe_change(change, shown) for change in edit_page.changes or unchecked],
+        "changes": describe_changes(edit_page.changes or unchecked, shown),
         "workload": edit_page.workload,
         "offer": offer,
         "kind_label": shown.kind_label,

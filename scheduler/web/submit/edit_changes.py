@@ -1,11 +1,12 @@
 """Changes to a workload's document as the edit page shows them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from berth.core.merge_patch import differences, format_value_briefly
 from berth.core.problems import join_path
+from berth.core.spec import RoleSpec
 from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.values.durations import format_duration
 from berth.documents.units import without_units
@@ -14,6 +15,9 @@ from projects.services.workloads import DocumentChange
 from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
 from scheduler.web.submit.form.fields import FormField
 from scheduler.web.submit.form.presentation import ShownForm
+
+ROLES, NOTIFICATIONS = "roles", "notifications"
+DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
 
 def find_unchecked_changes(workload: Workload, document: Mapping[str, Any] | None) -> list[DocumentChange]:
@@ -33,6 +37,54 @@ class ShownChange:
     is_path: bool
     before: str
     after: str
+
+
+def describe_changes(changes: Sequence[DocumentChange], shown: ShownForm) -> list[ShownChange]:
+    """Return the changes for display. Roles that were added or removed are named one by one."""
+    return [each for change in changes for each in _describe(change, shown)]
+
+
+def _describe(change: DocumentChange, shown: ShownForm) -> Iterator[ShownChange]:
+    if change.path == NOTIFICATIONS:
+        yield ShownChange("Notifications", False, _addresses(change.before), _addresses(change.after))
+        return
+    before, after = _roles_by_name(change.before), _roles_by_name(change.after)
+    if change.path != ROLES or before is None or after is None:
+        yield describe_change(change, shown)
+        return
+    for name, role in before.items():
+        if name not in after:
+            yield ShownChange(f"Role {name} removed", False, _describe_role(role), "")
+    for number, (name, role) in enumerate(after.items()):
+        if name not in before:
+            yield ShownChange(f"Role {name} added", False, "", _describe_role(role))
+            continue
+        for path, old, new in differences(before[name], role, ROLES, number):
+            yield describe_change(DocumentChange(join_path(path), old, new), shown)
+
+
+def _roles_by_name(roles: Any) -> dict[str, Mapping[str, Any]] | None:
+    """Return the roles by name, or None unless `roles` is a list of roles with distinct names."""
+    if not isinstance(roles, list) or not all(isinstance(role, Mapping) for role in roles):
+        return None
+    by_name = {str(role.get("name", DEFAULT_NAME)): role for role in roles}
+    return by_name if len(by_name) == len(roles) else None
+
+
+def _addresses(notifications: Any) -> str:
+    """Return the addresses of the document's notifications, separated by commas."""
+    if not isinstance(notifications, list) or not all(isinstance(each, Mapping) for each in notifications):
+        return format_value_briefly(notifications)
+    return ", ".join(str(each.get("to") or "no address") for each in notifications)
+
+
+def _describe_role(role: Mapping[str, Any]) -> str:
+    """Return the role's size, such as "2 replicas, 1 GPU each"."""
+    replicas = role.get("replicas", role.get("min", 1))
+    texts = [f"{replicas} replica{'' if replicas == 1 else 's'}"]
+    if gpus := role.get("gpu"):
+        texts.append(f"{gpus} GPU{'' if gpus == 1 else 's'}{'' if replicas == 1 else ' each'}")
+    return ", ".join(texts)
 
 
 def describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:

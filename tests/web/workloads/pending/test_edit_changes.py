@@ -100,3 +100,20 @@ def test_button_of_an_edit_that_resets_the_queue_time_says_so(dave: Client, trai
     assert ">Save changes</span>" in edited(dave, train, "replicas: 2", "replicas: 1")
     patched = dave.get(f"/workloads/{train.pk}/edit", {"patch": '{"max_runtime": 7200}'})
     assert ">Save and reset queue time</span>" in patched.content.decode()
+
+
+def test_added_and_removed_roles_are_named_with_their_size(dave: Client, train: Workload) -> None:
+    added = "roles:\n- {name: helper, replicas: 2, gpu: 1}\n- {name: logger}"
+    words = words_of(edited(dave, train, "roles:", added))
+    assert "Changes Role helper added 2 replicas, 1 GPU each Role logger added 1 replica" in words
+    renamed = words_of(
+        edited(dave, train, "- replicas: 2", "- {name: leader, gpu: 1}\n- name: helper\n  replicas: 2")
+    )
+    assert "Role worker removed 2 replicas, 1 GPU each Role leader added 1 replica, 1 GPU" in words_of(
+        renamed
+    )
+
+
+def test_added_notifications_are_listed_by_address(dave: Client, train: Workload) -> None:
+    added = "notifications: [{to: dave@example.org}]\nroles:"
+    assert "Notifications not set → dave@example.org" in words_of(edited(dave, train, "roles:", added))
