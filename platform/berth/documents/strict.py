@@ -23,6 +23,27 @@ REMEDIES = (
         "indent with spaces instead of tabs, and put quotes around values with @ or `",
     ),
 )
+NO_CONTENT = "did not find expected node content"
+# Plain words for errors of the parser. The flag is True if the line to repair is where the faulty part begins.
+# The parser often stops on the next line.
+PLAIN_WORDS = (
+    (NO_CONTENT, "a value is missing, or a ] or } has no opening bracket", False),
+    (
+        "found a tab character that violates indentation",
+        "the line is indented with a tab instead of spaces",
+        False,
+    ),
+    ("did not find expected ',' or ']'", "a [ is not closed, or a comma is missing", True),
+    ("did not find expected ',' or '}'", "a { is not closed, or a comma is missing", True),
+    ("found unexpected end of stream", "a quote is not closed", True),
+    ("could not find expected ':'", "a key has no colon", True),
+    ("did not find expected '-' indicator", "the indentation differs from the lines above", False),
+    (
+        "did not find expected key",
+        "the indentation differs from the lines above, or text follows a quoted value",
+        False,
+    ),
+)
 
 
 class InvalidYaml(Malformed):
@@ -76,17 +97,27 @@ def read_document(text: str) -> dict[str, Any]:
 
 
 def check_structure(body: bytes) -> None:
-    """Raise InvalidYaml for deep nesting or aliases. A few lines with aliases can expand to gigabytes."""
-    depth = 0
-    for event in yaml.parse(body, Loader=SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise InvalidYaml(NO_REFERENCES, _line_at(event.start_mark))
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEPTH_MAX:
-                raise InvalidYaml(TOO_DEEP, _line_at(event.start_mark))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+    """Raise InvalidYaml for deep nesting or aliases. A few lines with aliases can expand to gigabytes.
+
+    Raise it also for a bracket that ends without a value, at the line of the bracket.
+    """
+    opened: list[yaml.CollectionStartEvent] = []
+    try:
+        for event in yaml.parse(body, Loader=SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                raise InvalidYaml(NO_REFERENCES, _line_at(event.start_mark))
+            if isinstance(event, yaml.CollectionStartEvent):
+                opened.append(event)
+                if len(opened) > DEPTH_MAX:
+                    raise InvalidYaml(TOO_DEEP, _line_at(event.start_mark))
+            elif isinstance(event, yaml.CollectionEndEvent):
+                opened.pop()
+    except yaml.MarkedYAMLError as error:
+        if error.problem != NO_CONTENT or not opened or not opened[-1].flow_style:
+            raise
+        sign = "[" if isinstance(opened[-1], yaml.SequenceStartEvent) else "{"
+        message = f"The body is not valid YAML: a {sign} is not closed, or a value is missing."
+        raise InvalidYaml(message, _line_at(opened[-1].start_mark)) from None
 
 
 class PlainLoader(SafeLoader):
@@ -106,13 +137,17 @@ class PlainLoader(SafeLoader):
 
 
 def _describe(error: Exception) -> str:
-    """Return the problem on one line, with a remedy if there is a known one."""
+    """Return the problem on one line, in plain words or with a remedy if there is one."""
     message = str(getattr(error, "problem", None) or error).splitlines()[0][:200]
+    if plain := next((words for problem, words, _ in PLAIN_WORDS if problem == message), ""):
+        return plain
     return next((f"{message}; {remedy}" for part, remedy in REMEDIES if part in message), message)
 
 
 def _line(error: Exception) -> int | None:
-    return _line_at(getattr(error, "problem_mark", None))
+    problem = getattr(error, "problem", None)
+    begins = any(is_marked_there for each, _, is_marked_there in PLAIN_WORDS if each == problem)
+    return _line_at(getattr(error, "context_mark" if begins else "problem_mark", None))
 
 
 def _line_at(mark: Any) -> int | None:

@@ -238,7 +238,7 @@ def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) ->
 
     The validation of the document reports an unknown project only if there are no other problems.
     """
-    name = (draft.form_data or {}).get("project")
+    name = (draft.data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):
         return []
     if projects(actor).filter(name=name).exists():

@@ -77,3 +77,16 @@ def test_prediction_of_an_invalid_document_keeps_the_form(sign_in: SignIn) -> No
     page = answer.content.decode()
     assert "The document is not valid YAML (line" in page
     assert 'value="night-run"' in page
+
+
+def test_document_that_is_not_yaml_shows_only_its_syntax_error(sign_in: SignIn) -> None:
+    invalid = "name: night-run\nproject: visionx\ncommand: sleep 1\n"
+    form = {
+        "document": invalid.replace("visionx", "vision") + "labels: [\n",
+        "agreed": invalid,
+        "step": "look",
+    }
+    answer = sign_in("dave").post("/submit", form, headers={"hx-request": "true"}).content.decode()
+    errors = answer.partition('id="document-faults"')[2].partition("</section>")[0]
+    assert "1 error<" in errors and "Does not exist" not in answer
+    assert "Not valid YAML: a [ is not closed, or a value is missing." in errors and 'data-line="4"' in errors

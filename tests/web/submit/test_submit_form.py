@@ -156,7 +156,7 @@ def test_field_value_is_kept_while_the_document_is_invalid() -> None:
     assert broken.data is None
     assert (broken.text, broken.agreed) == (TEXT + "pools: [a\n", TEXT)
     assert fields(broken)["name"] == "weekly"
-    assert broken.line == 11
+    assert broken.line == 10, "the line of the bracket"
     mended = post(broken, TEXT + "pools: [a]\n")
     assert (mended.data or {})["name"] == "weekly"
     assert (mended.data or {})["pools"] == ["a"]
