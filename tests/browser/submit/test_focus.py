@@ -46,3 +46,19 @@ def test_added_part_of_the_form_receives_the_focus_and_disclosures_stay_open(
         expect(page.get_by_role("button", name="Add role")).to_be_focused()
         assert now_open.count() == before
         assert faults == []
+
+
+@pytest.mark.parametrize("path", ["/submit?kind=train", "/workloads/{}/edit"])
+def test_form_comes_before_prediction_and_document_in_the_tab_order(
+    opened: Open, scene: Scene, path: str
+) -> None:
+    with opened("ada") as (page, faults):
+        page.goto(path.format(scene.workloads["policy-sweep"].pk))
+        expect(page.locator("#prediction-title")).to_be_visible()
+        page.locator("#submit-form > .page-head .button:enabled, #discard").last.focus()
+        page.keyboard.press("Tab")
+        expect(page.locator("#fields :focus")).to_be_visible()
+        page.locator("#document").focus()
+        page.keyboard.press("Tab")
+        expect(page.locator("#fields :focus")).to_have_count(0)
+        assert faults == []

@@ -340,7 +340,7 @@ def test_verdict_and_document_of_an_edit_are_visible_at_the_end_of_the_page(
         head = page.locator("#submit-form > .page-head").bounding_box()
         verdict = page.locator("#prediction-title").bounding_box()
         assert head and verdict and verdict["y"] >= head["y"] + head["height"]
-        page.locator(".submit > .stack").first.evaluate("column => column.scrollTo(0, column.scrollHeight)")
+        page.locator(".submit > .stack").last.evaluate("column => column.scrollTo(0, column.scrollHeight)")
         card = page.locator("section:has(#doc-title)").bounding_box()
         assert card and card["y"] + card["height"] <= height
         assert faults == []
