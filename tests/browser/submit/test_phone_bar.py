@@ -1,0 +1,21 @@
+"""Browser tests for the bar at the bottom of the submission page on phones."""
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+
+
+def test_bar_keeps_its_height_while_the_prediction_changes(opened: Open) -> None:
+    with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto("/submit?kind=train")
+        bar, heights = page.locator(".verdict-bar"), set()
+        for replicas, title in (("1", "Would"), ("40", "Would"), ("none", "1 error")):
+            page.get_by_label("Replicas", exact=True).fill(replicas)
+            expect(page.locator("#verdict")).to_contain_text(title)
+            expect(bar.get_by_role("link").filter(visible=True)).to_have_count(1)
+            heights.add(bar.evaluate("bar => bar.offsetHeight"))
+        assert len(heights) == 1 and max(heights) < 72, heights
+        button = page.get_by_role("button", name="Submit workload", exact=True).bounding_box()
+        card = page.locator("#fields section").first.bounding_box()
+        assert button and card and button["x"] + button["width"] == card["x"] + card["width"]
+        assert faults == []
