@@ -373,3 +373,13 @@ def test_tooltip_of_a_chart_stands_above_its_plot(opened: Open) -> None:
         assert box and under and box["y"] + box["height"] <= under["y"]
         assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"]
         assert faults == []
+
+
+def test_dates_do_not_break_across_lines(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport=NARROW) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['detr-long'].pk}")
+        page.locator("#why time[data-style=moment]").first.wait_for()
+        breakable = "all => all.filter((one) => getComputedStyle(one).whiteSpace !== 'nowrap').length"
+        assert page.locator("time[data-style=moment]").evaluate_all(breakable) == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert faults == []

@@ -195,7 +195,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
     total = format_count(held + requested, "GPU")
     return (
         f"{verb} {awaited}: {queue['name']} would have {total}, more than its fair share of "
-        f"{format_number(share)}."
+        f"{format_number(share)} now."
     )
 
 

@@ -135,6 +135,7 @@ def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, s
     assert text.startswith("Last eviction Evicted ") and " by ads/nightly, which reclaimed 4 GPUs." in text
     assert "ads/nightly" not in page.partition('id="notices"')[2].partition("</div>")[0], "no second notice"
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
+    assert page.index("<h3>Next start</h3>") < page.index('id="last-eviction"')
     hidden = eviction_facts(sign_in("dave").get(address).content.decode())
     assert " by a workload in project ads, which reclaimed 4 GPUs." in hidden and "nightly" not in hidden
 
@@ -151,7 +152,7 @@ def test_card_shows_the_numbers_of_the_queues_named_in_the_rule(cast: Cast, sign
     address, _ = evicted(cast, record={"rule": rule, "numbers": numbers})
     text = eviction_facts(sign_in("alice").get(address).content.decode()).replace("\N{NO-BREAK SPACE}", " ")
     assert "vision: 12 GPUs allocated before, 8 GPUs after, quota 8 GPUs, fair share 11 GPUs" in text
-    assert "ads: 2 GPUs allocated before, 6 GPUs after, quota 8 GPUs" in text
+    assert "At the eviction: ads: 2 GPUs allocated before, 6 GPUs after, quota 8 GPUs" in text
     assert "research:" not in text, "the rule does not name the department"
 
 

@@ -33,12 +33,12 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
         (
             4,
             60,
-            "Then waits for fair share: vision would have 16 GPUs, more than its fair share of 11.",
+            "Then waits for fair share: vision would have 16 GPUs, more than its fair share of 11 now.",
         ),
         (
             1,
             60,
-            "Then waits for fair share: vision would have 13 GPUs, more than its fair share of 11.",
+            "Then waits for fair share: vision would have 13 GPUs, more than its fair share of 11 now.",
         ),
         (4, 2, ""),
     ],
