@@ -1,4 +1,4 @@
-"""Task queue jobs of the projects app. Each job can be run twice or interrupted."""
+"""Task queue jobs of the projects app. Each job is idempotent and safe to interrupt."""
 
 from django.utils import timezone
 

@@ -17,7 +17,7 @@ CALLS_MAX = 2000  # maximum unfinished calls; further calls are rejected
 PATIENCE = 0.5  # how many seconds a caller keeps waiting if no other call finishes
 WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
 RESULT_SECONDS = 60.0  # seconds after which an unread result is dropped
-COOLDOWN = 10.0  # callers do not wait for this many seconds after a slow call
+COOLDOWN = 10.0  # for this many seconds after a slow call, callers do not wait for results
 T = TypeVar("T")
 
 

@@ -62,9 +62,9 @@ def copy_to_next_engine(view: ServiceView, pass_context: PassContext, now: datet
 
 
 def clear_sync_marks(fence: Fence) -> None:
-    """Clear the marks of weight copies in progress.
+    """Mark all weight syncs as no longer in progress.
 
-    Called only by a new leader, before any process copies weights.
+    Only a new leader calls this, before any process starts copying.
     """
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)

@@ -61,8 +61,8 @@ class EnvironmentScript:
 
 class StartScript:
     """Script that starts a node on this machine. The script runs in the background, because it may take
-    minutes. The instructions are stored, because a restarted agent would otherwise start its node again and
-    stop the pods.
+    minutes. The server's start instructions are saved to disk. Without them, a restarted agent would start
+    its node again and stop the pods.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from pools.runtimes.shim.channels.forwarding import resolve_port
 from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
 
 REJECTION_SECONDS = 1.0  # time within which the cluster reports that nothing is listening
-KNOWN_SECONDS = 60.0  # a port that accepted a connection within this time accepts new ones without delay
+KNOWN_SECONDS = 60.0  # seconds for which a port counts as listening after it accepted a connection
 HALF_CLOSED_SECONDS = 30.0  # after the end of input, a connection closes if the pod is silent for this long
 CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
 

@@ -28,7 +28,7 @@ NOT_FORKED = b"not-forked"
 MESSAGE_BYTES = 65_536
 SPARES = 4  # maximum number of spare shims, enough for the pods of most gangs and bursts
 # Spare shims are prepared after a delay, because the preparation would slow down pod starts.
-# SPARE_INTERVAL_MS is the pause between two preparations.
+# SPARE_INTERVAL_MS is the pause between preparing one spare shim and the next.
 SPARE_DELAY_MS, SPARE_INTERVAL_MS = 50, 10
 _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe atomically
 

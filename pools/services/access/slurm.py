@@ -33,9 +33,10 @@ def token_receiver(pool: NodePool) -> tuple[Any, Any]:
 
 
 def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) -> None:
-    """Delete the unsaved pool's token if it would now be sent to a different URL or for a different user.
+    """Remove the token from the edited pool if the URL or the user that the token belongs to has changed.
 
-    Otherwise, anyone who may edit the pool could redirect the token to their own server.
+    The pool is not saved. If the token stayed, anyone who may edit the pool could redirect the token to their
+    own server.
     """
     if pool.provider != SLURM or not receiver[0] or token_receiver(pool) != receiver:
         pool.slurm_token_sealed = ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
-# Kinds of cluster quotas that restrict an amount other than requests.
+# Cluster quota kinds that restrict limits or pod counts instead of requests.
 LOADS = ("limit_cpu", "limit_memory_mib", "pods")
 NO_BOUND = 1 << 60  # larger than any sum, so that comparisons need no special case for "unlimited"
 NOTHING = 0, 0, 0  # zero for every resource

@@ -171,7 +171,7 @@ def _history_factor(pool: Pool) -> Fraction:
 
 @cache
 def to_exact_fraction(number: float) -> Fraction:
-    """Convert the float's printed decimal to an exact fraction, so that 0.1 becomes one tenth."""
+    """Convert a float to the exact fraction of its decimal representation: 0.1 becomes 1/10."""
     return Fraction(repr(number))
 
 

@@ -186,7 +186,7 @@ class _TrialRuns:
         """Return the smallest proposed change that starts the workload, with its effects, or None if no
         change does.
 
-        With `later`, accept changes after which the workload may start only once resources are free.
+        With `later`, also accept changes that let the workload start later, when resources become free.
         """
         best: tuple[Proposal, Effects] | None = None
         for proposals in groups:
@@ -213,10 +213,10 @@ class _TrialRuns:
         return best
 
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
-        """Return the effects of starting the workload with the change, or None if it does not start.
+        """Return the effects of starting the workload with the change, or None if it would not start.
 
-        With `later`, return empty effects if the workload may start after its backoff, once resources are
-        free. Otherwise, return None.
+        If `later` is true, a start after the backoff or once resources are free also counts. Its effects are
+        unknown, so the result is an empty `Effects`.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff

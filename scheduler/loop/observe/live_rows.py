@@ -79,7 +79,7 @@ WORKLOADS = MirrorQuery(
     build_row=WorkloadRow._make,
 )
 
-# Succeeded pods of any run count as live as long as their workload runs.
+# While a workload runs, its succeeded pods count as live, whichever run they belong to.
 HAS_SUCCEEDED = f"""
     pod.state = '{PodState.SUCCEEDED}' AND EXISTS (
         SELECT FROM projects_workload AS work

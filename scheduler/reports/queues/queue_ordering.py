@@ -106,8 +106,8 @@ def _queue_states(ordering: Sequence[str]) -> dict[str, str]:
 def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
     """Return why one queue comes before another, such as "uses less of its fair share than vision".
 
-    The arguments are the sentences of two stored queue keys, in queue order. The result is empty if both
-    workloads have the same project or the sentences name no queue.
+    `first` and `second` are the stored sort keys of two workloads, as lists of sentences, in queue order.
+    Return "" if both workloads belong to the same project or no sentence names a queue.
     """
     pair = _first_differing_queues(first, second)
     return _describe_first_difference(*pair) if pair else ""

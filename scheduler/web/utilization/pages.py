@@ -259,7 +259,7 @@ def _is_current(use: summary.Utilization, now: datetime) -> bool:
 
 
 def _current_utilization(use: summary.Utilization, now: datetime) -> summary.Utilization:
-    """Return the utilization without measurements that are too old."""
+    """Return the utilization, with stale measurements set to None."""
     if _is_current(use, now):
         return use
     return replace(use, gpu_milli=None, gpu_memory_mib=None, cpu_milli=None, memory_mib=None)

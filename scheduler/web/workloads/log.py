@@ -102,9 +102,10 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the first lines after `cursor` that contain the text or, on request, name an error.
+    """Return the first lines after `cursor` that contain the text, or with `errors`, the first lines that
+    report an error.
 
-    Unless `none_yet` is set, the page adds the lines to those of earlier responses.
+    The page appends them to earlier matches. Pass `none_yet` if there are none.
     """
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"

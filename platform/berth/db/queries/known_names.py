@@ -44,7 +44,7 @@ def check_names(*problems: Problem | None) -> None:
 def unknown_name_problem(
     path: str, name: str | None, noun: str, sources: Iterable[NameColumn]
 ) -> Problem | None:
-    """Return a problem if no source has_name the name, else None.
+    """Return a problem if no source has the name, else None.
 
     Hidden objects are treated like objects that do not exist, and only visible names are suggested.
     """

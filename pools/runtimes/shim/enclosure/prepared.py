@@ -20,9 +20,9 @@ class PreparedEnclosure:
         self._digest, self._builder = digest, builder
 
     def take(self, order: Record) -> Builder | None:
-        """Return the builder if the enclosure fits the pod spec and still exists.
+        """Return the builder of this enclosure if it is still running and the enclosure matches the pod spec.
 
-        Otherwise, stop the builder.
+        Otherwise, stop the builder and return None.
         """
         if dict(order).get("prepared") == self._digest and self._builder.is_running():
             return self._builder

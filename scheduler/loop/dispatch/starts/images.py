@@ -78,7 +78,7 @@ class _ImageRun:
 
 @dataclass(frozen=True, slots=True)
 class ImageLookupResult:
-    """Result of a finished lookup for a locked workload."""
+    """Result of resolving a run's image reference to a digest. The workload's row is locked."""
 
     workload: Workload
     run: _ImageRun

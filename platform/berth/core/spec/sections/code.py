@@ -75,9 +75,10 @@ def path_problem(path: str) -> str:
 
 
 def link_problem(path: str, target: str) -> str:
-    """Return why a symbolic link cannot be part of a tree, or an empty string if it can.
+    """Return the reason why a symbolic link cannot be part of a tree, or an empty string if it can.
 
-    `..` is allowed only at the start of a target, because after the name of a link, `..` could lead anywhere.
+    `..` is allowed only at the start of the target. Further on, it could follow another link and lead out of
+    the tree.
     """
     parts = target.split("/")
     inner = [part for part in parts if part not in ("", ".")]

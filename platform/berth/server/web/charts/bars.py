@@ -19,7 +19,7 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class AxisLabel:
-    """Label on the axis below bars. The position is in percent of the axis length."""
+    """Label on the axis below bars. `position` is a percentage of the axis length."""
 
     position: float
     text: str
