@@ -35,8 +35,8 @@ VANISHED = PodReport(
 STOPPED = PodReport(PodState.EXITED, cause=PodCause.STOPPED)
 
 
-class PodCalls:
-    """API calls that start, stop, check and delete pods in any cluster.
+class PodClient:
+    """Client that starts, stops, checks and deletes pods in any cluster.
 
     `notify` is called when a pod's report changes.
     """
@@ -127,7 +127,7 @@ class PodCalls:
                 if error.status != 404:
                     raise
                 # This does nothing if the cluster had received the pod, which is then reported as deleted.
-                self._ledger.stop_before_start(pod_id)
+                self._ledger.end_unstarted_pod(pod_id)
                 self._notify()
                 return
             self._delete_existing_pod(pod, pod_id, cluster, path, max(grace_seconds, 0))

@@ -23,7 +23,7 @@ from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.reading import LogReadingMixin
 from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.places import api_path, place_key, pool_name
-from pools.kubernetes.pods import VANISHED, PodCalls, translate_failures
+from pools.kubernetes.pods import VANISHED, PodClient, translate_failures
 from pools.kubernetes.quotas import read_quotas
 from pools.kubernetes.reports import (
     awaits_code,
@@ -94,7 +94,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         self.ledger = Ledger(root, syncs_starts=False)
         self._copies = LogCopies(root / "copies")
         self._files = FileCopies(root / "files", limits)
-        self._pods = PodCalls(self.ledger, self._copies, self._files, self.notify)
+        self._pods = PodClient(self.ledger, self._copies, self._files, self.notify)
         self._pools = pools
         self._shared = _CachedAccess({}, 0.0)
         self._running: dict[str, _CachedReport] = {}
@@ -138,7 +138,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return
         entry = self._find_entry(pod_id)
         if entry is None:
-            self.ledger.stop_before_start(pod_id)
+            self.ledger.end_unstarted_pod(pod_id)
             self.notify()
             return
         if entry.ended is None:

@@ -99,7 +99,7 @@ class Ledger:
             sync(str(self._pods / validate_name(pod_id)))
             sync_directory(str(self._pods))
 
-    def stop_before_start(self, pod_id: str) -> None:
+    def end_unstarted_pod(self, pod_id: str) -> None:
         """End a pod before it starts. Do nothing if a node may already have received the pod."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,

@@ -27,9 +27,9 @@ from pools.runtimes.capabilities import check_runtime, runtime_capabilities
 from pools.services.access.kubernetes import check_credentials, set_kubeconfig
 from pools.services.access.slurm import (
     check_slurm_token,
-    drop_token_if_receiver_changed,
+    drop_token_if_endpoint_changed,
     set_slurm_token,
-    token_receiver,
+    token_endpoint,
 )
 from pools.services.offered import check_fakes_are_offered
 
@@ -67,10 +67,10 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     check_fakes_are_offered(pool, fields)
     credentials = {name: fields.pop(name) for name in CREDENTIALS if name in fields}
     problems = _normalize_documents(pool, fields)
-    receiver = token_receiver(pool)
+    endpoint = token_endpoint(pool)
     for name, value in fields.items():
         setattr(pool, name, value)
-    rejected = collect_problems(_set_credentials, pool, credentials, receiver)
+    rejected = collect_problems(_set_credentials, pool, credentials, endpoint)
     problems += rejected
     if "gpu_model" in fields:
         problems += group_model_problems(pool)
@@ -110,12 +110,12 @@ def _normalize_documents(pool: NodePool, fields: dict[str, Any]) -> list[Problem
 
 
 def _set_credentials(
-    pool: NodePool, credentials: Mapping[str, str | None], receiver: tuple[Any, Any]
+    pool: NodePool, credentials: Mapping[str, str | None], endpoint: tuple[Any, Any]
 ) -> None:
     for name, credential in sorted(credentials.items()):
         CREDENTIALS[name](pool, credential)
     if "slurm_token" not in credentials:
-        drop_token_if_receiver_changed(pool, receiver)
+        drop_token_if_endpoint_changed(pool, endpoint)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
     old_tree, new_tree = build_tree(before), build_tree(after)
     increases: list[str] = []
     for resource, amount in RESOURCES.items():
-        for total in (_smallest_gang_total, _all_replicas_total):
+        for total in (_smallest_gang_total, _max_replicas_total):
             old, new = total(old_tree, amount), total(new_tree, amount)
             if new > old:
                 increases.append(f"{format_amount(resource, new)} instead of {_without_unit(resource, old)}")
@@ -52,7 +52,7 @@ def _smallest_gang_total(node: GroupShape | RoleShape, amount: Callable[[RoleSha
     return sum(sorted(_smallest_gang_total(child, amount) for child in node.children)[: node.need])
 
 
-def _all_replicas_total(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
+def _max_replicas_total(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
     if isinstance(node, RoleShape):
         return amount(node) * node.max
-    return sum(_all_replicas_total(child, amount) for child in node.children)
+    return sum(_max_replicas_total(child, amount) for child in node.children)

@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heappush
 
 from berth.core.values.amounts import RESOURCES
 from berth.core.wording.words import format_amount
-from scheduler.engine.entire_bounds import LIMIT_REASONS, EntireBounds
 from scheduler.engine.model import NodeState, PodState, Role, RoleGroup, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
+from scheduler.engine.request_bounds import LIMIT_REASONS, RequestBounds
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
 ASSUMPTIONS = (
@@ -71,7 +71,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     for rejection in plan.rejections:
         by_pool.setdefault(rejection.pool, []).append(rejection)
     result: dict[str, Forecast] = {}
-    bounds = EntireBounds(snapshot)
+    bounds = RequestBounds(snapshot)
     for pool, rejections in by_pool.items():
         future = _FutureCapacity(snapshot, plan, pool, by_name)
         for rejection in sorted(rejections, key=lambda rejection: rejection.position or 0):
@@ -94,7 +94,7 @@ def minimum_request(tree: RoleGroup | Role) -> tuple[int, int, int]:
 
 
 def _forecast(
-    rejection: Rejection, workload: Workload, future: "_FutureCapacity", bounds: EntireBounds, now: int
+    rejection: Rejection, workload: Workload, future: "_FutureCapacity", bounds: RequestBounds, now: int
 ) -> Forecast:
     if rejection.expected_start is not None:
         # Workloads behind this one in the queue cannot use its capacity.

@@ -15,7 +15,7 @@ import httpx
 
 from berth.core.values.images import DIGEST, ImageReference
 from scheduler.registries.base import RegistryError, RegistryErrorKind
-from scheduler.registries.calls import RegistryAccess, RegistryCalls, Response, is_loopback
+from scheduler.registries.http_client import RegistryAccess, RegistryHttpClient, Response, is_loopback
 from scheduler.registries.logins import DOCKER_HUB, find_login
 
 MANIFEST_TYPES = (
@@ -40,8 +40,8 @@ class RegistryClient:
         """Return the image tag's digest. Raises RegistryError."""
         try:
             async with asyncio.timeout(self.access.seconds):
-                calls = RegistryCalls(self.access, self._tls)
-                return await _DigestLookup(calls, image, find_login(auth, image)).run()
+                http = RegistryHttpClient(self.access, self._tls)
+                return await _DigestLookup(http, image, find_login(auth, image)).run()
         except TimeoutError:
             text = f"Registry {image.registry} did not respond within {self.access.seconds:g} s."
             raise RegistryError(RegistryErrorKind.TIMEOUT, text) from None
@@ -59,7 +59,7 @@ class RegistryClient:
 class _DigestLookup:
     """Lookup of one digest: a manifest request, repeated with a login if the registry requires one."""
 
-    calls: RegistryCalls
+    http: RegistryHttpClient
     image: ImageReference
     login: Login | None
 
@@ -82,12 +82,12 @@ class _DigestLookup:
         scheme = "http" if self._is_insecure else "https"
         host = DOCKER_HUB_HOST if registry == DOCKER_HUB else registry
         url = f"{scheme}://{host}/v2/{self.image.repository}/manifests/{self.image.tag}"
-        return await self.calls.send(method, url, headers, MAX_MANIFEST)
+        return await self.http.send(method, url, headers, MAX_MANIFEST)
 
     @property
     def _is_insecure(self) -> bool:
         registry = self.image.registry
-        return registry in self.calls.access.insecure or is_loopback(urlsplit(f"//{registry}").hostname or "")
+        return registry in self.http.access.insecure or is_loopback(urlsplit(f"//{registry}").hostname or "")
 
     async def _authorize(self, headers: Mapping[str, str]) -> str:
         """Return the value of the Authorization header that answers the registry's challenge."""
@@ -107,7 +107,7 @@ class _DigestLookup:
         query = {"service": challenge.get("service", ""), "scope": scope}
         url = realm + ("&" if urlsplit(realm).query else "?") + urlencode(query)
         headers = {"Authorization": _basic_auth(self.login)} if self.login else {}
-        response = await self.calls.send("GET", url, headers, MAX_TOKEN)
+        response = await self.http.send("GET", url, headers, MAX_TOKEN)
         if response.status in DENIED:
             raise self._unauthorized_error()
         if response.status != HTTPStatus.OK:

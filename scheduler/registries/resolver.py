@@ -14,8 +14,8 @@ from berth.core.values.images import ImageReference
 from scheduler.registries.base import RegistryError, RegistryErrorKind, Resolution, RunKey
 
 if TYPE_CHECKING:
-    from scheduler.registries.calls import RegistryAccess
     from scheduler.registries.client import RegistryClient
+    from scheduler.registries.http_client import RegistryAccess
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +59,8 @@ class HttpResolver:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            from scheduler.registries.calls import RegistryAccess
             from scheduler.registries.client import RegistryClient
+            from scheduler.registries.http_client import RegistryAccess
 
             self._client = RegistryClient(self._access or RegistryAccess())
             self._loop = asyncio.new_event_loop()

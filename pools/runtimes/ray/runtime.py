@@ -116,7 +116,7 @@ class RayRuntime(RayFiles, RayLogs):
         nodes = self._reload_nodes()
         entry = self._find_entry(pod_id)
         if entry is None:
-            self.ledger.stop_before_start(pod_id)
+            self.ledger.end_unstarted_pod(pod_id)
             return
         node = nodes.get(entry.instance_id)
         if entry.ended is None and node is not None:
@@ -125,7 +125,7 @@ class RayRuntime(RayFiles, RayLogs):
             except AgentUnreachable:
                 if entry.received:
                     raise
-                self.ledger.stop_before_start(pod_id)
+                self.ledger.end_unstarted_pod(pod_id)
             self._watch.request_poll()
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:

@@ -27,18 +27,18 @@ def set_slurm_token(pool: NodePool, text: str | None) -> None:
     pool.slurm_token_sealed = seal(token) if token else ""
 
 
-def token_receiver(pool: NodePool) -> tuple[Any, Any]:
+def token_endpoint(pool: NodePool) -> tuple[Any, Any]:
     """Return the URL that the pool's token is sent to, and the token's user."""
     return pool.provider_settings.get("rest_url"), pool.provider_settings.get("rest_user")
 
 
-def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) -> None:
+def drop_token_if_endpoint_changed(pool: NodePool, endpoint: tuple[Any, Any]) -> None:
     """Remove the token from the edited pool if the URL or the user that the token belongs to has changed.
 
     The pool is not saved. If the token stayed, anyone who may edit the pool could redirect the token to their
     own server.
     """
-    if pool.provider != SLURM or not receiver[0] or token_receiver(pool) != receiver:
+    if pool.provider != SLURM or not endpoint[0] or token_endpoint(pool) != endpoint:
         pool.slurm_token_sealed = ""
 
 

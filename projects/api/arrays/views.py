@@ -102,13 +102,13 @@ class Arrays(ApiView):
         if parse_query(request, SubmitArrayQuery).dry_run:
             return Response(self._predict(request))
         submitted = arrays.submit(
-            actor=self.actor, document=parse_document(request), on_checked=self._spend_for_tasks
+            actor=self.actor, document=parse_document(request), on_checked=self._charge_rate_limit
         )
         return created_response(
             serialize_submission(submitted.array, submitted.warnings), f"/api/v1/arrays/{submitted.array.pk}"
         )
 
-    def _spend_for_tasks(self, array: WorkloadArray) -> None:
+    def _charge_rate_limit(self, array: WorkloadArray) -> None:
         # The request itself has already been counted once.
         extra_requests = -(-array.task_count // TASKS_PER_REQUEST) - 1
         if extra_requests:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_amount, format_count
-from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.explain.reasons import convert_units, free_phrase
 from scheduler.engine.plan import Numbers, Reason
+from scheduler.engine.request_bounds import NON_PREEMPTIBLE_REASONS
 
 # Reasons that concern a bound of a queue.
 BOUNDED = frozenset(

@@ -69,7 +69,7 @@ def _place_without_scopes(
     max_steps: int = MAX_STEPS,
 ) -> bool:
     start = board.log_position()
-    for order in _replica_orders(arrangement) if len(arrangement) > 1 else (arrangement,):
+    for order in _reordered_arrangements(arrangement) if len(arrangement) > 1 else (arrangement,):
         if all(place_replicas(board, gang, need, horizon, within) for need in order):
             return True
         board.rewind(start)
@@ -83,7 +83,7 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
-def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
+def _reordered_arrangements(arrangement: Arrangement) -> Iterator[Arrangement]:
     """Yield the arrangement with its replicas in different orders, each distinct order once.
 
     The replicas are sorted by size, by constraints and by CPU, and finally left in the given order.

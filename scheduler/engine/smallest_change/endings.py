@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, arrangements
 from scheduler.engine.board.ledger import KINDS
-from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
+from scheduler.engine.request_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, single_proposal

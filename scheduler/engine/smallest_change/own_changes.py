@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from berth.core.values.priorities import HIGHEST, PREEMPTIBLE_BELOW
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, meets_constraints, tolerates
-from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.model import NodeState, Role, RoleGroup
 from scheduler.engine.plan import Blocker, Reason
+from scheduler.engine.request_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.smallest_change.change import Change, ChangeKind, edit_role, require_integer
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import (

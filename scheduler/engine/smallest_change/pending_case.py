@@ -7,11 +7,11 @@ from functools import cached_property
 
 from berth.core.values.amounts import RESOURCES
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.entire_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
 from scheduler.engine.forecast import minimum_request
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Rejection
+from scheduler.engine.request_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
 from scheduler.engine.smallest_change.change import require_integer
 
 HELD_BACK = frozenset({

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from berth.core.values.amounts import RESOURCES
-from scheduler.engine.entire_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
 from scheduler.engine.model import PoolQuota, Queue
+from scheduler.engine.request_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, propose_increases

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
-from scheduler.engine.entire_bounds import EntireBounds
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import NodeState, Snapshot
 from scheduler.engine.plan import Kind, Place, Plan, Rejection
+from scheduler.engine.request_bounds import RequestBounds
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
 from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_change, replace_workload
 from scheduler.engine.smallest_change.endings import (
@@ -249,7 +249,7 @@ def _may_start_later(snapshot: Snapshot, plan: Plan, name: str) -> bool:
 def _may_ever_start(snapshot: Snapshot, rejection: Rejection) -> bool:
     """Return whether the workload can start without changes to its request, the pool, limits or quotas."""
     workload = next(workload for workload in snapshot.workloads if workload.name == rejection.workload)
-    exceeded = EntireBounds(snapshot).exceeded_by(workload, rejection)
+    exceeded = RequestBounds(snapshot).exceeded_by(workload, rejection)
     return is_schedulable(rejection.blockers) and exceeded is None
 
 

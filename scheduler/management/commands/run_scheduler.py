@@ -21,7 +21,7 @@ from scheduler.leftovers.outputs import OutputsCollector
 from scheduler.leftovers.volumes import VolumesCollector
 from scheduler.loop.leader import Scheduler
 from scheduler.registries import HttpResolver
-from scheduler.registries.calls import RegistryAccess
+from scheduler.registries.http_client import RegistryAccess
 from scheduler.reports.leased_thread import LeasedThread
 from scheduler.reports.metrics.collector import MetricsCollector
 from scheduler.reports.utilization.watch import UtilizationWatcher

@@ -40,7 +40,7 @@ def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[Awaite
     ]
 
 
-def clause_about_ends(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
+def awaited_ends_clause(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
     """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends".
 
     The note about a workload follows the time.

@@ -25,7 +25,7 @@ from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail, reaso
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
-from scheduler.reports.explanations.awaited_ends import AwaitedEnd, clause_about_ends
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends_clause
 from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
@@ -239,7 +239,7 @@ def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[st
     durations = {name: elapsed(seconds).replace(" ", "\N{NO-BREAK SPACE}") for name, seconds in since.items()}
     notes = {name: f", idle for {duration}" for name, duration in durations.items()}
     urls = {name: reverse("workload", args=[pk]) for name, pk in rows.items()}
-    return link_names(clause_about_ends(ends, notes), urls)
+    return link_names(awaited_ends_clause(ends, notes), urls)
 
 
 def named_workload_urls(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 
 from scheduler.engine.decide import decide
-from scheduler.engine.entire_bounds import LIMIT_REASONS, QUOTA_REASONS
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Place
+from scheduler.engine.request_bounds import LIMIT_REASONS, QUOTA_REASONS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.search import MAX_RUNS, Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import sentence_about_change

@@ -11,8 +11,8 @@ import pytest
 
 from berth.core.values.images import parse_image
 from scheduler.registries.base import RegistryError, RegistryErrorKind
-from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.client import RegistryClient
+from scheduler.registries.http_client import RegistryAccess
 from scheduler.registries.logins import find_login
 from tests.scheduler.registries.tiny_registry import MANIFEST, TinyRegistry, running_tiny_registry
 

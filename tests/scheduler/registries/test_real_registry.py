@@ -7,8 +7,8 @@ import pytest
 
 from berth.core.values.images import parse_image
 from scheduler.registries.base import RegistryError, RegistryErrorKind
-from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.client import RegistryClient
+from scheduler.registries.http_client import RegistryAccess
 from tests.images.registry import Registry, missing_programs, running_registry
 
 INDEX = "application/vnd.oci.image.index.v1+json"

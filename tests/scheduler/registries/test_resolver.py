@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from berth.core.values.images import parse_image
 from scheduler.registries.base import RegistryErrorKind, Resolution, RunKey
-from scheduler.registries.calls import RegistryAccess
+from scheduler.registries.http_client import RegistryAccess
 from scheduler.registries.resolver import LOOKUPS_PER_REGISTRY, HttpResolver
 from tests.scheduler.registries.tiny_registry import running_tiny_registry
 

@@ -74,8 +74,8 @@ def attention_items(
         Q(workload__pool__in=pools) if is_admin else Q(workload__submitted_by=actor.user)
     )
     degraded = list(islice(degraded_service_items(checked, now), OF_EACH_MAX))
-    lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
-    below_share = _items_below_share(actor, lasting)
+    persistent = islice(_persistent_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
+    below_share = _items_below_share(actor, persistent)
     of_all = [*below_share, *_unlisted_unschedulable_items(unschedulable - listed, pool)]
     items = [*of_own, *degraded, *of_all]
     if is_admin:
@@ -232,7 +232,7 @@ class _PendingDemand:
     total: int  # total request in milli-GPU
 
 
-def _lasting_shortfalls(
+def _persistent_shortfalls(
     actor: Actor, shortfalls: Sequence[Shortfall], now: datetime
 ) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
     """Yield the shortfalls that have lasted for some minutes, each with the demand of its pending workloads.

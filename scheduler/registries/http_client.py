@@ -45,8 +45,8 @@ class Response(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryCalls:
-    """HTTP requests of one lookup."""
+class RegistryHttpClient:
+    """HTTP client of one lookup."""
 
     access: RegistryAccess
     tls: ssl.SSLContext

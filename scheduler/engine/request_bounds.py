@@ -12,7 +12,7 @@ NON_PREEMPTIBLE_REASONS = frozenset({Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.D
 QUOTA_REASONS = NON_PREEMPTIBLE_REASONS | {Reason.CLUSTER_QUOTA}
 
 
-class EntireBounds:
+class RequestBounds:
     """Limits and quotas in a snapshot, for checking whether a single request exceeds them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
