@@ -200,8 +200,8 @@ class NodePool(CombinedChecks, FastRows):
         null=True,
         blank=True,
         default=600,
-        help_text="Pending time in seconds after which nodes or quota are held for a workload within its "
-        "fair share. If empty, they are never held.",
+        help_text="Seconds that a workload is pending before nodes or quota are reserved for it, if its "
+        "queue is within its fair share. Empty: never.",
     )
     cpu_load_limit = models.PositiveIntegerField(
         default=1000, help_text="In thousandths of the node's CPU capacity."

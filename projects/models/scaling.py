@@ -69,7 +69,9 @@ class Service(models.Model):
         help_text="Time at which a trainer began to update the initial engines' weights.",
     )
     syncing_since = models.DateTimeField(
-        null=True, blank=True, help_text="Start of the weight copy in progress."
+        null=True,
+        blank=True,
+        help_text="Time at which the current transfer of model weights started. Empty if there is none.",
     )
     weight_version = models.CharField(
         max_length=200, blank=True, help_text="Weight version of the initial engines."

@@ -103,7 +103,7 @@ def test_prepared_enclosure_equals_an_enclosure_built_for_the_pod(tmp_path: Path
     assert "secret" in first
 
 
-def test_replaced_file_is_never_taken_from_an_older_enclosure(
+def test_pod_sees_a_replaced_file_despite_outdated_prepared_enclosures(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch, visible_directory: Path
 ) -> None:
     file, replacement = visible_directory / "shared", visible_directory / "replacement"

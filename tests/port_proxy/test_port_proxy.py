@@ -41,7 +41,7 @@ def fetch_metadata(site: str, mode: str, dest: str) -> dict[str, str]:
     return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
 
 
-def test_opening_a_link_sets_a_host_only_cookie_and_redirects_without_the_link(
+def test_opening_a_link_sets_a_host_only_cookie_and_redirects_to_a_url_without_the_secret(
     port_setup: PortSetup,
 ) -> None:
     answer = port_setup.ask(OPEN_PREFIX + port_setup.link())

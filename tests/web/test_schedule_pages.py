@@ -171,7 +171,7 @@ def test_pages_show_when_a_failed_submission_will_be_retried(cast: Cast, sign_in
     create(cast)
     assert "retry" not in text(sign_in("erin").get("/schedules"))
     Schedule.objects.update(retry_at=timezone.now() + timedelta(minutes=5))
-    assert "Failed, next attempt" in text(sign_in("erin").get("/schedules"))
+    assert "Failed. Next attempt" in text(sign_in("erin").get("/schedules"))
     assert "The last run could not be submitted" in text(sign_in("erin").get(PAGE))
 
 

@@ -135,7 +135,7 @@ class ScheduleForm(Form):
     )
     source = forms.ChoiceField(label="Workload source", choices=SOURCES, required=False)
     template = forms.ChoiceField(
-        label="Template", required=False, help_text="Later changes to the template apply to later runs."
+        label="Template", required=False, help_text="Future runs use the template's latest version."
     )
     document = forms.CharField(
         label="Workload in YAML", required=False, strip=False,

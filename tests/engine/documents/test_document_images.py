@@ -74,10 +74,10 @@ def test_error_for_a_misspelled_image_suggests_the_nearest_spelling(
         (f"ghcr.io/org/train@{DIGEST[:-1]}g", "has a digest with characters other than hexadecimal digits"),
         ("ghcr.io/org/train@md5:ab", "has a digest that is not sha256"),
         ("ghcr.io/org/train:a/b", "has an invalid tag"),
-        ("ghcr.io/org//train", "has an invalid name after the registry"),
+        ("ghcr.io/org//train", "has an invalid repository name"),
         ("ghcr.io:99999/org/train", "has an invalid registry"),
         ("-ghcr.io/org/train", "has an invalid registry"),
-        ("ghcr.io/org/tr\u00e4in", "has an invalid name after the registry"),
+        ("ghcr.io/org/tr\u00e4in", "has an invalid repository name"),
     ],
 )
 def test_error_for_an_invalid_image_states_the_allowed_form(image: str, message: str) -> None:

@@ -103,7 +103,7 @@ def create_pool(admin: Terminal, runtime: str) -> None:
         admin.berth("quota", "set", *owner, "--pool", POOL, "--gpu", str(GPUS))
 
 
-def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
+def test_no_pods_are_lost_duplicated_or_leaked_after_random_kills(story: Story) -> None:
     inject_random_faults(story.faults(), story.hanging, story.random, KILLS, story.traffic.step)
     story.traffic.finish(story.admin.client(), story.describe)
     story.traffic.check()

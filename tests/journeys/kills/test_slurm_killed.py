@@ -187,7 +187,7 @@ def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
     return slurm.run("sbatch", *options, "--wrap", "sleep infinity").strip()
 
 
-def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story, kills: int) -> None:
+def test_no_pods_are_lost_duplicated_or_leaked_after_random_kills(story: Story, kills: int) -> None:
     inject_random_faults(story.faults(), story.hanging, story.random, kills, story.between)
     story.finish_traffic()
     # The next job deletes the remainders of killed jobs after ten minutes, and of submissions after an hour.

@@ -111,7 +111,7 @@ def create_pool(running: SshInstallation, admin: Terminal) -> None:
     set_quotas(admin)
 
 
-def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
+def test_no_pods_are_lost_duplicated_or_leaked_after_random_kills(story: Story) -> None:
     theirs = [start_foreign_process(host) for host in story.running.hosts]
     inject_random_faults(story.faults(), story.hanging, story.random, KILLS, story.between)
 

@@ -215,7 +215,7 @@ def add_foreign_objects(prod: Prod, namespace: str) -> dict[str, Any]:
     return {path: prod.api.get(path) for path in [*paths, "/api/v1/namespaces/default/pods/theirs"]}
 
 
-def test_random_kills_do_not_lose_duplicate_or_leak_pods(stage: Stage) -> None:
+def test_no_pods_are_lost_duplicated_or_leaked_after_random_kills(stage: Stage) -> None:
     print(f"BERTH_KILLS_SEED={SEED}")
     prod = stage.prod
     stage.keep_busy()

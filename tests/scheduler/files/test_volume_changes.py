@@ -311,7 +311,7 @@ def _reject(*_: Any) -> Any:
     raise Conflict("The server has no credentials for it.")
 
 
-def test_workload_with_changes_that_are_not_stored_cannot_be_deleted(writer: Writer) -> None:
+def test_workload_with_unstored_changes_cannot_be_deleted(writer: Writer) -> None:
     writer.end()
     alice = writer.stage.cast.alice
     with pytest.raises(Conflict, match="Changes by pod worker-0 to volume results are not stored yet"):

@@ -42,7 +42,7 @@ def test_workload_bursts_to_the_last_pool_only_after_its_burst_delay(stage: Stag
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"cloud"}
 
 
-def test_workload_uses_only_its_other_pools_before_the_burst_delay_ends(
+def test_workload_does_not_use_the_burst_pool_before_the_burst_delay_ends(
     stage: Stage, cloud: NodePool
 ) -> None:
     Node.objects.filter(pool=stage.cast.pool).update(state="ready")

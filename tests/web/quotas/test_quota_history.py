@@ -106,14 +106,14 @@ def test_change_is_superseded_if_its_quota_was_deleted_and_set_again(
 def test_revert_dialog_shows_the_values_after_the_revert(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     bob, change = sign_in("bob"), set_vision(cast_with_quotas, 1)
     dialog = bob.get(f"/quotas/changes/{change.pk}/revert", headers=HTMX).content.decode()
-    result = dialog.partition("Result of the revert")[2].partition("</section>")[0]
+    result = dialog.partition("Values after the revert")[2].partition("</section>")[0]
     assert '<span class="soft">1</span> → <strong class="strong">2</strong>' in result
     assert '<span class="soft">2</span> → <strong class="strong">1</strong>' not in dialog
     quota = Quota.objects.get(project=cast_with_quotas.vision)
     quotas.remove_quota(actor=cast_with_quotas.alice, quota=quota)
     removal = QuotaChange.objects.latest("pk")
     dialog = bob.get(f"/quotas/changes/{removal.pk}/revert", headers=HTMX).content.decode()
-    result = dialog.partition("Result of the revert")[2].partition("</section>")[0]
+    result = dialog.partition("Values after the revert")[2].partition("</section>")[0]
     assert "<span>restored</span>" in result and '<strong class="strong">1</strong>' in result
 
 

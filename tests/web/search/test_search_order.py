@@ -121,7 +121,7 @@ def test_actions_have_distinct_icons_and_destructive_actions_are_marked(cast: Ca
     assert icons["probe"] == ("workloads", False, False)
 
 
-def test_service_has_one_result_with_its_own_state_and_without_its_engines(
+def test_search_lists_a_service_once_with_its_state_and_omits_its_engines(
     cast: Cast, sign_in: SignIn
 ) -> None:
     chat, added = (

@@ -273,7 +273,9 @@ def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: C
     assert "could start once resources are free if each replica of role worker requested 2 GPUs" in card
 
 
-def test_prediction_for_several_pools_names_the_pool_of_its_numbers(cast: Cast, dave: Client) -> None:
+def test_prediction_for_several_pools_names_the_pool_that_its_numbers_refer_to(
+    cast: Cast, dave: Client
+) -> None:
     for pool in (cast.pool, make.pool("spare")):
         node = make.node(pool, gpus=8)
         make.quota(cast.research, pool, 2)

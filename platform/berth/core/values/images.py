@@ -105,7 +105,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
     if match is None or int(match["port"] or 1) > PORT_MAX:
         raise ImageError("has an invalid registry")
     if not _REPOSITORY.fullmatch(repository):
-        raise ImageError("has an invalid name after the registry")
+        raise ImageError("has an invalid repository name")
     if colon and not _TAG.fullmatch(tag):
         raise ImageError("has an invalid tag" if tag else "has an empty tag")
     return first, repository, tag

@@ -57,7 +57,7 @@ def test_card_states_the_label_of_the_reason_and_then_its_numbers(cast: Cast, si
         (Reason.NON_PREEMPTIBLE_OVER_QUOTA, "vision", "Quota", 0),
     ],
 )
-def test_decisive_amount_is_highlighted_in_the_queue_table(
+def test_blocking_limit_or_quota_is_highlighted_in_the_queue_table(
     reason: Reason, queue: str, label: str, row: int, cast: Cast, sign_in: SignIn
 ) -> None:
     blockers = [document(reason, {**OVER_SHARE, "queue": queue})]

@@ -295,7 +295,9 @@ def delete(name: Name) -> None:
 def history(
     name: Name,
     kind: Annotated[str | None, typer.Option(help="Kind of event, for example error.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, newest first.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of events to show. The newest are kept.")
+    ] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the scaling events of a pool, oldest first.

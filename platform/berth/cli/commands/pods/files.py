@@ -22,7 +22,7 @@ RunOption = Annotated[
     int | None, typer.Option(min=1, help="Run number. Defaults to the latest run with files.")
 ]
 PathArgument = Annotated[
-    str | None, typer.Argument(metavar="[PATH]", help="File or directory. Defaults to everything.")
+    str | None, typer.Argument(metavar="[PATH]", help="File or directory. Defaults to all files.")
 ]
 
 

@@ -180,7 +180,7 @@ def _stopped_tasks_table(client: "Client", array: "ArrayDetail") -> MetricsTable
         Column("OTHERS", lambda stop: format_number(stop.tasks), right=True),
     ]
     has_rule = bool(array.spec.get("array", {}).get("stop"))
-    empty = "would not stop any task now" if has_rule else "is not set"
+    empty = "would not stop any tasks at the moment" if has_rule else "is not set"
     return MetricsTable(
         lambda: client.arrays.stops(array.id), columns, f"The stop rule of {array.handle} {empty}.",
         lambda rows: "",

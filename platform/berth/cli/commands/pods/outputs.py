@@ -85,7 +85,7 @@ def download(
         ),
     ],
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="File or directory. Defaults to everything.")
+        str | None, typer.Argument(metavar="[PATH]", help="File or directory. Defaults to all files.")
     ] = None,
     to: Annotated[str, typer.Option("--to", help="Directory to write to.", metavar="DIR")] = ".",
     pod: PodOption = None,
