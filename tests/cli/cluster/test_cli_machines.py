@@ -64,7 +64,7 @@ def test_remove_command_prints_whether_the_machine_is_already_removed(
 
 def test_help_of_the_remove_command_names_the_command_for_ssh_hosts(terminal: Terminal) -> None:
     words = " ".join(terminal.run("machine", "remove", "--help").stdout.split())
-    assert "To remove an SSH host, use `berth pool edit POOL --hosts FILE` instead." in words
+    assert "To remove an SSH host, use `berth pool edit POOL --hosts FILE`." in words
 
 
 def test_token_creation_prints_only_the_token(terminal: Terminal) -> None:

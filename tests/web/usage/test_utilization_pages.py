@@ -229,7 +229,7 @@ def test_overview_distinguishes_allocated_and_used_gpus(cast: Cast, sign_in: Sig
     pod.allocation.save()
     make.past_utilization(pod, make.ago(hours=1), step=3600, gpus=1, busy=75)
     answer = client.get("/")
-    hour = answer.context["course"][1]
+    hour, _ = answer.context["course"][1]
     assert (hour.allocated, hour.measured, hour.used) == (1, 1, 0.75)
     assert "</i>allocated, idle" in answer.content.decode()
     (_, used, idle, unmeasured, _) = readouts(answer)[1]
