@@ -151,7 +151,7 @@ def test_latest_measurements_agree_on_all_pages(opened: Open, scene: Scene) -> N
         page.goto("/")
         page.locator("#course-table > summary").click()
         hours = page.locator("#course-table tbody tr").all_inner_texts()[:24]
-        if not hours[0][-1].isdigit():  # an hour that has begun since the example was created
+        if "\u2013" in hours[0].split("\t")[2:]:  # an hour that has begun since the example was created
             hours = hours[1:]
         amounts = [[float(text) for text in row.split("\t")[2:]] for row in hours]
         assert all(used <= measured <= allocated <= total for used, measured, allocated, total in amounts)
