@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.core.problems import join_path
 from berth.core.values.durations import format_duration
-from scheduler.web.submit.form.field_kinds import SECONDS_KIND
+from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_memory
 from scheduler.web.submit.form.fields import FormChoices, FormField, build_parts
 from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
 
@@ -30,8 +30,9 @@ def _format_change(match: re.Match[str], *, label: str, field: FormField | None)
     before, after = match["before"], match["after"]
     if before is None:
         return label
-    if field is not None and field.kind is SECONDS_KIND:
-        before, after = (format_duration(int(text)) if text.isdigit() else text for text in (before, after))
+    formats = {SECONDS_KIND: format_duration, MEMORY: format_memory}
+    if field is not None and (to_text := formats.get(field.kind)):
+        before, after = (to_text(int(text)) if text.isdigit() else text for text in (before, after))
     return f"{label}: {before} → {after}"
 
 

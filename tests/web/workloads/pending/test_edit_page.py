@@ -264,13 +264,16 @@ def test_prediction_states_that_the_fair_share_grows_with_the_request(
 
 
 def test_edit_event_uses_the_form_labels(cast: Cast, dave: Client, train: Workload) -> None:
-    role = {**train.spec["roles"][0], "replicas": 1, "max": None, "min": None}
+    train.spec["roles"][0]["memory_mib"] = 4096
+    train.save()
+    role = {**train.spec["roles"][0], "replicas": 1, "memory_mib": 6400, "max": None, "min": None}
     patch = {"roles": [{key: value for key, value in role.items() if value is not None}], "max_runtime": 60}
     changes = [change.path for change in workloads.edit(actor=cast.dave, workload=train, patch=patch).changes]
-    assert set(changes) == {"roles[0].replicas", "max_runtime"}
+    assert set(changes) == {"roles[0].replicas", "roles[0].memory_mib", "max_runtime"}
     for tab in ("", "/timeline"):
         shown = dave.get(f"/workloads/{train.pk}{tab}").content.decode()
         assert "Replicas: 2 → 1" in shown and "Max runtime: 1h → 1m" in shown, tab
+        assert "Memory: 4 GiB → 6400 MiB" in shown, tab
         assert "roles[0]" not in shown
 
 
