@@ -1,8 +1,8 @@
-"""Describe what stopping workloads costs: the work that is lost, and how much time the pods get to stop."""
+"""Describe what stopping workloads costs: lost work, requests no longer served, and the time to stop."""
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,8 +13,9 @@ from berth.core.spec.parsing.parse import parse_workload
 from berth.core.spec.parsing.rejection import SpecError
 from berth.core.spec.workload import GRACE_DEFAULT
 from berth.server.web.numbers import duration
-from projects.models import Phase, Workload, WorkloadArray
+from projects.models import Phase, Workload, WorkloadArray, WorkloadKind
 from projects.queries.lost_work import work_lost_if_stopped
+from projects.web.workloads.engine_rows import added_engines
 
 STOPPING_ACTIONS = ("cancel", "suspend")
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
@@ -22,16 +23,17 @@ PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 @dataclass(frozen=True, slots=True)
 class StopCost:
-    """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row, and a sentence about the
-    time to stop.
+    """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row, and sentences about
+    services and the time to stop.
 
-    The sentence is empty if no workload has pods. If a single workload is stopped, `checkpoint_at` is the
-    last checkpoint of its run.
+    The sentences are empty if no service or no workload has pods. If a single workload is stopped,
+    `checkpoint_at` is the last checkpoint of its run.
     """
 
     lost_gpu_seconds: int
     lost_by_row: Mapping[uuid.UUID, int]
     checkpoint_at: datetime | None
+    stopped_services: str
     time_to_stop: str
 
 
@@ -42,7 +44,7 @@ def stop_cost(action: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost
     keys = [row.pk for row in rows]
     stopped = list(
         Workload.objects.filter(Q(pk__in=keys) | Q(array__in=keys), phase__in=PHASES_WITH_PODS).only(
-            "pk", "array", "spec", "started_at", "last_checkpoint_at"
+            "pk", "name", "kind", "array", "spec", "started_at", "last_checkpoint_at"
         )
     )
     seconds_by_workload = work_lost_if_stopped([workload.pk for workload in stopped], timezone.now())
@@ -55,6 +57,7 @@ def stop_cost(action: str, rows: Iterable[Workload | WorkloadArray]) -> StopCost
         sum(seconds_by_workload.values()),
         {pk: seconds for pk, seconds in lost_by_row.items() if seconds},
         _run_checkpoint(stopped[0]) if len(stopped) == 1 else None,
+        _describe_services([workload for workload in stopped if workload.kind == WorkloadKind.SERVICE]),
         _describe_time_to_stop(_seconds_to_stop(workload, action) for workload in different),
     )
 
@@ -71,6 +74,17 @@ def _seconds_to_stop(workload: Workload, action: str) -> int:
     except SpecError:  # the document was stored by an earlier version
         return GRACE_DEFAULT
     return spec.stop_seconds if action == "suspend" else spec.grace_period_seconds
+
+
+def _describe_services(candidates: Collection[Workload]) -> str:
+    """Return a sentence about the services that stop serving, except engines that were added to one."""
+    if not candidates:
+        return ""
+    engines = set(added_engines().filter(workload__in=candidates).values_list("workload", flat=True))
+    names = [workload.name for workload in candidates if workload.pk not in engines]
+    if len(names) > 1:
+        return f"{len(names)} services stop serving requests."
+    return f"The service {names[0]} stops serving requests." if names else ""
 
 
 def _describe_time_to_stop(seconds: Iterable[int]) -> str:

@@ -112,4 +112,8 @@ def test_bulk_dialog_shows_services_like_the_list_but_without_lost_work(cast: Ca
     dialog = sign_in("dave").get("/workloads/cancel", chosen, headers={"HX-Request": "true"})
     words = " ".join(re.sub("<[^>]*>", " ", dialog.content.decode()).split())
     assert "vision/chat Partly serving" in words or "vision/chat Serving" in words
+    sentence = "The service chat stops serving requests."
+    assert sentence in words
+    single = sign_in("dave").get(f"/workloads/{service.pk}/cancel", headers={"HX-Request": "true"})
+    assert sentence in single.content.decode()
     assert "lost" not in words, "an engine serves requests and has no work that could be lost"
