@@ -83,13 +83,13 @@ class _ProjectStatus:
 
 
 def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> tuple[Borrower, ...]:
-    rows = Quota.objects.filter(
-        applies_to_any([pool]), project__in=[status.project_id for status in project_statuses]
-    )
+    active = [status for status in project_statuses if status.held]
+    of_projects = Quota.objects.filter(project__any=[status.project_id for status in active])
+    rows = of_projects.filter(applies_to_any([pool])).order_by()
     outside = allocated_amounts_in_other_pools([pool])
     quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}
     result = []
-    for status in project_statuses:
+    for status in active:
         quota = quotas.get(status.project_id, 0)
         if quota is not None and status.held > quota:
             result.append(Borrower(status.project, status.held - quota))

@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count, format_gpus
+from berth.db.queries.first_rows import first_rows
 from berth.server.web.overview.items import AttentionItem
 from berth.server.web.overview.service_items import degraded_service_items
 from pools.models import NodePool
@@ -101,7 +102,7 @@ def _own_workloads(actor: Actor) -> list[Workload]:
     rows = own.filter(
         Q(Q(phase=Phase.RUNNING) | impossible, array=None) | Q(pk__in=tasks.distinct("array_id").values("pk"))
     )
-    return list(rows.select_related("array").order_by("-submitted_at")[:OWN_MAX])
+    return list(first_rows(rows.select_related("array").order_by("-submitted_at"), OWN_MAX))
 
 
 def _failed_items(
@@ -254,7 +255,7 @@ def _demand_by_queue(actor: Actor, projects: Iterable[str]) -> dict[tuple[str, s
     """Return the demand of pending workloads that can start, keyed by (project, pool)."""
     sums = (
         _pending_workloads(actor)
-        .filter(project__name__in=projects)
+        .filter(project__name__any=projects)
         .order_by()
         .values_list("project__name", "pools")
     )

@@ -10,6 +10,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.utils.dateparse import parse_datetime
 
+from berth.db.queries.first_rows import first_rows
 from projects.actor import Actor
 from projects.models import ArrayState, Phase, Workload, WorkloadArray, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
@@ -23,6 +24,12 @@ from projects.web.workloads.request_words import set_request_labels
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
+OWN_ORDER = (
+    Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
+    QUEUE_POSITION.asc(nulls_last=True),
+    F("ended_at").desc(nulls_last=True),
+    F("submitted_at").desc(),
+)
 NO_POSITION = 2**31  # a number that sorts after all queue positions
 DAY = timedelta(days=1)
 OWN_MAX, PHONE_MAX = 8, 3
@@ -79,13 +86,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     if actor.user is None:
         return []
     matching = _matching_workloads(actor, now, pool)
-    rows = exclude_added_engines(matching).order_by(
-        Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
-        QUEUE_POSITION.asc(nulls_last=True),
-        F("ended_at").desc(nulls_last=True),
-        "-submitted_at",
-    )
-    shown = list(rows[:OWN_MAX])
+    shown = list(first_rows(exclude_added_engines(matching).order_by(*OWN_ORDER), OWN_MAX))
     set_request_labels(shown)
     insert_inference_engine_rows(shown, matching, "")
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]

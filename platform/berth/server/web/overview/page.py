@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count, format_gpus
+from berth.db.queries.first_rows import first_rows
 from berth.server.web.charts.bars import Bar, gpu_ticks, stacked_bar
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.numbers import thousandths
@@ -321,6 +322,6 @@ def longest_pending_workloads(actor: Actor, pools: Iterable[NodePool]) -> list[W
     )
     candidates = rows.exclude(reason=UNSCHEDULABLE).select_related("array").order_by("pending_since", "pk")
     longest: dict[object, Workload] = {}
-    for row in candidates[:LONGEST_CANDIDATES]:
+    for row in first_rows(candidates, LONGEST_CANDIDATES):
         longest.setdefault(row.array_id or row.pk, row)
     return list(longest.values())[:LONGEST_MAX]
