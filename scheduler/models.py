@@ -132,7 +132,7 @@ class Reservation(FastRows):
 
 
 class Eviction(models.Model):
-    """Audit row of one eviction: victim, preemptor and rule. Rows are append-only.
+    """Audit row of one eviction: victim, preemptor and rule.
 
     IDs and names are copied because audit rows outlive the workloads.
     """
@@ -267,7 +267,7 @@ def zero_amounts() -> list[int]:
 class QueueStatus(FastRows):
     """Status of one queue in one pool after the last cycle.
 
-    `allocated` is held by pods. `reserved` is set aside for replicas that cannot start yet.
+    `reserved` is set aside for replicas that cannot start yet.
     """
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="queue_statuses")
@@ -325,11 +325,7 @@ class NodeUtilization(models.Model):
 
 
 class UtilizationPoint(models.Model):
-    """A pod's utilization in one minute or hour, as sums over the measured seconds.
-
-    A shared device's utilization is split among its pods in proportion to their shares of the
-    device.
-    """
+    """A pod's utilization in one minute or hour, as sums over the measured seconds."""
 
     pod = models.ForeignKey(
         "projects.Pod", on_delete=models.CASCADE, related_name="use_points", db_index=False

@@ -28,10 +28,7 @@ DAY = timedelta(days=1)
 
 
 def clear_workspace(leftover: int) -> bool:
-    """Delete a workspace and then its row, so that an interrupted task can be retried.
-
-    Return whether the row existed.
-    """
+    """Delete a workspace and then its row. Return whether the row existed."""
     row = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
     if row is None:
         return False
@@ -43,8 +40,7 @@ def clear_workspace(leftover: int) -> bool:
 def delete_expired() -> dict[str, int]:
     """Delete expired rows and files, and mark interrupted channels as ended.
 
-    Return the number of rows or files affected, keyed by kind. The retention periods are described in
-    docs/operations.md.
+    Return the number affected, keyed by kind. The retention periods are described in docs/operations.md.
     """
     now = timezone.now()
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}

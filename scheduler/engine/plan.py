@@ -10,10 +10,7 @@ from berth.core.values.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Kind of engine action that produced a bundle.
-
-    Drains have no kind, because `dispatch/evictions/drains.py` handles them.
-    """
+    """Kind of engine action that produced a bundle. Drains have no kind."""
 
     START = "start"
     GROW = "grow"

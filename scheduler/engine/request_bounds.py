@@ -22,11 +22,7 @@ class RequestBounds:
         self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
 
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
-        """Return the first blocker whose limit or quota is smaller than the request itself, or None.
-
-        If a group needs only some of its children, only the children with the smallest requests are counted.
-        A GPU memory request is counted as a share of the pool's largest device.
-        """
+        """Return the first blocker whose limit or quota is smaller than the request itself, or None."""
         blockers, tree = rejection.blockers, workload.tree
         key = id(blockers), id(tree)  # most workloads in a long queue share blockers and tree
         if key not in self._results:
@@ -41,10 +37,7 @@ class RequestBounds:
         return None
 
     def _bounds(self, blocker: Blocker, pool: str) -> Iterator[tuple[int, int]]:
-        """Yield (resource, bound) for each limit or quota that may block the workload.
-
-        The blocker names only the first exceeded resource, so the queue's other bounds are included.
-        """
+        """Yield (resource, bound) for each limit or quota that may block the workload."""
         if blocker.reason not in LIMIT_REASONS | QUOTA_REASONS:
             return
         resource, bound = blocker.numbers.get("resource"), blocker.numbers.get("bound")
@@ -61,7 +54,7 @@ class RequestBounds:
 
     @cached_property
     def _largest_devices(self) -> Mapping[str, int]:
-        """GPU memory of the largest device in each pool, in MiB."""
+        """Return the GPU memory of each pool's largest device, in MiB."""
         largest: dict[str, int] = {}
         shapes: list[tuple[str, Node | NodeShape]] = [(node.pool, node) for node in self._snapshot.nodes]
         shapes += [(pool.name, pool.node_shape) for pool in self._snapshot.pools if pool.node_shape]
@@ -75,9 +68,7 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, int]]:
 
 
 def _min_amount(tree: RoleGroup | Role, kind: int, largest: int) -> int:
-    """Return the least amount of a resource that the workload needs to run. `largest` is the memory of the
-    largest device in MiB.
-    """
+    """Return the least amount of a resource that the workload needs to run."""
     if isinstance(tree, RoleGroup):
         return sum(sorted(_min_amount(child, kind, largest) for child in tree.children)[: tree.need])
     request, amount = tree.request, tree.request.amounts[kind]

@@ -34,7 +34,6 @@ class LeftoversCollector(LeasedThread):
         return max(LEASE_SECONDS, LEASE_INTERVALS * self._seconds)
 
     def _due_outputs(self, now: datetime) -> QuerySet[PodOutputs]:
-        """Return the rows of ended pods whose files are due to be copied now."""
         rows = PodOutputs.objects.filter(state=OutputState.WAITING, pod__ended_at__isnull=False)
         rows = rows.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
         rows = rows.exclude(pod__state__in=LIVE_POD_STATES)
@@ -45,7 +44,7 @@ class LeftoversCollector(LeasedThread):
             raise LeadershipLost("copying pod files was interrupted and will be resumed")
 
     def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
-        """Schedule another attempt. Give up if the pod ended more than GIVE_UP ago."""
+        """Schedule another attempt, or give up if the pod ended more than GIVE_UP ago."""
         pod = outputs.pod
         if now - (pod.ended_at or now) >= GIVE_UP:
             self._give_up(outputs, held, error)
@@ -58,15 +57,11 @@ class LeftoversCollector(LeasedThread):
         )
 
     def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
-        """Stop trying to store the files, so that the node may delete them."""
+        """Give up storing the files, so that the node may delete them."""
         self._update_if_waiting(outputs, held, state=OutputState.FAILED, message=error_sentence(error))
 
     def _update_if_waiting(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
-        """Update the row of a pod's outputs, unless the workload was deleted or another process has stored
-        the files.
-
-        Return whether the row was updated.
-        """
+        """Return False if the workload was deleted or another process has stored the files."""
         with fenced_transaction(held):
             rows = PodOutputs.objects.filter(pk=outputs.pk, state=OutputState.WAITING)
             return bool(rows.update(**columns))

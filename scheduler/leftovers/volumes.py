@@ -34,10 +34,7 @@ MIB = 2**20
 
 
 class VolumesCollector(LeftoversCollector):
-    """Thread that copies changed files from nodes to the S3 objects of volumes.
-
-    Projects take turns, so that no project has to wait for another project's large files.
-    """
+    """Thread that copies changed files from nodes to the S3 objects of volumes. Projects take turns."""
 
     lease_name: ClassVar[str] = "volume_changes"
     subject: ClassVar[str] = "the storing of changes to volumes"
@@ -71,7 +68,7 @@ class VolumesCollector(LeftoversCollector):
             self._mark_outputs_stored(outputs, held, transfer)
 
     def _open_transfer(self, outputs: PodOutputs, held: HeldLease) -> "VolumeTransfer | None":
-        """Return the transfer of a pod's changes, or None if the pod has changed nothing."""
+        """Return None if the pod has changed nothing."""
         pod = outputs.pod
         runtime, pod_id = self._runtime_of(pod.node.pool), str(pod.pk)
         try:
@@ -99,7 +96,7 @@ class VolumesCollector(LeftoversCollector):
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
     def _progress_saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
-        """Return a function that stores the progress of an upload. The function raises LeadershipLost."""
+        """Return a function that stores the progress of an upload. It raises LeadershipLost."""
         due = 0.0
 
         def save_progress(progress: "Progress") -> None:
@@ -151,7 +148,7 @@ class VolumesCollector(LeftoversCollector):
                 events.record(kind, outputs.pod.workload, text, actor="scheduler")
 
     def _abort_upload(self, outputs: PodOutputs) -> None:
-        """Delete an unfinished upload's parts, which cost money, if the store allows it."""
+        """Delete an unfinished upload's parts, which cost money."""
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
@@ -172,10 +169,7 @@ def _has_passed(deadline: float) -> bool:
 
 
 def _find_volume(outputs: PodOutputs) -> Volume:
-    """Return the volume of an outputs row.
-
-    Raises OutputsRejected if the project is no longer allowed to write to it.
-    """
+    """Raises OutputsRejected if the project is no longer allowed to write to the volume."""
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
@@ -187,10 +181,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Return a reader and a writer for a volume's S3 objects.
-
-    Raises Conflict if boto3 or usable credentials are missing.
-    """
+    """Raises Conflict if boto3 or usable credentials are missing."""
     try:
         from pools.buckets.bucket import Bucket
         from pools.buckets.writer import BucketWriter

@@ -41,11 +41,7 @@ class SentCommands:
 
 @dataclass(slots=True)
 class StartMessages:
-    """Last messages about starting workloads, and the last progress of their pods.
-
-    `failures` contains the reasons why pods could not be started in the last tick, by workload. `pulling`
-    contains the workloads whose pods were pulling their image in the last tick.
-    """
+    """Last messages about starting workloads, and the last progress of their pods."""
 
     failures: dict[uuid.UUID, str] = field(default_factory=dict)
     shown: dict[uuid.UUID, tuple[str, datetime]] = field(default_factory=dict)
@@ -73,8 +69,7 @@ def always_leads() -> bool:
 class SchedulerContext:
     """The leading scheduler's state, shared by all steps of a tick.
 
-    `held_lease` fences every write. `leads` is checked before every call to a machine, because such calls
-    cannot be fenced. Caches never affect a decision, and a new leader starts with empty caches.
+    `held_lease` fences every write. Caches never affect a decision.
     """
 
     held_lease: HeldLease

@@ -53,9 +53,7 @@ class RunInterval:
     last: datetime | None = None
 
     def is_due_at(self, size: int, now: datetime) -> bool:
-        """Return whether a run is due: always if `size` is small, otherwise if the interval since the last
-        run has passed.
-        """
+        """Return whether a run is due. A small run is always due."""
         interval = timedelta(seconds=size / self.per_second)
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
 
@@ -134,10 +132,7 @@ class CycleRun:
 
 
 def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
-    """Compose the explanations of pending workloads if they are due, for `record_newest_cycle` to write.
-
-    Yield True between parts of the work.
-    """
+    """Explain pending workloads if that is due. Yield True between parts of the work."""
     view, plan = run.view, run.plan
     if not memory.explained.is_due(run.record.pending, view.at):
         return
@@ -172,9 +167,7 @@ def record_newest_cycle(
 def record_earlier_cycles(
     runs: Sequence[CycleRun], context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
-    """Record earlier cycles in one transaction. Return whether rows changed. A cycle without bundles or new
-    notes is recorded only if a record is due. A cycle that the database rejects is logged and skipped.
-    """
+    """Record earlier cycles in one transaction. Return whether rows changed."""
     changed: list[tuple[CycleRun, tuple[str, ...]]] = []
     recorded_at, recorded_notes = memory.recorded_at, memory.notes
     for run in runs:
@@ -204,12 +197,11 @@ def record_earlier_cycles(
 
 
 def _is_record_due(run: CycleRun, recorded_at: datetime | None) -> bool:
-    """Return whether the cycle is recorded even if nothing has changed since `recorded_at`."""
     return recorded_at is None or run.view.at - recorded_at >= RECORD_EVERY
 
 
 def _mark_recorded(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
-    """Store in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
+    """Note in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
     run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
     memory.recorded_at, memory.notes = run.view.at, notes
 
@@ -237,11 +229,7 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return the values that are compared to detect a change between idle cycles, or None if the cycle was
-    not idle.
-
-    Decayed usage is omitted, because it is stored only once per minute.
-    """
+    """Return the values that show a change between idle cycles, or None if the cycle was not idle."""
     if run.view.workloads or run.plan.bundles:
         return None
     queues = tuple(replace(report, usage=(0.0, 0.0, 0.0)) for report in run.plan.queues)
@@ -278,7 +266,6 @@ def _save_outcomes(runs: Sequence[tuple[CycleRun, Sequence[str]]]) -> None:
 
 
 def _fill_record(run: CycleRun, notes: Sequence[str]) -> Cycle:
-    """Set the columns for the cycle's outcome. Return the row."""
     record, outcome = run.record, run.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
@@ -300,10 +287,7 @@ def write_reason_batch(run: CycleRun, context: SchedulerContext, memory: CycleMe
 
 
 def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> Iterator[bool]:
-    """Store a recorded cycle's snapshot. Yield True between parts of the work.
-
-    If the process crashes before the last part, the cycle cannot be replayed.
-    """
+    """Store a recorded cycle's snapshot. Yield True between parts of the work."""
     run.is_snapshot_due = False
     snapshot = yield from compress_in_parts(run.view.snapshot, run.plan, memory.encoder, PART_SIZE)
     if snapshot is not None:

@@ -27,8 +27,8 @@ class LayoutCache:
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
     """Return the plan for all pools.
 
-    If the engine fails, skip the pools that cause the failure and list them in the plan's notes. Raises the
-    engine's error if no single pool causes the failure.
+    Pools that make the engine fail are skipped and listed in the notes. Raises the engine's error if no
+    single pool is the cause.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
@@ -45,7 +45,7 @@ def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
 
 
 def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
-    """Decide from the cached layout. If that fails, clear the cache and decide from scratch."""
+    """Decide from the cached layout, or from scratch if that fails."""
     layout, cache.layout = cache.layout, None
     try:
         plan, cache.layout = decide_with_layout(snapshot, layout)
@@ -58,7 +58,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
-    """Run the engine for each pool alone. Return the errors of the pools for which it fails."""
+    """Return the engine's error for each pool on which it fails."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:
@@ -73,8 +73,7 @@ def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
 def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if the pools did not exist.
 
-    A workload is suspended in this snapshot if it runs in one of the pools, has a reservation there, or
-    allows no other pool. The workload's resources still count towards the quotas of the pools' groups.
+    Workloads that depend on one of them are suspended.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}

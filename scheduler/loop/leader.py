@@ -1,9 +1,7 @@
 """Scheduler process, which runs ticks while it is the leader.
 
-A submission, a pod state change or a signal wakes the process immediately. Submissions that arrive during a
-tick share the next one. Reconciliation and cleanup are slow, so they run step by step, and the process
-handles wake-ups between the steps. Reconciliation waits up to one second for a burst of changes to end,
-because a pod's report follows its start within milliseconds.
+A submission, a pod state change or a signal wakes it immediately. Slow work runs in small steps between
+ticks.
 """
 
 import time
@@ -37,7 +35,7 @@ TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a
 
 @dataclass(slots=True, kw_only=True)
 class Scheduler(LeaderLoop):
-    """A scheduler process.
+    """Scheduler process.
 
     `runtime_for` returns the runtime of a pool. Pods of the runtimes in `runtimes` can wake the process.
     """
@@ -66,7 +64,6 @@ class Scheduler(LeaderLoop):
         self._tick_at = 0.0
 
     def _start_loop(self, held_lease: HeldLease) -> None:
-        """Create a new leader's loop, with empty caches."""
         context = SchedulerContext(
             held_lease=held_lease, runtimes=self.runtime_for, leads=self.keep_lease, images=self.images
         )
@@ -78,10 +75,9 @@ class Scheduler(LeaderLoop):
         self.loop = self._reconciling = self._cleaning = None
 
     def run_round(self, trigger: str) -> float:
-        """Run a tick if a tick is due, and one step of the slow work (reconciliation and cleanup).
+        """Run a tick if one is due, and one step of the slow work.
 
-        Return the seconds until the next round. The slow work is deferred by up to one second while changes
-        keep arriving.
+        Return the seconds until the next round.
         """
         assert self.held is not None
         connection.ensure_connection()
@@ -124,7 +120,6 @@ class Scheduler(LeaderLoop):
         return min(seconds, RETRY_SECONDS * 2.0 ** (self._retries - 1)) if self._retries else seconds
 
     def _reconcile_step(self, loop: Loop) -> None:
-        """Run the next step of the reconcile pass, or begin a new pass."""
         if not self._reconciling:
             self._reconciling, self._pass_changed = loop.reconcile_steps(), self._changed_at is not None
             self._must_reconcile, self._changed_at = False, None

@@ -1,8 +1,4 @@
-"""Encode snapshots as JSON and decode them without loss.
-
-The format of scenario files is not used, because it rejects some values that the database can contain. Fields
-with default values are omitted.
-"""
+"""Encode snapshots as JSON and decode them without loss. Fields with default values are omitted."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,11 +21,7 @@ class UnreadableSnapshot(ValueError):
 
 
 class SnapshotEncoder:
-    """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes.
-
-    A tree of groups and roles is encoded only once, even if several workloads share it or a workload's pods
-    change.
-    """
+    """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes."""
 
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
@@ -73,7 +65,7 @@ class SnapshotEncoder:
             yield cached[1]
 
     def _encode_workload(self, workload: Workload) -> str:
-        """Return the workload as JSON, as `to_json` does, but with the tree of roles as the last key."""
+        """Encode the workload, with the tree of roles as the last key."""
         document = _to_json_value(workload)
         tree = document.pop("tree")
         return f'{to_json(document)[:-1]},"tree":{self._encode_tree(tree)}}}'
@@ -101,7 +93,7 @@ def decode_snapshot(document: Any) -> Snapshot:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert a value that the JSON encoder does not support, leaving nested values to the encoder."""
+    """Convert a value that the JSON encoder does not support."""
     kind = type(value)
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}
@@ -131,7 +123,6 @@ def _fields_with_defaults(kind: type) -> list[tuple[str, Any]]:
 
 @cache
 def _decoder(hint: Any) -> Decoder:
-    """Return the function that decodes a value of the type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _union_decoder(inner)
@@ -160,9 +151,7 @@ def _tuple_decoder(inner: tuple[Any, ...]) -> Decoder:
 
 
 def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
-    """Return a decoder for either None or one of several dataclasses, distinguished by their
-    required fields.
-    """
+    """Return a decoder for None or one of several dataclasses, told apart by their required fields."""
     kinds = [kind for kind in inner if kind is not NoneType]
     if len(kinds) == 1:
         only = _decoder(kinds[0])

@@ -42,8 +42,7 @@ class StoredCycle:
 def compress_document(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
     """Return the compressed snapshot and plan, or None if the snapshot has more than MAX_WORKLOADS workloads.
 
-    `encoder` caches encoded parts between cycles; without it, compression takes longer than making the
-    cycle's decisions. Must not be called inside a transaction.
+    `encoder` caches encoded parts between cycles. Must not be called inside a transaction.
     """
     parts = compress_in_parts(snapshot, plan, encoder or SnapshotEncoder(), MAX_WORKLOADS)
     while True:
@@ -72,10 +71,7 @@ def compress_in_parts(
 
 
 def plan_document(plan: Plan, pending: Document | None = None) -> Document:
-    """Return the parts of a plan that a replay compares: steps, pending reasons and shares.
-
-    Pass `pending` if the pending reasons have already been converted.
-    """
+    """Return the parts of a plan that a replay compares: steps, pending reasons and shares."""
     return {
         "bundles": [
             {
@@ -96,7 +92,7 @@ def plan_document(plan: Plan, pending: Document | None = None) -> Document:
 
 
 def _pending_reasons(rejections: Iterable[Rejection]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each pending workload's name, with a list of its queue position and reasons."""
+    """Yield each pending workload's name, with its queue position and reasons."""
     reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # reasons by `id()` of the blockers
     for workload, position, blockers in _queue_positions(rejections):
         if id(blockers) not in reasons:
@@ -134,7 +130,7 @@ def drop_expired_cycles(
     snapshot_retention: timedelta = SNAPSHOT_RETENTION,
     cycle_retention: timedelta = CYCLE_RETENTION,
 ) -> int:
-    """Drop expired cycles, expired snapshots, and the oldest snapshots above the size limit.
+    """Drop expired cycles and snapshots, and the oldest snapshots above the size limit.
 
     Return the number of dropped snapshots.
     """

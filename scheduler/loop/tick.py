@@ -1,7 +1,6 @@
 """One tick of the scheduler: observe, decide, commit, dispatch, reconcile.
 
-Each step reads its input from the database and can be repeated. The steps after commit run in
-every tick, even without a decision, because they complete work that a crash interrupted.
+Each step reads its input from the database and can be repeated after a crash.
 """
 
 import logging
@@ -103,9 +102,9 @@ class Loop:
     has_more: bool = False
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
-        """Run the five steps once. Return whether anything changed.
+        """Run the five steps once.
 
-        With `reconcile=False`, the caller runs the slow last step and may delay it briefly.
+        Return whether anything changed. With `reconcile=False`, the caller runs the slow last step.
         """
         now, began = self.clock.now(), time.monotonic()
         self._changed, self.must_retry, self.has_more = False, False, False
@@ -121,7 +120,7 @@ class Loop:
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record pod reports, then read the cluster's rows and return them.
+        """Record pod reports, then return the cluster's rows.
 
         Return None if reading fails or no decision is due.
         """
@@ -193,10 +192,7 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return this tick's bundles.
-
-        Bundles that were stale recently come last. The next tick plans the remaining bundles again.
-        """
+        """Return this tick's bundles. Recently stale bundles come last."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
@@ -223,9 +219,9 @@ class Loop:
             return next(steps, None)
 
     def reconcile_steps(self) -> Iterator[bool]:
-        """Enforce limits and drains, record cycles and resize pools. Yield whether each step changed rows.
+        """Enforce limits and drains, record cycles and resize pools.
 
-        A tick may run between two steps.
+        Yield whether each step changed rows. A tick may run between two steps.
         """
         now = self.clock.now()
         self._record_checkpoints(now)
@@ -288,16 +284,12 @@ class Loop:
         return bool(self._run_safely("idle rules", lambda: apply_idle_rules(now, self.context)))
 
     def _has_draining_nodes(self) -> bool:
-        """Return whether the newest view has draining nodes.
-
-        The view is current, because new drains wake the scheduler.
-        """
         return not self._runs or any(
             node.state is NodeState.DRAINING for node in self._runs[-1].view.snapshot.nodes
         )
 
     def _record_cycles(self) -> Iterator[bool]:
-        """Record the cycles that have run. Afterwards, keep only the newest one in memory."""
+        """Record the cycles that have run, and keep only the newest one."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         context, memory = self.context, self.memory
         newest = runs[-1] if runs and not runs[-1].written else None
@@ -360,7 +352,7 @@ class Loop:
             traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run and time one step of the cycle. After a failure, record it and return None."""
+        """Run and time one step of the cycle. Return None if it fails."""
         before = len(self._notes)
         with span(name), self._timer.measure(name):
             result = self._run_safely(name, step)
@@ -372,7 +364,7 @@ class Loop:
         return result
 
     def _fence_step(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Wrap a step without a lease check, so that it writes only while this process is the leader."""
+        """Wrap a step, so that it writes only while this process is the leader."""
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):
@@ -381,7 +373,7 @@ class Loop:
         return fenced_step
 
     def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Return a step's result, or None after an error. Loss of leadership or the database is raised."""
+        """Return None after an error. Loss of leadership or the database is raised."""
         try:
             return step()
         except LeadershipLost:

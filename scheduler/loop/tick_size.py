@@ -1,8 +1,4 @@
-"""Limit the work per tick, so that a tick takes less than half a second.
-
-Each tick observes the whole cluster, so a larger tick costs less per workload. A smaller tick responds
-sooner. A tick that is too small makes decisions about many more workloads than it can start.
-"""
+"""Limit the work per tick, so that a tick takes less than half a second."""
 
 from dataclasses import dataclass
 

@@ -58,9 +58,9 @@ class DigestResolver(Protocol):
     """Digest lookups in the background, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
-        """Start a lookup for the run, unless one is in progress or has a result that was not collected.
+        """Start a lookup for the run unless it already has one.
 
-        `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
+        `auth` is the content of an auth.json, or empty. Returns immediately.
         """
         ...
 

@@ -1,8 +1,6 @@
 """Send HTTP requests to registries, but only to addresses that Berth may call on behalf of users.
 
-Users choose registries, so each host name is resolved once, and only the address that was checked is called.
-Redirects are not followed. If the environment sets a proxy (HTTPS_PROXY, NO_PROXY), the proxy resolves host
-names.
+Redirects are not followed.
 """
 
 import asyncio
@@ -29,8 +27,8 @@ NETWORKS = tuple(ipaddress.ip_network(network) for network in (*PRIVATE, *THIS_M
 class RegistryAccess:
     """Rules for calling registries.
 
-    Registries in `insecure` and registries on this machine are called over HTTP. `own_ports` are
-    Berth's ports on this machine, which are never called. `seconds` limits each lookup.
+    Registries in `insecure` and on this machine are called over HTTP. `own_ports` are Berth's ports on this
+    machine, which are never called.
     """
 
     insecure: frozenset[str] = frozenset()
@@ -75,7 +73,7 @@ class RegistryHttpClient:
             return Response(response.status_code, response.headers, body)
 
     async def _resolve(self, host: str, port: int) -> str:
-        """Resolve a host to an address. Raises RegistryError if any of its addresses must not be called."""
+        """Raises RegistryError if any of the host's addresses must not be called."""
         loop = asyncio.get_running_loop()
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(entry[4][0]) for entry in entries]

@@ -61,8 +61,7 @@ class DecisionFilters:
 class NamedWorkload:
     """Workload that a decision refers to.
 
-    `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted. `array`
-    is the ID and name of the array if the workload is a task.
+    `name` is empty if the workload is hidden from the user. `id` is None if it was deleted.
     """
 
     project: str
@@ -93,10 +92,9 @@ class DecisionStep:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Applied bundle of a plan. `effect` describes where the workload's pods are placed.
+    """Applied bundle of a plan.
 
-    `summary` and `reason` are sentences about the decision and why it was made. Victims that are hidden from
-    the user are included only if the user may see the preemptor.
+    Victims that are hidden from the user are included only if the user may see the preemptor.
     """
 
     kind: str
@@ -115,8 +113,7 @@ class Decision:
 class CycleDecisions:
     """Cycle with its visible decisions.
 
-    `hidden` is the number of decisions that are hidden from the user, and `stale` lists each dropped bundle
-    with the reason.
+    `hidden` counts the others, and `stale` lists each dropped bundle with the reason.
     """
 
     row: Cycle
@@ -139,11 +136,7 @@ class _SubmittedWorkload:
 
 
 class _DecisionRedaction:
-    """Rules that hide other projects' decisions. `projects` is None if the user may see all projects.
-
-    If a deleted project's name is used again, the new project's members cannot see the old project's
-    decisions.
-    """
+    """Rules that hide other projects' decisions. `projects` is None if the user may see all projects."""
 
     def __init__(self, actor: Actor) -> None:
         self.projects: dict[str, datetime] | None = None
@@ -160,11 +153,9 @@ class _DecisionRedaction:
 def decided_cycles(
     actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
 ) -> QuerySet[Cycle]:
-    """Return the period's cycles with at least one visible decision that matches the filters.
-
-    Only the latest CYCLES_SEARCHED cycles with decisions are searched. For a platform admin without filters,
-    return all cycles with decisions, dropped bundles or notes instead.
-    """
+    """Return the period's cycles with at least one visible decision that matches the filters, among the
+    latest CYCLES_SEARCHED. Without filters, platform admins get all cycles with decisions, dropped bundles or
+    notes."""
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")
     if since is not None:
@@ -380,7 +371,7 @@ def _stored_bundles(row: Cycle) -> list[dict[str, Any]]:
 
 
 def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
-    """Return the bundle's workloads as `project/name`, the placed workload first."""
+    """Return the workloads as `project/name`, the placed workload first."""
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 

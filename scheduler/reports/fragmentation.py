@@ -25,8 +25,7 @@ class FragmentationLevel:
 class Fragmentation:
     """Free GPU capacity of the ready nodes.
 
-    `free_devices` counts entirely free devices, and `partial_milli` is the free capacity of partly allocated
-    devices in milli-GPU.
+    `partial_milli` is the free part of partly allocated devices, in milli-GPU.
     """
 
     levels: tuple[FragmentationLevel, ...]
@@ -71,11 +70,7 @@ def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int =
 
 
 def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
-    """Return the levels (numbers of free GPUs) to show.
-
-    Show all levels for small nodes. For large nodes, show 0, powers of two, the maximum and each level that a
-    node has.
-    """
+    """Return the numbers of free GPUs to show: all for small nodes, a selection for large ones."""
     if max_gpus <= MAX_FULL_LEVELS:
         return list(range(max_gpus + 1))
     powers = {1 << bit for bit in range(max_gpus.bit_length()) if 1 << bit <= max_gpus}

@@ -15,10 +15,7 @@ def is_scheduler_running(now: datetime) -> bool:
 
 
 def health_document(now: datetime) -> dict[str, Any]:
-    """Return the leader, the last cycle and the other health values as a JSON object.
-
-    `wake` contains the number of seconds since the last lease renewal, or is None without a lease.
-    """
+    """Return the leader, the last cycle and the other health values as a JSON object."""
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {

@@ -1,6 +1,6 @@
 """Check the scheduling invariants in the database.
 
-The queries read only live rows, because monitoring may run them every few seconds.
+Only live rows are read, because monitoring runs the checks often.
 """
 
 from collections.abc import Callable
@@ -156,7 +156,7 @@ def check_invariants(now: datetime) -> list[InvariantResult]:
 
 
 def _check_leader(now: datetime) -> InvariantResult:
-    """Check that there is a leader. There cannot be two, because the lease is a single row."""
+    """Check that there is a leader. There cannot be two."""
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     if lease is None or not lease.holder:
         return InvariantResult("one_leader", False, "no scheduler holds the lease")

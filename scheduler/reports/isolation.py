@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Query the runtimes for their nodes' isolation. Return the number of nodes whose record changed.
+    """Ask the runtimes how their nodes isolate pods.
 
-    With `only_missing`, query only nodes that have not reported their isolation yet.
+    Return the number of changed nodes. With `only_missing`, skip nodes that have already answered.
     """
     nodes = Node.objects.filter(state__in=HOSTING).select_related("pool").order_by("pk")
     if only_missing:
@@ -43,9 +43,7 @@ def record_isolation(
 def _isolation_changes(
     nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
 ) -> list[tuple[Node, dict[str, object]]]:
-    """Return (node, report) for each node whose reported isolation differs from the stored one. All nodes use
-    the same runtime.
-    """
+    """Return (node, report) for each node whose isolation has changed. All nodes use the same runtime."""
     try:
         reported = runtime_for(nodes[0].pool).get_isolation([node.instance_id for node in nodes])
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:

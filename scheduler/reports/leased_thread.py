@@ -1,8 +1,6 @@
-"""Threads of the leader process that each repeat one job.
+"""Threads of the leader process that each repeat one job, without delaying the scheduler.
 
-A thread shares neither the scheduler's lock nor its transactions, so slow or failed jobs do not delay the
-scheduler. Each thread has its own lease. Therefore, each job runs only once even if two processes both
-believe that they are the leader.
+Each thread has its own lease, so no job runs in two processes.
 """
 
 import logging

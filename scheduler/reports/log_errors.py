@@ -45,7 +45,7 @@ def search_errors(
 ) -> LogMatches:
     """Search a log for lines that contain an error, and return them as `search_log` does.
 
-    A traceback counts as one error. Only its last line, which contains the error, is returned.
+    Only the last line of a traceback is returned.
     """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
@@ -83,10 +83,9 @@ def search_errors(
 
 
 def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> tuple[list[int], int]:
-    """Return the offsets of lines in `data` that name an error, and the end of the searched part.
+    """Return the offsets of lines that name an error, and the end of the searched part.
 
-    An unfinished traceback is left for the next search, unless no more data follows or the traceback is very
-    long.
+    An unfinished traceback is left for the next search.
     """
     starts, position, lines_left = list[int](), 0, _SCANNED_LINES
     while (candidate := _CANDIDATE.search(data, position)) is not None:
@@ -115,10 +114,8 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
 def _traceback_names_error(
     data: bytes, position: int, prefix: str, max_lines: int
 ) -> tuple[bool | None, int]:
-    """Return whether the line that ends a traceback names an error, and the number of lines read.
-
-    The answer is None if the traceback has not ended. All lines of a traceback are indented and have the same
-    prefix, such as `[rank0]: `. There may be other lines in between.
+    """Return whether the traceback names an error, or None if it has not ended, and the number of
+    lines read.
     """
     for count in range(max_lines):
         if position >= len(data):

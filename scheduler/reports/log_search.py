@@ -32,7 +32,7 @@ LOG_START = LinePosition(0, 1)
 class MatchingLine:
     """Line that matches a search, with lines of context.
 
-    `offsets` are the byte offsets of the lines in `before`, of the line itself and of the lines in `after`.
+    `offsets` are the byte offsets of all lines, context included.
     """
 
     at: LinePosition
@@ -46,9 +46,8 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` is the number of matching lines up to `searched_bytes`, and `lines` contains the first of these
-    lines. `resume_at` is the position from which to continue the search: the first match that is not in
-    `lines`, or the position at which the time ran out. `resume_at` is None if the search is complete.
+    `matches` counts the matching lines up to `searched_bytes`, and `lines` contains the first of them.
+    `resume_at` is where to continue, or None if the search is complete.
     """
 
     matches: int

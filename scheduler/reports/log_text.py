@@ -18,9 +18,9 @@ def without_control_sequences(raw_output: bytes) -> str:
 
 
 def as_shown_in_terminal(raw_line: bytes, pattern: re.Pattern[str] | None = None) -> str:
-    """Return a line as a terminal shows it: text after a carriage return replaces the text before it.
+    """Return a line as a terminal shows it, with carriage returns applied.
 
-    If the pattern matches only replaced text, return the last match.
+    If the pattern matches only overwritten text, return the last match.
     """
     versions = without_control_sequences(raw_line).split("\r")
     matching = [text for text in versions if pattern and pattern.search(text)]

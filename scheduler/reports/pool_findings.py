@@ -38,8 +38,7 @@ class RemedyForm(StrEnum):
 class Finding:
     """Problem with a pool.
 
-    `finding` is a sentence with numbers. `remedy` is the recommended action, or empty. `nodes` are the names
-    of all nodes that have the problem, and `fix` applies to them.
+    `finding` is a sentence with numbers. `remedy` may be empty. `fix` applies to all of `nodes`.
     """
 
     severity: Severity

@@ -83,10 +83,7 @@ def _plan_differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Describe each bundle that only one of the plans contains, in any order.
-
-    If both plans contain the same bundles, report a different order.
-    """
+    """Describe each bundle that only one of the plans contains, or else a different order."""
     left = list(now)
     for bundle in then:
         if bundle in left:

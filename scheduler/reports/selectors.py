@@ -27,8 +27,7 @@ def victim_filter(actor: Actor, text: str) -> Q:
 def preemptor_filter(actor: Actor, text: str) -> Q:
     """Return a filter by the preemptor's ID, name or project.
 
-    The project name matches even if the preemptor is hidden, because the parties to an eviction may see each
-    other's project name.
+    The project name matches even if the preemptor is hidden.
     """
     visible = _restrict_to_visible(
         actor, "preemptor_project_id", _id_or_name_filter(text, "preemptor_id", "preemptor_name")
@@ -39,7 +38,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 def workload_search_filter(actor: Actor, text: str) -> Q:
     """Return a filter for evictions with a matching victim or preemptor that the user may see.
 
-    `text` is the workload's ID or part of its name.
+    `text` is an ID or part of a name.
     """
     return _restrict_to_visible(
         actor, "project_id", _id_or_name_filter(text, "workload_id", "workload_name__icontains")
@@ -49,9 +48,7 @@ def workload_search_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return all cycles for platform admins, and no cycles for other users, because a cycle contains all
-    tenants' plans.
-    """
+    """Return all cycles for platform admins, and no cycles for other users."""
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

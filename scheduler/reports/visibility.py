@@ -1,9 +1,7 @@
 """Redaction of other projects' workloads.
 
-A user who may see a project sees its workloads by name. Users of either workload in an eviction see the other
-workload's project and size. They also see the numbers of the other project or, if it belongs to a different
-department, of that department. This information suffices to judge the decision, but reveals neither the names
-of other tenants' workloads nor their internal structure.
+The parties to an eviction see each other's project and size, and the numbers of the queue that they compete
+with, but no names of workloads.
 """
 
 from collections.abc import Mapping
@@ -63,7 +61,7 @@ def workload_display_name(project: str, workload: str, gpu_milli: int | None, *,
 def redact_blocker(original: Blocker, handle: str) -> Blocker:
     """Return the blocker without the names of other projects' workloads.
 
-    `handle` is the `project/name` of the blocked workload.
+    `handle` is the blocked workload's `project/name`.
     """
     behind = original.numbers.get("behind")
     if behind is None or project_from_handle(str(behind)) == project_from_handle(handle):
@@ -76,11 +74,8 @@ def project_from_handle(handle: str) -> str:
 
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the topmost queue on one party's path that is not on the other party's path.
-
-    `side` is the party whose path is searched: "victim" or "preemptor". The other party may see only this
-    queue of the path. The result is a list of at most one queue.
-    """
+    """Return the topmost queue on the path of `side` ("victim" or "preemptor") that is not on the other
+    party's path. The other party may see only this one. The list may be empty."""
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")
     )

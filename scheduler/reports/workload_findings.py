@@ -61,9 +61,8 @@ def start_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def idle_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report allocated GPUs that have been idle for longer than the warning threshold.
-
-    The workloads are not named, because the user may not be allowed to see them.
+    """Report GPUs that have been idle for longer than the warning threshold, without naming their
+    workloads.
     """
     rows = Workload.objects.filter(phase=Phase.RUNNING, pool=facts.pool, gpu_milli_now__gt=0)
     gpus = dict(rows.order_by("-gpu_milli_now", "pk").values_list("pk", "gpu_milli_now")[:IDLE_MAX])

@@ -77,7 +77,7 @@ def _split_scaled_down_and_moved(
 
 
 def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
-    """Return the kind of decision for the workload that the bundle was created for."""
+    """Return the kind of decision for the bundle's own workload."""
     placements = [step for step in steps if isinstance(step, Place)]
     if not placements:
         return bundle.kind.value
@@ -87,7 +87,7 @@ def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: 
 
 
 def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
-    """Return the kind of eviction. It is a move if the bundle places the pod again."""
+    """Return the kind of eviction, which is a move if the bundle places the pod again."""
     moved = any(isinstance(step, Place) for step in steps)
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 
@@ -163,7 +163,7 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang still lacks to meet its minimum. Stopping replicas are omitted."""
+    """Yield the replicas that the gang still lacks to meet its minimum, without stopping ones."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

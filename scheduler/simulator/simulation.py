@@ -26,10 +26,7 @@ class SimulatedCluster:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """Set up the cluster.
-
-        Runs save a checkpoint every `checkpoint` seconds, or never if `checkpoint` is None.
-        """
+        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if it is None."""
         self.now, self.initial, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
@@ -109,9 +106,9 @@ class SimulatedCluster:
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the time of the next change, or None if no change is coming.
+        """Return the time of the next change, or None if there will be none.
 
-        If a run was stopped, the time may be too early.
+        After a stop, the time may be too early.
         """
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
@@ -251,11 +248,7 @@ class SimulatedCluster:
         self._set_workload(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start or end the grace periods of gangs.
-
-        A grace period starts if the gang, or one of its groups or roles, is below its minimum. All other
-        grace periods end.
-        """
+        """Start or end the grace periods of gangs that are below their minimum."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_below_minimum(workload) and not is_finished(workload)
@@ -266,19 +259,14 @@ class SimulatedCluster:
         self._unchecked.clear()
 
     def _is_below_minimum(self, workload: Workload) -> bool:
-        """Return whether a gang, or one of its groups or roles, is running but below its minimum.
-
-        Reserved pods count towards the minimum, except on booting nodes.
-        """
+        """Return whether a gang, or one of its groups or roles, is running but below its minimum."""
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
         return is_degraded(replace(workload, pods=tuple(pods)))
 
 
 def _actual_runtime(workload: Workload) -> int | None:
-    """Return the actual runtime, limited by `max_runtime`, or None if the workload runs until it is
-    stopped.
-    """
+    """Return the actual runtime, limited by `max_runtime`, or None if it has no end."""
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds
     return min(workload.runtime_seconds, workload.max_runtime)

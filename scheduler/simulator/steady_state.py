@@ -1,7 +1,6 @@
 """Detect the steady state of a simulation, in which no further cycle can decide anything.
 
-The state is steady if no event is pending, no decision depends on the clock, and amounts that grow with time
-(decayed usage, lost work) no longer affect decisions. In case of doubt, the state counts as not steady.
+In case of doubt, the state counts as not steady.
 """
 
 import math
@@ -59,9 +58,7 @@ def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times at which decisions can change merely because time has passed, such as the end of a
-    backoff.
-    """
+    """Yield the times at which decisions can change merely because time has passed."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     for workload in snapshot.workloads:
@@ -110,12 +107,7 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
-    """Return an upper bound for the time after which the order of victims by lost work is constant.
-
-    The work lost by stopping a pod grows in proportion to the pod's GPUs, so a pod with more GPUs eventually
-    overtakes a pod that started with more lost work. The bound is the sum of all leads, divided by the
-    smallest possible difference in GPUs.
-    """
+    """Return a time after which the order of victims by lost work no longer changes."""
     runs = [(pod, _last_save_time(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:

@@ -82,7 +82,7 @@ class UsageHistory:
 
 
 def _weight(mode: FairShareMode, now: float, since: float, until: float) -> float:
-    """Return the decayed usage, in unit-seconds, of one unit that was allocated during the entire period."""
+    """Return the decayed usage, in unit-seconds, of one unit allocated during the entire period."""
     half_life = mode.half_life
     if half_life is None:
         return until - since

@@ -1,9 +1,6 @@
 """Prediction that a user saw when submitting or editing a workload.
 
-The prediction is shown until a cycle has evaluated the workload.
-
-The form contains the prediction as a signed message and sends it back with the document. The prediction is
-then stored in the user's session.
+It is shown until a cycle has evaluated the workload.
 """
 
 import hashlib
@@ -55,10 +52,7 @@ class AcceptedPrediction:
 
 
 def sign_prediction(request: Request, prediction: AcceptedPrediction, document: Mapping[str, Any]) -> str:
-    """Sign the prediction, and return it as a message.
-
-    The message is valid only if the same user sends it with the same document.
-    """
+    """Sign the prediction, and return it as a message. It is valid only for the same user and document."""
     content = [request.user.pk, _digest(document), asdict(prediction)]
     return signing.dumps(content, salt=SALT, compress=True)
 
@@ -99,12 +93,10 @@ def ask_before_evicting(
     verb: str,
     target: str = "#answer",
 ) -> HttpResponse | None:
-    """Return a dialog that asks whether to evict the predicted victims, or None if there are none.
+    """Return a dialog that asks whether to evict the predicted victims, or None if there is nothing to ask.
 
-    The dialog also asks if too many dry runs are in progress to predict the victims. The user confirms with
-    `form_action`, and the response replaces the contents of the element `target`. `predict` is called only if
-    the prediction that was sent is missing, expired or for another document. If it raises another error than
-    RateLimited, nothing is asked, because the document is then rejected.
+    The user confirms with `form_action`, and the response replaces the element `target`. `predict` is called
+    only if the form contains no valid prediction.
     """
     if not request.htmx:
         return None

@@ -15,7 +15,7 @@ MIN_TASKS = 3  # with fewer tasks, each task has its own row
 class DecisionRow:
     """Row of one decision, or of a cycle without decisions (`decision` is None).
 
-    If `is_first` is set, the row also shows the cycle.
+    The first row of a cycle has `is_first`.
     """
 
     cycle: CycleDecisions
@@ -64,7 +64,7 @@ def _single_rows(cycles: Iterable[CycleDecisions]) -> Iterable[DecisionRow]:
 
 
 def _group_key(row: DecisionRow) -> tuple[str, str, UUID] | None:
-    """Return the key that decisions in the same row share, or None if the decision needs a separate row."""
+    """Return the key that decisions in the same row share, or None if the decision needs its own row."""
     cycle, decision = row.cycle, row.decision
     has_more: Any = cycle.hidden or cycle.stale or cycle.row.notes
     if has_more or decision is None or decision.workload.array is None:

@@ -11,11 +11,7 @@ from scheduler.reports.decisions import Decision, DecisionStep
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """Step of a decision.
-
-    `eviction_id` is the eviction that stopped the pods. `has_node_page` is false if the node has been deleted
-    or is hidden from the user.
-    """
+    """Step of a decision. `eviction_id` is the eviction that stopped the pods."""
 
     step: DecisionStep
     eviction_id: int | None

@@ -133,7 +133,7 @@ def unknown_name_problems(actor: Actor, filters: dict[str, str]) -> list[Problem
 
 
 def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return a title and a list of visible queues with bars, for the victim and for the preemptor.
+    """Return a title and the visible queues with bars, for the victim and for the preemptor.
 
     All bars have the same scale.
     """
@@ -157,7 +157,7 @@ def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[
 
 
 def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the quota, the fair share, and the allocations before and after the eviction, in milli-GPU.
+    """Return the queue's quota, fair share, and allocations before and after, in milli-GPU.
 
     Unlimited and missing amounts count as 0.
     """

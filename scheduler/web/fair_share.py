@@ -96,7 +96,7 @@ def columns_at_default(queues: Sequence[QueueShare]) -> dict[str, str]:
 
 
 def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
-    """Convert milli-GPU to GPUs. Return None if the department's own numbers are hidden from the user."""
+    """Convert milli-GPU to GPUs. Return None if the department's own numbers are hidden."""
     return milli / MILLI if queue.numbers_visible else None
 
 
@@ -170,7 +170,7 @@ def _busiest_pool(pools: Sequence[NodePool]) -> NodePool:
 def _sort_by_name(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Sort departments, and the projects in each, by name, as on the *Quotas* page."""
+    """Sort departments, and the projects in each, by name."""
     return sorted(
         ((top, sorted(children, key=lambda queue: queue.name)) for top, children in tree),
         key=lambda pair: pair[0].name,

@@ -36,9 +36,8 @@ class HiddenWorkloadsRow:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new workloads are only counted, and an array counts as one workload. All other workloads are
-    listed by queue position, in ascending order. The positions come from the last explanations, so some may
-    be missing, or shared with another workload.
+    Reserved and new ones are only counted. `positions` is in ascending order, and may have gaps and
+    repetitions.
     """
 
     reserved: int = 0
@@ -47,8 +46,9 @@ class HiddenWorkloads:
 
 
 def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWorkloads]:
-    """Return the workloads of each pool's queue that the user cannot see, keyed by pool name. The result is
-    empty for platform admins.
+    """Return the workloads that the user cannot see, keyed by pool name.
+
+    The result is empty for platform admins.
     """
     if is_platform_admin(actor):
         return {}
@@ -69,10 +69,10 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
 def add_placeholders(
     entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int, is_last: bool
 ) -> None:
-    """Add placeholders to one pool's rows. The rows must be in queue order, with sections already set.
+    """Add placeholders to one pool's rows, which must be in queue order with sections set.
 
-    `previous` is the position of the visible workload before the rows, or NO_POSITION. `is_last` states
-    whether the rows end the pool's queue.
+    `previous` is the position before the rows, or NO_POSITION. `is_last` says whether the rows end the pool's
+    queue.
     """
     shown, has_reserved = bisect_left(hidden.positions, previous), previous != NO_POSITION
     for row, *_ in entries:
@@ -115,10 +115,7 @@ def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> b
 
 
 def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str) -> QuerySet[Any]:
-    """Return the rows before ("lt") or after ("gt") the row in its pool's queue, unordered.
-
-    The queue of a selected pool includes workloads that allow several pools and have not been evaluated.
-    """
+    """Return the rows before ("lt") or after ("gt") the row in its pool's queue, unordered."""
     row = entry[0]
     same = Q(queue_position=row.queue_position) & Q((f"pk__{side}", row.pk))
     beyond = Q((f"queue_position__{side}", row.queue_position)) | same
@@ -132,7 +129,7 @@ def _rows_without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
 
 
 def _rows_with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
-    """Return a single placeholder for consecutive hidden workloads, or nothing if there are none."""
+    """Return a placeholder for consecutive hidden workloads, or nothing."""
     if not positions:
         return []
     first, last = positions[0], positions[-1]

@@ -182,9 +182,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 class _PoolHeading:
     """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
 
-    Without a name, the rows are workloads that have not been evaluated in any pool, and `free` is None.
-    `matches` contains the number and the milli-GPU of the workloads that match the filters, or is None
-    without filters.
+    Without a name, the rows are new workloads, and `free` is None. `matches` is None without filters.
     """
 
     name: str
@@ -246,9 +244,9 @@ def _with_hidden_workloads(
     pools: Sequence[NodePool],
     others: Sequence[str],
 ) -> list[_PoolGroup]:
-    """Add placeholders for workloads that the user cannot see, so that positions and counts agree.
+    """Add placeholders for workloads that the user cannot see.
 
-    If all pools are listed, the last page ends with the pools in `others` that contain hidden workloads.
+    On the last page, also add the pools in `others`.
     """
     hidden = hidden_workloads(actor, pool)
     for index, (_, entries) in enumerate(groups):
@@ -270,11 +268,7 @@ def _with_hidden_workloads(
 
 
 def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
-    """Return the latest unschedulable workloads in `rows`. An array is represented by its first task.
-
-    Each row states how many of the array's tasks can never start, and whether the user may change the
-    workload. An array's document cannot be changed.
-    """
+    """Return the latest unschedulable workloads in `rows`, one row for each array."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
     shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")
     listed: list[Any] = list(shown.order_by("-pending_since", "pk")[: UNSCHEDULABLE_MAX + 1])
@@ -310,7 +304,7 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_phrase(nodes: Sequence[Node]) -> str:
-    """Return a phrase that says when and on which nodes a reserved workload starts, or "" without nodes."""
+    """Return when and on which nodes a reserved workload starts, or "" without nodes."""
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]
@@ -325,9 +319,7 @@ def _reservation_phrase(nodes: Sequence[Node]) -> str:
 
 
 def _expected_ready_at(nodes: Sequence[Node]) -> datetime | None:
-    """Return when all booting nodes are expected to be ready.
-
-    Return None if no node is booting or if a time is unknown.
-    """
+    """Return when all booting nodes are expected to be ready, or None if none is booting or a time is
+    unknown."""
     booting = [node.ready_at for node in nodes if node.state in PENDING]
     return max(filter(None, booting), default=None) if booting and all(booting) else None

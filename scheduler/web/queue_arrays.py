@@ -66,8 +66,7 @@ def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
 def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
     """If `sort` is by requested GPUs, annotate the rows with the sort key.
 
-    Rows with equal requests are sorted by queue position. With `tasks`, an array's row requests the sum of
-    its tasks' GPUs in the same queue. Without `tasks`, each task has a row.
+    With `tasks`, an array's row requests the sum of its tasks' GPUs.
     """
     if sort.removeprefix("-") != "gpus":
         return rows
@@ -81,10 +80,10 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
 
 
 def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
-    """Annotate the rows with the sort key for expected starts, if `sort` refers to it.
+    """If `sort` is by expected start, annotate the rows with the sort key.
 
-    Rows without an expected start come last in both directions. An array starts when the first of its `tasks`
-    in the same queue starts. Without `tasks`, each task is a row.
+    Rows without an expected start come last in both directions. With `tasks`, an array starts with its first
+    task.
     """
     if sort.removeprefix("-") != "expected":
         return rows
@@ -98,10 +97,7 @@ def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | N
 
 
 def _expected_start() -> Combinable:
-    """Return the expected start of each workload, or null if it is unknown.
-
-    A workload with reserved nodes that are booting starts when all of them are ready.
-    """
+    """Return the expected start of each workload, or null if it is unknown."""
     booting = Reservation.objects.filter(workload=OuterRef("pk"), node__state__in=PENDING).order_by()
     ready = booting.values("workload").annotate(
         unknown=Count("pk", filter=Q(node__ready_at=None)), ready_at=Max("node__ready_at")
@@ -116,8 +112,7 @@ def _expected_start() -> Combinable:
 def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> None:
     """Set `queued_tasks` and `title` on each row.
 
-    A row with several tasks of an array gets these tasks and the array's name. Any other row gets None and
-    the workload's name.
+    `queued_tasks` is None unless the row stands for several tasks of an array.
     """
     arrays = {row.array_id for row, *_ in entries} - {None}
     groups = _task_groups(tasks.filter(array__in=arrays)) if arrays else {}

@@ -25,11 +25,7 @@ NOT_READY = "Cannot start yet"
 
 @dataclass(frozen=True, slots=True)
 class QueueSection:
-    """Section of a pool's queue, such as reserved workloads.
-
-    The section of workloads that cannot start yet has no heading if all of these workloads wait for a restart
-    delay.
-    """
+    """Section of a pool's queue, such as reserved workloads."""
 
     title: str
     has_heading: bool
@@ -45,10 +41,9 @@ def pool_words(row: Any) -> str:
 
 
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
-    """Set the section headings, and the reason why a row is ahead of a higher-priority workload.
+    """Set the section headings, and why a row is ahead of a higher-priority workload.
 
-    A heading is set on its section's first row. There are no headings if all rows are in the usual queue
-    order. If the list is not in queue order, there are neither headings nor reasons.
+    Each heading is on its section's first row. Lists in another order have neither.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
@@ -87,7 +82,7 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
 
 
 def _explain_next_rows(rows: Sequence[Any]) -> None:
-    """Store in each row the row that follows it in the list, and why the following row comes later."""
+    """Store in each row the next row, and why it comes later."""
     for row, following in pairwise(rows):
         keys = _queue_key_sentences(row), _queue_key_sentences(following)
         names = differing_queues(*keys)

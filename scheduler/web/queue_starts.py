@@ -50,8 +50,7 @@ class WorkloadsWithoutMaxRuntime:
 
 def load_workloads_without_max_runtime(actor: Actor, entries: Sequence[QueueEntry]) -> None:
     """Set `endless` on each row: the running workloads without a maximum runtime that make its expected start
-    unknown.
-    """
+    unknown."""
     pools = set()
     for row, *_ in entries:
         row.without_max_runtime = WorkloadsWithoutMaxRuntime()
@@ -67,7 +66,6 @@ def load_workloads_without_max_runtime(actor: Actor, entries: Sequence[QueueEntr
 def _workloads_without_max_runtime(
     actor: Actor, pools: Collection[str]
 ) -> Mapping[str, WorkloadsWithoutMaxRuntime]:
-    """Return the visible workloads without a maximum runtime, keyed by pool name."""
     running = Q(phase=Phase.RUNNING, pool__name__in=pools, max_runtime=None, gpu_milli_now__gt=0)
     rows = (
         workloads(actor)

@@ -39,9 +39,7 @@ def interchangeable_slots(
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.
 
-    The caller must place a replica on each slot before requesting the next slot. Only the node of that slot
-    changes in between. With packing, the node remains the best one while it has room. With spreading, the
-    order of all other nodes is unchanged.
+    The caller must place a replica on each slot before requesting the next one.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD
@@ -68,7 +66,7 @@ def interchangeable_slots(
 def _ranked_slots(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Slot]:
-    """Yield the slots that repeated calls to `pick_slot` would return, using a heap of nodes."""
+    """Yield the slots that repeated calls to `pick_slot` would return."""
     preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
     for only in (None,) if preferred is None else (preferred, None):
         yield from _slots_from_heap(board, part, horizon, within, only)
@@ -193,7 +191,6 @@ def slot_on_node(
 def _candidates(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterable[int]:
-    """Return the nodes to try for a replica, best first."""
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
@@ -219,9 +216,7 @@ def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes to try for a fraction of a device, starting with those that have a partly free
-    device.
-    """
+    """Yield nodes with a partly free device first."""
     yield from sorted(nodes.partly_free_nodes, key=_packing_key(nodes, part))
     for bucket in nodes.nodes_by_free_devices:
         yield from bucket

@@ -37,6 +37,5 @@ def _has_mixed_nodes(nodes: Nodes) -> bool:
 
 
 def _has_mixed_requests(mix: RequestMix) -> bool:
-    """Return whether the pool's workloads request both whole devices and fractions of devices."""
     sizes = [milli for _, _, milli in mix.counts]
     return MILLI in sizes and min(sizes) < MILLI

@@ -129,10 +129,7 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
 
 
 def _format_bounds(account: QueueAccount) -> str:
-    """Describe the quota and fair share that protect the queue's GPUs.
-
-    Quotas that several pools share are described by `_quota_group_clause`.
-    """
+    """Describe the quota and fair share that protect the queue's GPUs."""
     share = f"fair share of {format_count(account.deserved[GPU] / MILLI, 'GPU')}"
     if account.group is not None or account.quota[GPU] >= NO_BOUND:
         return share
@@ -140,7 +137,7 @@ def _format_bounds(account: QueueAccount) -> str:
 
 
 def _quota_group_clause(account: QueueAccount, group: QueueGroup) -> str:
-    """Return a clause about the queue's allocation in other pools of its quota group, or an empty string."""
+    """Return a clause about the queue's other pools, or an empty string."""
     elsewhere = sum(other.allocated[GPU] for other in group.accounts.values() if other is not account)
     if not elsewhere:
         return ""

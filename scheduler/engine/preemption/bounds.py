@@ -63,20 +63,14 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the figures that explain why a gang is blocked even though the total resources suffice.
-
-    The figures describe `resource`, or the policy's first resource if the policy does not reclaim `resource`.
-    """
+    """Return the figures that explain why a gang is blocked although the total resources suffice."""
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
     return {**_pool_totals(selection).shortfall_numbers(selection.policy.requested, kind), "missing": 0}
 
 
 def max_gpus_saved_by_moves(board: Board) -> int:
-    """Return how many milli-GPUs would be saved if all pods ran on the largest devices.
-
-    A GPU memory request uses a smaller share of a larger device.
-    """
+    """Return how many milli-GPUs would be saved if all pods ran on the largest devices."""
     cache = board.nodes.static_cache
     if "larger devices" not in cache:
         cache["larger devices"] = bool(board.matcher.larger_memory_sizes())
@@ -146,7 +140,6 @@ def _totals_by_queue(selection: VictimSelection) -> dict[QueueAccount, _QueueTot
 
 
 def _project_totals(selection: VictimSelection, account: QueueAccount) -> _QueueTotals:
-    """Return a project's reclaimable amounts, cached until one of the project's pods is placed."""
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.protects_new_gangs
     result = cache.get(kind)
@@ -209,10 +202,7 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
 
 
 def _max_reclaimable(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _QueueTotals) -> int:
-    """Return the largest amount that may be reclaimed from a victim queue.
-
-    The queue must still exceed its threshold before its last victim is evicted.
-    """
+    """Return the largest amount that may be reclaimed from a victim queue."""
     threshold = policy.threshold(side, kind)
     grain = result.grain[kind]
     if threshold is None or not grain:

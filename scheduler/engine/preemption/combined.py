@@ -1,8 +1,4 @@
-"""Evict as many victims as the totals require, then move other pods if the pool allows moves.
-
-Sets of victims are tried cheapest first. Any set that would leave a queue below its quota costs more than any
-set that would not.
-"""
+"""Evict victims and, if the pool allows it, move other pods."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
@@ -27,10 +23,9 @@ MAX_PROPOSALS = 24  # maximum number of move proposals per victim set
 def evict_and_move(
     policy: PreemptionPolicy, arrangement: Arrangement, *, keeps_quotas: bool
 ) -> tuple[VictimSelection, EvictionOutcome] | None:
-    """Place the arrangement by evicting some workloads and, if the pool allows it, moving others.
+    """Place the arrangement by evicting workloads and, if the pool allows it, moving others.
 
-    Apply the evictions and moves to the board and return them, or return None if no solution was found. With
-    `keeps_quotas`, evictions that would leave a queue below its quota are not tried.
+    Return None if no solution was found. With `keeps_quotas`, no queue is reduced below its quota.
     """
     board = policy.board
     consolidation = board.pool.consolidation
@@ -59,7 +54,7 @@ def evict_and_move(
 
 
 def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
-    """Return whether the GPUs of every role might fit if all preemptible pods were evicted."""
+    """Return whether every role's GPUs might fit if all preemptible pods were evicted."""
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]
@@ -82,10 +77,7 @@ def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
 
 
 def total_reduction_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
-    """Return the total amount by which evictions have reduced victim queues below their quotas.
-
-    For a queue that was already below its quota, only the additional reduction counts.
-    """
+    """Return the total amount by which evictions have reduced victim queues below their quotas."""
     kind = main_resource(policy.requested)
     return sum(
         max(0, min(account.quota[kind], allocated[kind]) - account.allocated[kind])
@@ -97,9 +89,7 @@ def total_reduction_below_quota(policy: PreemptionPolicy, before: dict[QueueAcco
 def _place_after_evictions(
     selection: VictimSelection, start: int, arrangement: Arrangement
 ) -> EvictionOutcome | None:
-    """Place the arrangement without moving other workloads, after the selected victims have been removed.
-    Return None if that fails.
-    """
+    """Place the arrangement without moving other workloads. Return None if that fails."""
     board, gang = selection.board, selection.policy.gang
     if not place_arrangement(board, gang, arrangement, Horizon.LEAVING):
         return None
@@ -107,9 +97,9 @@ def _place_after_evictions(
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> EvictionOutcome | None:
-    """Place the arrangement by moving other workloads, after the selected victims have been removed.
+    """Place the arrangement by moving other workloads.
 
-    Return None if the arrangement cannot be placed, or if the result would be unfair to the victim queues.
+    Return None if that fails or would be unfair to the victim queues.
     """
     board, policy = selection.board, selection.policy
     start, moves = board.log_position(), Consolidate(board, policy.gang, policy.requested)

@@ -1,7 +1,6 @@
-"""Backtracking search that places all movable pods and a pending gang on a few nodes.
+"""Search for a placement of all movable pods and a pending gang on a few nodes.
 
-The search finds arrangements that packing by size misses. Pods stay on their nodes if possible. Equivalent
-states are tried once, and the number of steps per cycle is limited.
+It finds arrangements that packing by size misses.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -41,9 +40,7 @@ class _FreeResources(NamedTuple):
 
 
 def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement on the board, and plan a new slot for each pod of the selected victims. Return
-    False if that fails.
-    """
+    """Place the arrangement and plan a new slot for each of the victims' pods. Return False if that fails."""
     board, preemptor = selection.board, selection.policy.gang
     if len(board.nodes.nodes) > MAX_NODES or len(selection.selected) > MAX_PODS:
         return False
@@ -70,7 +67,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
 
 
 def _replicas_to_place(selection: VictimSelection, arrangement: Arrangement) -> list[_PodToPlace]:
-    """Return the replicas to place. Pods that must stay come first, followed by all others, largest first."""
+    """Return the replicas to place: fixed pods first, then the largest."""
     board, preemptor = selection.board, selection.policy.gang
     items = [
         _PodToPlace(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)
@@ -131,7 +128,6 @@ class _ExactSearch:
         return self._slots if self._place(0, 0) else None
 
     def _allowed_nodes(self, item: _PodToPlace) -> frozenset[int]:
-        """Return the nodes where the item may be placed."""
         nodes, mask = self._board.nodes, item.part.mask
         within = available_nodes(self._board, item.gang)
         return frozenset(
@@ -141,10 +137,7 @@ class _ExactSearch:
         )
 
     def _node_key(self, i: int) -> Hashable:
-        """Return a key shared by interchangeable nodes.
-
-        A node that is not ready has a key of its own, because only its own pods may stay on it.
-        """
+        """Return a key that interchangeable nodes share."""
         nodes = self._board.nodes
         return (
             nodes.nodes[i].gpu_memory_mib,
@@ -180,12 +173,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots for an item, each with a flag that says whether the item's pod would move
-        there.
-
-        The pod's current slot comes first, then slots on the fullest nodes. A fixed pod has only its current
-        slot.
-        """
+        """Yield possible slots, best first, each with a flag that says whether the item's pod would move."""
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()
         if item.pod is not None:
@@ -203,7 +191,6 @@ class _ExactSearch:
                     yield slot, item.pod is not None
 
     def _slots_on_node(self, i: int, part: BoardRole) -> Iterator[Slot]:
-        """Yield slots for device combinations, treating equally free devices as interchangeable."""
         milli, count = self._board.nodes.device_share_milli(i, part.request), part.request.devices
         free = self._free[i].devices
         able = sorted((d for d, left in enumerate(free) if left >= milli), key=lambda d: (free[d], d))
@@ -227,7 +214,6 @@ class _ExactSearch:
 
     @staticmethod
     def _free_after_placing(free: _FreeResources, part: BoardRole, slot: Slot) -> _FreeResources:
-        """Return the node's free resources after the placement."""
         devices = list(free.devices)
         for device in slot.devices:
             devices[device] -= slot.milli

@@ -28,7 +28,7 @@ def eviction_obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None
 def policy_obstacle(
     board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
 ) -> Obstacle | None:
-    """Return the obstacle that keeps the policy from making room for any arrangement of the gang, or None.
+    """Return what keeps the policy from making room for the gang, or None.
 
     `needs_share` is the result of `policy_type.needs_share(board)`.
     """
@@ -53,10 +53,7 @@ def policy_obstacle(
 
 
 def _share_obstacle(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Return the fair share as the obstacle if the request exceeds it, else None.
-
-    The result is cached until the allocation changes.
-    """
+    """Return an obstacle if the request exceeds the fair share."""
     cache, key = gang.account.cache, ("beyond", requested)
     if key not in cache:
         cache[key] = exceeded_share(gang, requested)

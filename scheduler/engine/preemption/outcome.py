@@ -42,9 +42,7 @@ class EvictionOutcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> EvictionOutcome | None:
-    """Restore the victims that can stay or move, so that only the others are evicted. Return None if the
-    outcome is not acceptable.
-    """
+    """Restore the victims that can stay or move. Return None if the outcome is not acceptable."""
     board, policy = selection.board, selection.policy
     preemptor_moves = [move for move in board.moves_since(start) if move.placed]
     outcome = EvictionOutcome()
@@ -84,7 +82,7 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """Keep an evicted replica in place if a moved replica of the same role can be evicted instead."""
+    """Keep a replica in place if a moved replica of the same role can be evicted instead."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods
@@ -107,7 +105,6 @@ def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) 
 def _place_without_moves(
     selection: VictimSelection, outcome: EvictionOutcome, arrangement: Arrangement
 ) -> bool:
-    """Try to place the preemptor without moving any pods, and return whether it was placed."""
     board, start = selection.board, selection.board.log_position()
     _remove_evicted_pods(board, outcome)
     if place_arrangement(board, selection.policy.gang, arrangement, Horizon.LEAVING):

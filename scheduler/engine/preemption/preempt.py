@@ -1,6 +1,4 @@
-"""Evict victims for one preemptor: check whether evictions could suffice, then propose, simulate and accept
-them.
-"""
+"""Evict victims for one preemptor."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -45,12 +43,7 @@ class AcceptedEvictions(NamedTuple):
 
 
 def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
-    """Try a policy for all pending gangs in queue order.
-
-    The first gang of a pending group represents the group. Once it is placed, the order is recomputed and the
-    next gang is tried. No gang is placed twice in a cycle. A gang that loses its new placement stays pending
-    until the next cycle, so that two gangs cannot displace each other repeatedly.
-    """
+    """Try a policy for all pending gangs in queue order. No gang is placed twice in a cycle."""
     tried: set[str] = set()
     candidates = {
         group
@@ -77,12 +70,7 @@ def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[Preem
 def _reject_all_if_policy_cannot_help(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """If the policy cannot help any of the pending groups, reject them all without a trial.
-
-    Return whether the groups were rejected.
-
-    The groups can be checked in any order, because the board does not change until a gang is placed.
-    """
+    """Return whether all candidates were rejected without a trial."""
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
     for group in candidates:
@@ -97,7 +85,7 @@ def _reject_all_if_policy_cannot_help(
 
 
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
-    """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
+    """Return whether the gang was placed or fits without evictions."""
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _holds_or_would_hold_nodes(board, gang)
     if is_holder:
@@ -114,7 +102,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
 
 
 def _holds_or_would_hold_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether nodes are held for the gang, or would be if a search were run now."""
+    """Return whether nodes are held for the gang, or would be after a search."""
     cycle = board.cycle
     if cycle.find_hold is not None:
         return next(hold_order(board, cycle.overdue), None) is gang
@@ -134,11 +122,7 @@ def preempt_for_scale_up(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed, preferring those that leave no queue below its quota.
-
-    Return None, or the first obstacle if no arrangement can be placed. An arrangement that needs no evictions
-    is left to `allocate`.
-    """
+    """Accept the first arrangement that can be placed. Return the first obstacle if there is none."""
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
     below_quota: tuple[AcceptedEvictions, list[Move]] | None = None
@@ -186,11 +170,7 @@ def _find_outcome(
     budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
-    """Apply the best evictions and moves to the board and return them, or return None if no solution was
-    found.
-
-    If the best evictions would leave a queue below its quota, alternative policies are also tried.
-    """
+    """Apply the best evictions and moves to the board. Return None if no solution was found."""
     board, start = trial.board, trial.start
     best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)
     if best is None or not total_reduction_below_quota(policy, before):
@@ -219,11 +199,7 @@ def _find_outcome_by_policy(
     budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
-    """Return the policy's best evictions and moves, which are applied to the board, or None.
-
-    Evictions are combined with moves only if evictions alone do not suffice or would leave a queue below its
-    quota.
-    """
+    """Apply the policy's best evictions and moves to the board. Return None if no solution was found."""
     board, best = trial.board, None
     for selection in _propose_all(board, policy, arrangement, budget):
         outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
@@ -244,7 +220,7 @@ def _find_outcome_by_policy(
 def _rejection_after_attempts(
     board: Board, policy: PreemptionPolicy, budget: ProposalBudget
 ) -> tuple[Reason, Numbers]:
-    """Return the rejection of a gang for which all attempts failed even though total resources suffice."""
+    """Return the rejection of a gang for which all attempts failed."""
     reasons = board.pending_reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

@@ -46,9 +46,7 @@ class ProposalBudget:
 def propose_victims(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: ProposalBudget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections. The board contains the effects of the selection that was yielded last, and is
-    restored at the end.
-    """
+    """Yield victim selections. The board shows the effects of the latest one and is restored at the end."""
     start, banned, cost_cache = board.log_position(), set[int](), NodeCostCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
@@ -115,12 +113,9 @@ def _place_by_clearing_nodes(
     cost_cache: NodeCostCache,
     inside: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place the arrangement, clearing the cheapest node for each replica that does not fit.
+    """Clear the cheapest node for each replica that does not fit.
 
-    Return False if that fails.
-
-    Repeated calls for the same arrangement share `cost_cache`. Its node costs are valid, because the board
-    does not change until a node is cleared.
+    Return False if the arrangement cannot be placed.
     """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
@@ -151,7 +146,7 @@ def _place_by_clearing_nodes(
 def _victims_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return the topology domains in which the arrangement might fit, with their victims, cheapest first."""
+    """Return the domains in which the arrangement might fit, with their victims, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)
@@ -162,11 +157,8 @@ def _victims_by_domain(
 
 
 def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> list[AbstractSet[int]]:
-    """Return up to MAX_DOMAINS topology domains in which the arrangement might fit.
-
-    Domains with the fewest missing GPUs come first. The list is empty unless all roles share an outermost
-    required scope.
-    """
+    """Return up to MAX_DOMAINS domains in which the arrangement might fit, those with the fewest missing GPUs
+    first."""
     scope = next(iter(arrangement[0].scopes), None)
     if (
         scope is None
@@ -198,15 +190,10 @@ def _victims_to_clear(
 
 
 class _CheaperAlternatives:
-    """Sets of victims that may cost less than clearing nodes one by one.
-
-    If one node is cleared per replica, larger victims that make room for several replicas are missed.
-    """
+    """Sets of victims that may cost less than clearing nodes one by one."""
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:
-        """Record the free resources and count the candidates. Must be called before any victim is
-        selected.
-        """
+        """Record the free resources. Must be called before any victim is selected."""
         self._board, self._policy, self._arrangement = board, policy, arrangement
         self._free = board.nodes.free_resources()
         candidates = sum(len(board.by_project[account]) for account in policy.projects())
@@ -226,10 +213,7 @@ class _CheaperAlternatives:
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
         """Return sets of victims that cost less than `stopped` and free enough resources in total, cheapest
-        first.
-
-        The victims in `stopped` must have been restored to the board.
-        """
+        first. The victims in `stopped` must have been restored."""
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
         if self._should_try_single_victims_only(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
@@ -242,7 +226,6 @@ class _CheaperAlternatives:
 def _single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
-    """Return whether evicting a single gang could make room for several replicas."""
     policy, requested = selection.policy, smallest_request(arrangement)
     if policy.moves_only or not policy.evicts_gangs or sum(need.count for need in arrangement) < 2:
         return False
@@ -252,9 +235,7 @@ def _single_victim_may_suffice(
 def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Return single gangs that cost less than the victims in `stopped` and free enough resources, cheapest
-    first.
-    """
+    """Return single gangs that cost less than `stopped` and free enough resources, cheapest first."""
     policy, requested = selection.policy, smallest_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []
@@ -309,9 +290,7 @@ def _victims_in_queue(selection: VictimSelection, account: QueueAccount) -> Iter
 
 
 def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
-    """Select 1, 2, 4, ... victims in order. Yield whenever the preemptor fits. If all victims are to be
-    moved, also yield after repacking them.
-    """
+    """Select 1, 2, 4, ... victims in order. Yield whenever the preemptor fits."""
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
         return
@@ -344,7 +323,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
 
 
 def _select_up_to(selection: VictimSelection, goal: int) -> bool:
-    """Select victims until `goal` victims are selected. Return False if there are too few."""
+    """Return False if there are too few victims."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
         for victim in selection.sort_in_eviction_order(selection.victim_candidates()):
@@ -357,10 +336,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Select victims in the given order until `goal` victims are selected.
-
-    Return False if there are too few. Must be called only if selections do not reorder the remaining victims.
-    """
+    """Return False if there are too few victims."""
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:

@@ -14,12 +14,7 @@ Entry = tuple[Gang, BoardRole, int | None]  # the index is None for replicas of 
 
 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement by repacking it together with all victims, largest first.
-
-    Return False if the repacking fails.
-
-    The preemptor is not placed first, because it could take the only room for a larger gang.
-    """
+    """Place the arrangement and all victims again, largest first. Return False if that fails."""
     if len(selection.selected) > MAX_PODS or any(need.scopes for need in arrangement):
         return False
     board, preemptor = selection.board, selection.policy.gang

@@ -24,9 +24,10 @@ class VictimRestorer:
         self._room: dict[Hashable, int] = {}
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore the pods. Return the pods that had to move, or None if not all pods fit.
+        """Restore the pods.
 
-        If the result is None, the caller must rewind the board.
+        Return the pods that had to move, or None if not all pods fit. After None, the caller must rewind the
+        board.
         """
         if self._planned_slots:
             return self._restore_as_planned(gang, pods)
@@ -47,9 +48,7 @@ class VictimRestorer:
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore pods on their previous nodes if possible, then place the remaining pods. Return the moved
-        pods, or None if not all pods fit.
-        """
+        """Return the pods that had to move, or None if not all pods fit."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
@@ -85,9 +84,7 @@ class VictimRestorer:
 
 
 def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Restore a pod on its previous node if the node has room and topology constraints allow it. Return
-    whether the pod was restored.
-    """
+    """Restore a pod on its previous node if possible, and return whether it was restored."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
     if part.replicas_by_node is not None and apart is not None and part.replicas_by_node.get(i, 0) >= apart:
@@ -114,20 +111,13 @@ def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slo
 
 
 def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """Return the horizons to try for placing the pods again.
-
-    A horizon is the capacity that the placement may use. `NOW` comes first if this cycle placed any of the
-    pods.
-    """
+    """Return the capacities to try for placing the pods again, in order."""
     fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 
 
 def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-    """Place all pods of a gang together, possibly in another domain. Return the pods that have moved.
-
-    Return None if the pods do not fit together, or if other pods of the gang are still placed.
-    """
+    """Return the pods that have moved, or None if the gang's pods cannot be placed together."""
     if gang.pod_count:
         return None
     by_part: dict[BoardRole, list[Pod]] = {}
@@ -154,10 +144,7 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
 
 
 def group_victims(selection: VictimSelection) -> list[tuple[Gang, tuple[PlacedPod, ...], list[Victim]]]:
-    """Return the selected victims, grouped by gang, costliest first.
-
-    The victims of a gang that must move as a whole form one entry.
-    """
+    """Return the selected victims, grouped by gang, costliest first."""
     result: list[tuple[Gang, tuple[PlacedPod, ...], list[Victim]]] = []
     bound: dict[Gang, int] = {}
     for victim in reversed(selection.selected):

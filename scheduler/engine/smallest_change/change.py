@@ -61,9 +61,7 @@ def require_integer(value: object) -> int:
 class Change:
     """One change to a snapshot, in the engine's units.
 
-    `subject` is the role, queue, node, pool or workload that changes, or empty for the pending
-    workload itself. `resource` is one of RESOURCES, "replicas", "devices", "gpu_memory_mib",
-    "limit.cpu", "limit.memory_mib", or the key of a label or taint.
+    `subject` is the name of what changes, or empty for the pending workload itself.
     """
 
     kind: ChangeKind
@@ -111,7 +109,6 @@ def _replace_by_name(values: Iterable[Named], edited: Named) -> tuple[Named, ...
 
 
 def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
-    """Return the snapshot as if the workload had ended, so that its dependents may start."""
     return replace(
         snapshot,
         workloads=tuple(workload for workload in snapshot.workloads if workload.name != name),
@@ -120,10 +117,7 @@ def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
 
 
 def _edit_queue(queue: Queue, change: Change) -> Queue:
-    """Return the queue with its quota or limit raised as `change` says.
-
-    If the pool belongs to a quota group, raise the quota or limit in every pool of the group.
-    """
+    """Return the queue with its quota or limit raised, in all pools of the quota group."""
     pool_quotas = dict(queue.pool_quotas)
     edited = pool_quotas.setdefault(change.pool, PoolQuota())
     for pool, pool_quota in pool_quotas.items():
@@ -155,8 +149,6 @@ def _edit_consolidation(pool: Pool, change: Change) -> Pool:
 
 
 def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
-    """Return the snapshot with all minimum runtimes shortened by `seconds`."""
-
     def remaining_seconds(minimum: int | None) -> int | None:
         return None if minimum is None else max(0, minimum - seconds)
 
@@ -232,7 +224,6 @@ def edit_role(role: Role, change: Change) -> Role:
 
 
 def _lower_request(role: Role, resource: str, amount: int) -> Role:
-    """Return a copy of the role with `amount` replicas, or with `amount` as a replica's request or limit."""
     if resource == "replicas":
         return replace(role, min=amount, max=amount if role.max == role.min else role.max)
     request, key = role.request, resource.removeprefix("limit.")

@@ -46,10 +46,8 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return a function that computes how far limits and quotas would still be exceeded after a gang's end.
-
-    The function returns None if the gang's end does not help, or if the non-preemptible quota would still be
-    exceeded. Evictions can correct an excess over a limit, but not over the non-preemptible quota.
+    """Return a function that computes how far limits and quotas would still be exceeded after a
+    gang's end.
     """
 
     def shortfall(gang: Gang) -> int | None:
@@ -68,11 +66,7 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that estimates whether the pending gang fits after another gang has ended.
-
-    The function takes the other gang, and returns 0 if the pending gang may fit and None if it cannot. Each
-    role is checked separately, so 0 is only an estimate. The engine then tries the change.
-    """
+    """Return a function that returns 0 if the pending gang may fit after another gang's end, else None."""
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]
     parts = {part for option in options for part, _ in option}
@@ -103,7 +97,6 @@ def _allocated_amounts(gang: Gang) -> Amounts:
 
 
 def _replicas_that_fit(board: Board, i: int, part: BoardRole) -> int:
-    """Return how many replicas would fit on the node, based on their requests."""
     nodes, request = board.nodes, part.request
     if not nodes.ready[i] or (part.mask is not None and not part.mask[i]):
         return 0

@@ -34,11 +34,7 @@ def _lowered_request(role: Role, resource: str, amount: int) -> Callable[[int], 
 
 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield (role, resource, amount) for each amount that could be lowered.
-
-    The amounts are the role's minimum replicas, and its request or limit of each resource that the blockers
-    name.
-    """
+    """Yield (role, resource, amount) for each amount that could be lowered."""
     for role in case.roles:
         if role.min > 1:
             yield role, "replicas", role.min
@@ -60,9 +56,5 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the name and value of the amount to lower: the limit or the request.
-
-    The limit is lowered if it exceeds the request and more capacity could help, because a node must have room
-    for the limits of its pods.
-    """
+    """Return the name and value of the amount to lower: the limit or the request."""
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -117,10 +117,7 @@ def propose_shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:
 
 
 def propose_higher_priority(case: PendingCase) -> Iterator[Proposals]:
-    """Propose priorities just above those of the project's other workloads.
-
-    Priorities that are non-preemptible by default are not proposed for a preemptible workload.
-    """
+    """Propose priorities just above those of the project's other workloads."""
     workload = case.workload
     end = PREEMPTIBLE_BELOW if workload.preemptible and workload.priority < PREEMPTIBLE_BELOW else HIGHEST + 1
     targets = sorted({

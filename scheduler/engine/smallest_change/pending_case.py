@@ -116,10 +116,7 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers mention.
-
-        Return all resources if no blocker mentions a resource, or if one blocker mentions several resources.
-        """
+        """Return the resources that the blockers mention, or all resources if the blockers leave it open."""
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]
         if any("also" in values or "beside" in values for values in numbers):
@@ -171,10 +168,7 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def find_pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the PendingCase of a workload, or None unless it is pending and has no pods or reservations.
-
-    If the workload lists several pools, the case is for the pool named in the plan's rejection.
-    """
+    """Return the PendingCase of a workload, or None unless it is pending and has no pods or reservations."""
     workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
     if workload is None or rejection is None or workload.pods or _is_reserved(rejection):
@@ -183,7 +177,6 @@ def find_pending_case(
 
 
 def _is_reserved(rejection: Rejection) -> bool:
-    """Return whether the workload is only waiting for its reserved capacity."""
     return any(
         blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
         for blocker in rejection.blockers

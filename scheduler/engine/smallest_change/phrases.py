@@ -90,7 +90,7 @@ WITH_AMOUNT = (ChangeKind.REQUEST_LOWERED, ChangeKind.LIMIT_RAISED, ChangeKind.Q
 def action_phrase(change: Change, project: str, display_name: Callable[[str], str] = str) -> str:
     """Return the change as an instruction, such as "Request 5 replicas instead of 6".
 
-    The change is for a workload in `project`. `display_name` redacts workload names.
+    `display_name` redacts workload names.
     """
     action, _ = _phrases(change)
     return action.format_map(_values(change, project, display_name))
@@ -111,7 +111,6 @@ def _phrases(change: Change) -> tuple[str, str]:
 
 
 def _values(change: Change, project: str, display_name: Callable[[str], str]) -> Mapping[str, object]:
-    """Return the fields of the change, and the texts that its wordings contain."""
     subject, before, after = change.subject, change.before, change.after
     values: dict[str, object] = {
         "subject": subject, "resource": change.resource, "pool": change.pool,
@@ -141,9 +140,7 @@ def _values(change: Change, project: str, display_name: Callable[[str], str]) ->
 
 
 def _pool_maximum_note(change: Change, added: int) -> str:
-    """Return a note on how many of the added nodes the pool's maximum allows, or "" if the maximum allows all
-    of the added nodes.
-    """
+    """Return a note on how many of the added nodes the pool's maximum allows, or "" if it allows all."""
     allowed = change.before
     if allowed is None or require_integer(allowed) >= added:
         return ""
@@ -151,7 +148,7 @@ def _pool_maximum_note(change: Change, added: int) -> str:
 
 
 def _amount_phrase(change: Change) -> str:
-    """Return the new amount with its unit and the old amount, as in "5 GPUs instead of 4"."""
+    """Return the new and the old amount, as in "5 GPUs instead of 4"."""
     resource = change.resource.removeprefix("limit.")
     before, after = require_integer(change.before), require_integer(change.after)
     if resource == "devices":

@@ -32,7 +32,7 @@ def propose_waiting_for_minimum_runtimes(case: PendingCase) -> Iterator[Proposal
 
 
 def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
-    """Yield the remaining seconds of each minimum runtime that protects a workload running in the pool."""
+    """Yield the remaining seconds of each minimum runtime that protects a running workload."""
     pods = [pod for pod in workload.pods if pod.node in case.node_names]
     started = workload.started
     if started is None:
@@ -56,7 +56,6 @@ def propose_uncordoning_nodes(case: PendingCase) -> Iterator[Proposals]:
 
 
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
-    """Return a key shared by nodes with the same capacity, constraints and allocated GPUs."""
     devices, labels = (node.gpus, node.gpu_model, node.gpu_memory_mib), tuple(sorted(node.labels.items()))
     closed = node.taints, tuple(sorted(node.missing_features)), node.only_project
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)
@@ -77,11 +76,7 @@ def propose_consolidation_changes(case: PendingCase) -> Iterator[Proposals]:
 
 
 def propose_new_nodes(case: PendingCase) -> Iterator[Proposals]:
-    """Propose adding nodes of the pool's shape.
-
-    In the changes, `before` is the number of nodes that the pool's maximum still allows, or None without a
-    maximum.
-    """
+    """Propose adding nodes of the pool's shape."""
     shape = new_node_shape(case.pool, case.nodes)
     if not case.capacity_may_help or shape is None:
         return

@@ -40,9 +40,7 @@ def propose_decreases(amount: int, resource: str, least: int, change: Callable[[
 
 
 def propose_halvings(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
-    """Propose lowering `amount` to round amounts below `most`, down to one unit. The step size shrinks with
-    the amount, so that a few proposals suffice to reach small amounts.
-    """
+    """Propose lowering `amount` to round amounts below `most`, down to one unit."""
     amounts = list[int]()
     while most > 1:
         least = max(1, most // 2)
@@ -52,9 +50,7 @@ def propose_halvings(amount: int, resource: str, most: int, change: Callable[[in
 
 
 def _step_multiples(most: int, least: int, step: int) -> range:
-    """Return up to MAX_PROPOSALS multiples of `step`, largest first, that are at least `least` and below
-    `most`.
-    """
+    """Return up to MAX_PROPOSALS multiples of `step` from `least` to below `most`, largest first."""
     return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 
 
@@ -65,10 +61,7 @@ def _propose_amounts(amount: int, amounts: Iterable[int], change: Callable[[int]
 def propose_increases(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Proposals:
-    """Propose raising `amount` to each target, and to round amounts below the largest target.
-
-    The size of a proposal is the increase divided by the new amount, so an increase from 0 has size 1.
-    """
+    """Propose raising `amount` to each target, and to round amounts below the largest target."""
     missing = max(targets) - amount
     step = step_size(missing, resource)
     step *= -(-missing // (step * MAX_PROPOSALS))
@@ -77,10 +70,7 @@ def propose_increases(
 
 
 def step_size(amount: int, resource: str) -> int:
-    """Return the step size: whole units for counts and devices, else at most an eighth of the amount.
-
-    Memory steps are powers of two, and all others are 1, 2 or 5 times a power of ten.
-    """
+    """Return a round step size: whole units for counts and devices, else at most an eighth of the amount."""
     if resource in ("replicas", "devices"):
         return max(1, amount // MAX_PROPOSALS)
     if resource == "gpu" and amount % MILLI == 0:

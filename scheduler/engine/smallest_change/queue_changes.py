@@ -31,7 +31,7 @@ def propose_higher_quotas(case: PendingCase) -> Iterator[Proposals]:
 
 
 def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
-    """Yield the quota amounts that would admit the workload or bring it within quota."""
+    """Yield the quotas that would admit the workload or bring it within quota."""
     may_borrow = _pool_quota(case, queue).over_quota
     for bound in case.exceeded_bounds:
         is_limit = bound.reason in LIMIT_REASONS and may_borrow

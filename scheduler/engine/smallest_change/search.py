@@ -69,10 +69,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Names of the workloads that are evicted, scaled down or moved to start the pending workload.
-
-    `rules` contains the different rules that allow the evictions.
-    """
+    """Names of the workloads that are evicted, scaled down or moved to start the pending workload."""
 
     evicted: tuple[str, ...] = ()
     scaled_down: tuple[str, ...] = ()
@@ -119,9 +116,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
-    """Yield each stage in order, with a flag: whether a change that lets the workload start later also
-    counts.
-    """
+    """Yield each stage in order, with a flag: whether a later start also counts."""
     yield from ((stage, False) for stage in OWNER_STAGES)
     never_starts = not any(_may_ever_start(case.snapshot, case.rejection) for case in cases)
     if never_starts:
@@ -136,11 +131,7 @@ def _stage_proposals(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
 
 
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
-    """Yield a PendingCase for each of the workload's pools, or nothing if the workload is not pending.
-
-    A plan contains the blockers of only one pool. To find the blockers in another pool, the engine runs again
-    as if the workload allowed only that pool.
-    """
+    """Yield a PendingCase for each of the workload's pools, or nothing if it is not pending."""
     first = find_pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:
         return
@@ -154,10 +145,7 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
 
 
 class _TrialRuns:
-    """Runner of the engine on changed snapshots, with a maximum number of runs.
-
-    Runs whose snapshots differ only in workloads share one set of boards.
-    """
+    """Runner of the engine on changed snapshots, with a maximum number of runs."""
 
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
         self._snapshot, self._name, self._max_runs = snapshot, name, max_runs
@@ -183,10 +171,9 @@ class _TrialRuns:
     def find_smallest(
         self, groups: Iterable[Proposals], *, later: bool = False
     ) -> tuple[Change, Effects] | None:
-        """Return the smallest proposed change that starts the workload, with its effects, or None if no
-        change does.
+        """Return the smallest proposed change that starts the workload, with its effects, or None.
 
-        With `later`, also accept changes that let the workload start later, when resources become free.
+        With `later`, the workload may also start later, when resources become free.
         """
         best: tuple[Proposal, Effects] | None = None
         for proposals in groups:
@@ -195,10 +182,7 @@ class _TrialRuns:
         return None if best is None else (best[0][1], best[1])
 
     def _smallest_proposal(self, proposals: Proposals, *, later: bool) -> tuple[Proposal, Effects] | None:
-        """Find by bisection the smallest proposed change that starts the workload.
-
-        Return None if even the largest change does not start it.
-        """
+        """Return the smallest proposed change that starts the workload, or None."""
         effects = self._effects_if_started(proposals[-1][1], later=later) if proposals else None
         if effects is None:
             return None
@@ -213,10 +197,9 @@ class _TrialRuns:
         return best
 
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
-        """Return the effects of starting the workload with the change, or None if it would not start.
+        """Return the effects of the change, or None if the workload would not start.
 
-        If `later` is true, a start after the backoff or once resources are free also counts. Its effects are
-        unknown, so the result is an empty `Effects`.
+        The effects of a later start are empty.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff
@@ -239,7 +222,6 @@ class _TrialRuns:
 
 
 def _may_start_later(snapshot: Snapshot, plan: Plan, name: str) -> bool:
-    """Return whether the workload waits for resources or for nodes that are booting for it."""
     if any(bundle.workload == name for bundle in plan.bundles):
         return True
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
@@ -247,7 +229,6 @@ def _may_start_later(snapshot: Snapshot, plan: Plan, name: str) -> bool:
 
 
 def _may_ever_start(snapshot: Snapshot, rejection: Rejection) -> bool:
-    """Return whether the workload can start without changes to its request, the pool, limits or quotas."""
     workload = next(workload for workload in snapshot.workloads if workload.name == rejection.workload)
     exceeded = RequestBounds(snapshot).exceeded_by(workload, rejection)
     return is_schedulable(rejection.blockers) and exceeded is None

@@ -59,13 +59,9 @@ def commit(
     record: Cycle,
     rendezvous: Mapping[str, Rendezvous] = NO_RENDEZVOUS,
 ) -> CommitOutcome:
-    """Apply the plan in one transaction fenced by `held_lease`, and return the outcome of each bundle.
+    """Apply the plan in one transaction, and return the outcome of each bundle.
 
-    The cycle's row is written first because events and evictions refer to it. `rendezvous` maps the
-    workloads that start to their rendezvous addresses. A workload without an address gets one before its
-    first pod starts.
-
-    Raises LeadershipLost.
+    `rendezvous` maps the workloads that start to their rendezvous addresses. Raises LeadershipLost.
     """
     outcome = CommitOutcome()
     if plan.bundles:
@@ -83,7 +79,6 @@ def commit(
 
 @contextmanager
 def _cycle_transaction(held_lease: HeldLease, record: Cycle) -> Iterator[None]:
-    """Run a transaction that begins by inserting the cycle's row."""
     with fenced_transaction(held_lease):
         record.pk = None
         insert_rows([record])

@@ -59,11 +59,7 @@ class NewRows:
     fulfilled: list[uuid.UUID] = field(default_factory=list)  # started workloads with reservations
 
     def add_transition(self, transition: PhaseTransition) -> None:
-        """Add a locked workload's phase change.
-
-        If the workload already has a change, write the earlier changes first, because one statement can
-        change each row only once.
-        """
+        """Add a locked workload's phase change."""
         if transition.workload.pk in self.transitions:
             self.write()
         self.transitions[transition.workload.pk] = transition
@@ -87,10 +83,7 @@ class NewRows:
             )
 
     def write(self) -> None:
-        """Write the collected changes, then clear them.
-
-        Phase changes are written before new reservations, because phase changes can delete reservations.
-        """
+        """Write the collected changes, then clear them."""
         made = change_phases(list(self.transitions.values()), actor=ACTOR, now=self.now)
         assert len(made) == len(self.transitions), "a locked row cannot leave its phase"
         if self.events:
@@ -201,7 +194,6 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
 
 
 def _output_rows(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -> Iterator[PodOutputs]:
-    """Yield `PodOutputs` rows for the files that the pod will leave behind."""
     if spec.outputs:
         yield PodOutputs(pod=pod, paths=list(spec.outputs))
     if spec.volumes:
@@ -213,15 +205,12 @@ def _output_rows(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -
 
 
 def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:
-    """Return the limits of a role's pods. Limits depend on the pool, and all of the run's pods are in the
-    node's pool.
-    """
     roles = order.spec.spec.all_roles if order.spec.spec else ()
     declared = next(each for each in roles if each.name == role)
     return resolve_limits(declared, node.pool.default_limits).to_pod_columns()
 
 
 def _sort_by_rank(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:
-    """Sort placements in rank order: by the role's position in the document, then by index."""
+    """Sort placements by the role's position in the document, then by index."""
     position = {name: i for i, name in enumerate(spec.roles)}
     return sorted(places, key=lambda step: (position[step.role], step.index))

@@ -25,10 +25,7 @@ def total_reserved_amounts(rows: Iterable[Reservation], spec: ParsedSpec) -> Amo
 
 @dataclass(frozen=True)
 class QueueBounds:
-    """Quotas and allocations of all queues, read once for any number of workloads.
-
-    A quota group's allocation is the sum over all of its pools.
-    """
+    """Quotas and allocations of all queues, read once for any number of workloads."""
 
     quotas: Mapping[Key, Quota]
     allocated: Mapping[Key, Sequence[int]]
@@ -68,10 +65,7 @@ def _allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Sequenc
 
 
 def _limit_bound(quota: Quota | None) -> Bound:
-    """Return the queue's limit. If the queue may not borrow, return the lower of limit and quota.
-
-    A queue without a quota row has no bounds.
-    """
+    """Return the queue's limit, or the lower of limit and quota if it may not borrow."""
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)

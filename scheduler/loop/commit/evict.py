@@ -49,10 +49,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 
 
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
-    """Mark pods as stopping.
-
-    If a replica has only a reservation, cancel all reservations of its workload.
-    """
+    """Mark pods as stopping. If a replica has only a reservation, cancel all reservations of its workload."""
     live = {key: context.locked.live_pod_id(context.view, key) for key in keys}
     pods = [pod for pod in live.values() if pod is not None]
     for name in dict.fromkeys(key[0] for key, pod in live.items() if pod is None):
@@ -89,10 +86,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _eviction_message(decided: Decided, context: CommitContext) -> str:
-    """Return a message for the victim's project.
-
-    If the preemptor belongs to another project, the message reveals only its size.
-    """
+    """Return a message for the victim's project. It reveals only the size of another project's preemptor."""
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")

@@ -1,7 +1,4 @@
-"""Lock the rows that a set of bundles affects, and detect conflicts.
-
-Since the snapshot was taken, a workload may have been cancelled, a quota edited or a node cordoned.
-"""
+"""Lock the rows that a set of bundles affects, and detect changes since the snapshot was taken."""
 
 import uuid
 from collections import defaultdict
@@ -86,10 +83,7 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 
 @dataclass(frozen=True)
 class LockedRows:
-    """Current rows, locked in a fixed order: workloads, pods, nodes, quotas.
-
-    Quotas are locked, so that an earlier quota edit is detected and a later one waits for this commit.
-    """
+    """Current rows, locked in a fixed order: workloads, pods, nodes, quotas."""
 
     workloads: Mapping[str, Workload]
     before: Mapping[str, tuple[str, int]]  # each workload's phase and version before this commit
@@ -230,10 +224,7 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
 
 
 def _resource_conflict(requested: Mapping[str, NodeResources], locked: LockedRows) -> str:
-    """Return why a node lacks capacity for the requests, or an empty string.
-
-    The database would also reject the bundle, but then the whole batch would have to be repeated.
-    """
+    """Return why a node lacks capacity for the requests, or an empty string."""
     for name, more in requested.items():
         node = locked.nodes[name]
         cpu, memory, pods = add_resources(locked.allocated.get(node.pk, NO_RESOURCES), more)
@@ -265,10 +256,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _ranks_in_use(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the ranks in use, keyed by workload, for the active runs that get new pods.
-
-    A replacement pod inherits the rank of the pod that it replaces.
-    """
+    """Return the ranks in use, keyed by workload, for the active runs that get new pods."""
     active = (Phase.STARTING, Phase.RUNNING)
     placed = {step.workload for step in steps if isinstance(step, Place) and not step.reserved}
     ids = [workloads[name].pk for name in placed & workloads.keys() if workloads[name].phase in active]
@@ -295,13 +283,13 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
 
 
 def _have_groups_changed(view: ClusterView) -> bool:
-    """Return whether any quota group's pools have changed since the snapshot was taken."""
+    """Return whether any quota group has changed since the snapshot was taken."""
     before = view.queues.group_versions
     return bool(before) and dict(GROUP_VERSIONS()) != before
 
 
 def _changed_queues(view: ClusterView) -> frozenset[str]:
-    """Return the queues whose quota was added, edited or deleted since the snapshot was taken."""
+    """Return the queues whose quota has changed since the snapshot was taken."""
     if _have_groups_changed(view):
         return frozenset(view.queues.owners)
     current_versions = dict(QUOTA_VERSIONS())

@@ -72,7 +72,7 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
 
 
 def _reservation_reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
-    """Return the reason and message for a reservation that waits for nodes to boot or for pods to stop."""
+    """Return why a reservation waits for nodes to boot or for pods to stop."""
     booting = {step.node for step in places if _is_unavailable(context.locked.nodes[step.node])}
     if not booting:
         message = f"Reserved: {describe_placement(places)} The workload starts once pods there have stopped."

@@ -12,8 +12,7 @@ QuotaKey = tuple[str, str, str, str]  # UID, namespace and name of a cluster quo
 def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -> tuple[Bundle, ...]:
     """Return the bundles that can be committed together.
 
-    The engine decides about each pool separately. If bundles for two pools use the same cluster quota, only
-    the bundles for the first pool are returned. The next cycle takes the usage of these bundles into account.
+    If two pools use the same cluster quota, only the first pool's bundles are returned.
     """
     quotas = _quotas_by_project(snapshot)
     if not quotas:

@@ -1,7 +1,6 @@
 """Keep rows and running pods in sync: record ended pods, and start and stop pods that are due.
 
-Each step reads its input from the database and can be repeated, so the next tick completes any
-work that a crash interrupted. Runtimes are never called while a transaction is open.
+Each step can be repeated after a crash. Runtimes are never called while a transaction is open.
 """
 
 from scheduler.loop.dispatch.pods import start_pods, stop_pods

@@ -1,7 +1,5 @@
-"""Record each running workload's last checkpoint, which shows how much work an eviction would lose.
-
-By convention, a pod that has saved its work touches the file `.berth-checkpoint` in its workspace.
-"""
+"""Record each running workload's last checkpoint: the time when a pod touched `.berth-checkpoint` in its
+workspace."""
 
 import logging
 import uuid

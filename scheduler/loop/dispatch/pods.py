@@ -74,10 +74,9 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 
 
 def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows = PROJECTS) -> list[str]:
-    """Start the pods in state `starting`. `projects` returns project rows by ID.
+    """Start the pods in state `starting`, and return a note for each failure.
 
-    Some pods may be left for the next tick. A starting workload that lacks a secret fails. Return a note for
-    each failure.
+    Some pods may be left for the next tick. `projects` returns project rows by ID.
     """
     assert_no_transaction()
     starting_pods = _starting_pods(context, projects)
@@ -134,8 +133,8 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
 class _PodStartResults:
     """Results of starting pods.
 
-    `failures` maps each pod to its failure, or to an empty string if the start succeeded. `missing_secrets`
-    is keyed by workload ID, and `rejected` is keyed by pod ID. `failed` groups the pods by error.
+    `failures` maps each pod to its failure, or to an empty string if it started. `failed` groups the pods by
+    error.
     """
 
     notes: list[str] = field(default_factory=list)
@@ -146,7 +145,7 @@ class _PodStartResults:
 
 
 def _start_and_log_failures(starts: "Starts", now: datetime, context: SchedulerContext) -> _PodStartResults:
-    """Start pods while this process is the leader. Log one warning for all pods with the same error."""
+    """Start pods while this process is the leader. Log one warning per error."""
     attempts = _PodStartResults()
     _try_starts(starts, now, context, attempts)
     for error, failed in attempts.failed.items():
@@ -185,7 +184,6 @@ def _try_starts(
 def _store_failures(
     pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
 ) -> None:
-    """Store each pod's start failure. The pod's page and the workload's final message show it."""
     if not pods:
         return
     with fenced_transaction(context.held_lease):
@@ -197,10 +195,7 @@ def _store_failures(
 def _fail_for_missing_secrets(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
-    """Stop workloads that are starting and lack a secret, so that they fail.
-
-    Running workloads continue without the replicas that cannot be started.
-    """
+    """Stop workloads that are starting and lack a secret, so that they fail."""
     if not messages:
         return
     with fenced_transaction(context.held_lease):
@@ -257,7 +252,7 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
 
 
 def _starting_pods(context: SchedulerContext, projects: RelatedRows) -> list[Pod]:
-    """Return the pods in state `starting` that their runtime has not yet reported as running."""
+    """Return the starting pods that their runtime has not yet reported as running."""
     running = [*context.reported_running]
     pods = [pod for pod in STARTING(running) if pod.workload.phase in (Phase.STARTING, Phase.RUNNING)]
     for pod in pods:
@@ -275,10 +270,9 @@ Starts = Iterator[tuple[Pod, PodSpec | Exception]]
 def _begin_starts(
     pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodSpec], context: SchedulerContext
 ) -> Starts:
-    """Start pods in the background. Yield each pod with its spec, or with the error that prevents its start.
+    """Start pods in the background, up to STARTS_AHEAD at a time.
 
-    Up to STARTS_AHEAD pods start while the caller handles an earlier pod. The pods in `next_pods` also begin
-    to start, but are not yielded, because the next tick reads their results.
+    Yield each of `pods` with its spec or its error.
     """
     ahead: deque[tuple[Pod, PodSpec | Exception]] = deque()
     for pod in pods:

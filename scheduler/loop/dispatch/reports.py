@@ -91,8 +91,7 @@ def record_reports(
 ) -> ReportSummary:
     """Query the runtimes about all live pods, update the pods' rows, and evaluate the affected workloads.
 
-    Idempotent. Some updates may be left for the next tick. If the pool of a live pod is missing in
-    `known_pools`, all pools are read from the database.
+    Some updates may be left for the next tick.
     """
     pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
@@ -158,7 +157,7 @@ def _record_one_by_one(
     changes: Sequence[PodChange], affected: Collection[uuid.UUID], being_evicted: Mapping[uuid.UUID, str],
     now: datetime, context: SchedulerContext,
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Record a rejected batch's changes one by one. Skip each change that the database rejects.
+    """Record the changes one by one.
 
     Return a note for each rejected change, and for each gang that could not be evaluated.
     """
@@ -174,11 +173,7 @@ def _record_one_by_one(
 
 
 def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) -> tuple[int, list[PodChange]]:
-    """Return the number of starts that are left for the next tick, and the changes to record in this tick.
-
-    If the last tick could not finish its work, starts are recorded one tick late. If a pod ends before the
-    next tick, one write records both its start and its end.
-    """
+    """Return the number of starts left for the next tick, and the changes to record now."""
     running = {
         change.pod.pk
         for change in changes
@@ -190,9 +185,9 @@ def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) ->
 
 
 def _defer_excess_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[PodChange]]:
-    """Return the number of changes left for the next tick, and the changes for this tick.
+    """Return the number of changes left for the next tick, and the changes to record now.
 
-    A workload's changes stay together, because its outcome depends on which of its pods have failed.
+    A workload's changes stay together.
     """
     changes.sort(key=lambda change: change.pod.workload_id)
     end = maximum
@@ -230,10 +225,7 @@ def change_for_report(
 def _pods_being_evicted(
     pods: Iterable[PodRow], changes: Iterable[PodChange], nodes: Nodes, reports: Mapping[uuid.UUID, PodReport]
 ) -> dict[uuid.UUID, str]:
-    """Return the eviction reason of each live pod that its cluster or node is evicting, keyed by pod ID.
-
-    Only workloads with a pod that has just failed are considered.
-    """
+    """Return the eviction reason of each live pod that its cluster or node is evicting, keyed by pod ID."""
     failed = {change.pod.workload_id for change in changes if change.state == PodState.FAILED}
     evictions: dict[uuid.UUID, str] = {}
     for pod in pods if failed else ():
@@ -247,9 +239,7 @@ def _pods_being_evicted(
 
 
 def _change_for_unknown_pod(pod: PodRow, now: datetime) -> PodChange | None:
-    """Return the change for a pod that is unknown to its runtime, or None. A running pod is lost. A starting
-    pod is unchanged, because the pod may not have been sent to its node yet.
-    """
+    """Return the change for a pod that is unknown to its runtime, or None."""
     if pod.state != PodState.RUNNING:
         return None
     return PodChange(pod, PodState.LOST, {"ended_at": now, "message": "The runtime no longer knows the pod."})
@@ -308,7 +298,7 @@ def _stop_pods_on_lost_or_ended_nodes(
     pools: Pools,
     context: SchedulerContext,
 ) -> Iterable[str]:
-    """Stop pods that are still running on lost or ended nodes, before their devices are allocated again."""
+    """Stop pods on lost or ended nodes, before their devices are allocated again."""
     for pod in pods:
         report, node = reports.get(pod.pk), nodes[pod.node_id]
         if node.state not in LOST_OR_ENDED or report is None or report.state not in ALIVE:
@@ -329,7 +319,6 @@ def _stop_pods_on_lost_or_ended_nodes(
 
 
 def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID]]:
-    """Return the pods that have failed, grouped by workload."""
     failed: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
     for change in changes:
         if change.state == PodState.FAILED:
@@ -343,9 +332,8 @@ def _failed_and_lost_pods(changes: Collection[PodChange]) -> tuple[list[uuid.UUI
 
 
 def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[str], list[uuid.UUID]]:
-    """Write all changes.
-
-    Return a note for each change that the database rejects, and the pods that their cluster has evicted.
+    """Return a note for each change that the database rejects, and the pods that their cluster has
+    evicted.
     """
     evicted: list[uuid.UUID] = []
     rejected = write_in_halves(changes, lambda part: evicted.extend(_write_pod_rows(part, now)))
@@ -358,7 +346,7 @@ def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[st
 
 
 def _write_pod_rows(changes: Sequence[PodChange], now: datetime) -> list[uuid.UUID]:
-    """Write the changes. Return the pods that their cluster has evicted."""
+    """Return the pods that their cluster has evicted."""
     rows = [
         RowChange(change.pod.pk, [change.pod.state], {"state": change.state, "since": now, **change.columns})
         for change in changes

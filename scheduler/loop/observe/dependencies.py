@@ -36,9 +36,7 @@ class Dependent(Protocol):
 class Dependencies:
     """Unmet dependencies, keyed by workload ID, and placeholders for awaited workloads outside the snapshot.
 
-    A placeholder is suspended if its array or workload cannot end without intervention, because the array or
-    workload is suspended or was never submitted. `never_met` contains the pending workloads with a dependency
-    that can no longer be met.
+    `never_met` contains the pending workloads with a dependency that can no longer be met.
     """
 
     unmet: Mapping[uuid.UUID, tuple[model.Dependency, ...]]
@@ -50,9 +48,7 @@ NO_DEPENDENCIES = Dependencies({}, ())
 
 
 def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
-    """Return whether the workload has dependencies and has never started. Dependencies apply only to the
-    first start.
-    """
+    """Return whether the workload has dependencies and has never started."""
     return bool(spec.after) and row.run == 0
 
 
@@ -61,7 +57,7 @@ def find_dependencies(
 ) -> Dependencies:
     """Return the unmet dependencies of the workloads.
 
-    `visible` contains the engine's names for workloads in the snapshot.
+    `visible` contains the names of the snapshot's workloads.
     """
     names = queues.project_names
     newest = find_newest_objects(

@@ -29,9 +29,7 @@ class NodeWithReport(Protocol):
 
 
 def reported_missing_features(report: Report | None) -> Features:
-    """Return the features that the node lacks according to its agent's report. Return no features if there is
-    no report.
-    """
+    """Return the features that the node lacks according to its agent, or none if there is no report."""
     if report is None:
         return {}
     features = {}
@@ -45,10 +43,7 @@ def reported_missing_features(report: Report | None) -> Features:
 
 
 def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
-    """Return the features that all reporting nodes of a pool lack, keyed by pool.
-
-    New nodes of the pool are expected to lack them too.
-    """
+    """Return the features that all reporting nodes of a pool lack, keyed by pool."""
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:
@@ -62,8 +57,8 @@ def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Fe
 class ServedProjects:
     """Projects served by the nodes that cannot isolate pods.
 
-    Such a node serves one project at a time: the project whose workspaces it stores. Workspaces are deleted
-    with their workloads. The nodes of local pools share one machine and therefore serve the same project.
+    Such a node serves one project at a time. The nodes of local pools share one machine and therefore serve
+    the same project.
     """
 
     def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:
@@ -74,10 +69,7 @@ class ServedProjects:
             self._projects.setdefault(self._machines[node], project)
 
     def only_project_on_node(self, node: int) -> int | None:
-        """Return the only project that the node may serve.
-
-        Return None if the node may serve all projects or has not served any yet.
-        """
+        """Return the only project that the node may serve, or None if it may serve any."""
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
     def project_names_by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
@@ -108,7 +100,7 @@ def _serves_one_project(node: NodeWithReport) -> bool:
 
 
 def _projects_by_pod_age(nodes: Collection[int]) -> list[tuple[int, int]]:
-    """Return the node and project of each pod with a workspace on one of the nodes, oldest pod first."""
+    """Return (node, project) for each pod with a workspace on one of the nodes, oldest pod first."""
     if not nodes:
         return []
     has_workspace = Q(state__in=LIVE_POD_STATES) | Q(started_at__isnull=False)

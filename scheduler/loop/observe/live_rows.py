@@ -49,7 +49,7 @@ class WorkloadRow(NamedTuple):
 class PodRow:
     """Columns of a pod that a decision needs, and its devices.
 
-    The trigger on `projects_pod` lists the same columns, and another trigger covers the devices.
+    The trigger on `projects_pod` must list the same columns.
     """
 
     pk: uuid.UUID

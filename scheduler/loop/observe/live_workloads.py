@@ -1,10 +1,6 @@
-"""The engine's view of all live workloads, updated by rebuilding only those that may have changed.
+"""The engine's view of all live workloads.
 
-Most workloads are settled: the engine's view of them depends only on their rows and pods, the names of their
-projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these inputs
-changes. Workloads with dependencies or delays and stopping workloads are rebuilt in each observation. A
-workload that has not changed keeps the same engine object, so that the engine immediately detects that
-nothing has changed.
+Only workloads that may have changed are rebuilt. All others keep the same engine object.
 """
 
 import uuid
@@ -124,8 +120,7 @@ class LiveWorkloads:
 
     def engine_objects(self) -> tuple[model.Workload, ...]:
         """Return the workloads' engine objects, sorted by workload ID, followed by the placeholders for
-        awaited workloads.
-        """
+        awaited workloads."""
         return tuple(self._engine_objects) + self.placeholders
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
@@ -142,7 +137,7 @@ class LiveWorkloads:
         return self._pod_rows.rows.values()
 
     def _group_pods(self, nodes: Mapping[int, str]) -> set[uuid.UUID]:
-        """Update each workload's pods. Return the IDs of workloads with changed rows or pods."""
+        """Return the IDs of workloads with changed rows or pods."""
         affected = {*self._changed_workloads}
         for pk in self._changed_pods:
             pod, owner = self._pod_rows.rows.get(pk), self._remove_pod_from_group(pk)
@@ -162,7 +157,7 @@ class LiveWorkloads:
         return affected
 
     def _select_pods(self, workload: uuid.UUID) -> None:
-        """Select the succeeded pods of the workload's current run, and its live pods on observed nodes."""
+        """Select the current run's succeeded pods, and live pods on observed nodes."""
         row, selected = self._workload_rows.rows.get(workload), []
         for pod in [*self._grouped_pods.get(workload, {}).values()]:
             if pod.state != PodState.SUCCEEDED:
@@ -180,16 +175,14 @@ class LiveWorkloads:
             self._pods.pop(workload, None)
 
     def _has_stopped_running(self, workload: uuid.UUID, run: int) -> bool:
-        """Return whether a run has ended according to the workload's row, which may be older than its pods'
-        rows.
-        """
+        """Return whether a run has ended according to the workload's row."""
         row = self._workload_rows.rows.get(workload)
         if row is None:
             return workload in self._changed_workloads
         return row.phase not in PHASES_WITH_PODS and run <= row.run
 
     def _remove_pod_from_group(self, pod: uuid.UUID) -> uuid.UUID | None:
-        """Remove a pod from its group. Return the pod's workload, or None if the pod was in no group."""
+        """Return the pod's workload, or None if the pod was in no group."""
         workload = self._owners.pop(pod, None)
         if workload is not None:
             del self._grouped_pods[workload][pod]
@@ -217,7 +210,6 @@ class LiveWorkloads:
     def _convert_if_changed(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload's row unless the previous result is still valid."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -240,7 +232,6 @@ class LiveWorkloads:
             self._engine_objects.insert(at, entry.workload)
 
     def _remove_workload(self, pk: uuid.UUID) -> None:
-        """Remove a workload that is no longer live."""
         entry = self._entries.pop(pk, None)
         if entry is None:
             return
@@ -251,7 +242,7 @@ class LiveWorkloads:
 
 
 def _rejections_by_pool(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
-    """Return the rejection reason of each pool that does not accept a pending workload's image or volumes."""
+    """Return the rejection reason of each pool that does not accept the workload's image or volumes."""
     of_image = around.policies.image_rejections(spec.image)
     if not spec.volumes:
         return of_image

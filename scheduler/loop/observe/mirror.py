@@ -1,15 +1,8 @@
 """Copies of live rows that are updated by reading only the rows that have changed.
 
-A trigger sets a row's `changed_in` to the ID of the current transaction whenever the transaction changes a
-value that the scheduler reads. Each read remembers its horizon: the oldest transaction that was still open.
-The next read selects the rows with `changed_in` at or after this horizon. No change is missed, because a
-change that was invisible to the last read was written by a transaction that was open at that time or began
-later. Some rows are read twice, which is harmless.
-
-Everything is read again in five cases: on the first read, in a transaction (which may see rows that are
-rolled back), on a new connection, after an hour without a read, and after the database server was restarted
-or replaced. Everything is also read again after the deletion of a workload or pod that was live or had ended
-recently, because no row is left to show the change.
+A trigger sets a row's `changed_in` to the ID of the transaction that changed it. Each read selects the rows
+with `changed_in` at or after the oldest transaction that was open at the previous read. Everything is read
+again if changes might otherwise be missed, for example on a new connection or after a deletion.
 """
 
 import time
@@ -51,10 +44,7 @@ class MirrorQuery(Generic[Row]):
     ids: str = ""  # query for the IDs of all live rows, if `is_live` alone is slow
 
     def read_all(self) -> Sequence[tuple[Any, ...]]:
-        """Fetch all live rows. The result has at least one row, which contains the time of the read.
-
-        The database plans this query again each time, because the tables may have grown.
-        """
+        """Fetch all live rows. The result has at least one row, which contains the time of the read."""
         condition = self.is_live
         if self.ids:
             condition = f"{self.columns.partition(',')[0]} IN ({self.ids})"
@@ -66,11 +56,10 @@ class MirrorQuery(Generic[Row]):
             return cursor.fetchall()
 
     def read_changes(self, horizon: int) -> Sequence[tuple[Any, ...]]:
-        """Fetch all rows that have changed since the last read, whether or not they are live.
+        """Fetch all rows that have changed since the last read.
 
-        `horizon` is the oldest transaction open at that read. The result has at least one row, which contains
-        the time of the read. The database plans the query without the value of the horizon. The database
-        therefore expects that few rows have changed, and plans to read the index on `changed_in`.
+        The result has at least one row, which contains the time of the read. `horizon` is the oldest
+        transaction open at the last read.
         """
         return prepared.fetch_all(
             f"""SELECT moment.horizon, moment.server,

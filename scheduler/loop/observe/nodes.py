@@ -74,7 +74,7 @@ class NodeCache:
         """Return engine nodes.
 
         `pools` maps IDs to names, and `closed` contains the pools below their ready threshold. `projects`
-        maps each node that serves only one project to that project. `volumes` maps pool IDs to volumes.
+        maps each node that serves only one project to it. `volumes` is keyed by pool ID.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:
@@ -93,7 +93,7 @@ class NodeCache:
 def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FEATURES) -> model.Pool:
     """Convert a pool row to an engine pool.
 
-    `missing_features` contains the features that new nodes are expected to lack.
+    `missing_features` contains what new nodes are expected to lack.
     """
     expired = row.expires_at is not None and row.expires_at <= now
     cannot_grow = row.paused or row.provisioning_stopped or expired
@@ -140,11 +140,7 @@ def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FE
 def _engine_node(
     row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes: StoredVolumes
 ) -> model.Node:
-    """Convert a node row to an engine node.
-
-    A ready node counts as cordoned if its machine accepts no pods, and as booting if its pool has not reached
-    its ready threshold.
-    """
+    """Convert a node row to an engine node."""
     state = NODE_STATES[row.state]
     if state is model.NodeState.READY and row.obstacle:
         state = model.NodeState.CORDONED

@@ -1,7 +1,6 @@
 """Convert departments, projects, quotas and usage to engine queues.
 
-In the engine, departments and projects are both queues. If a department and a project share a name, the
-department's queue gets a suffix that no valid name can contain.
+In the engine, departments and projects are both queues.
 """
 
 from collections import defaultdict
@@ -77,10 +76,7 @@ class Queues:
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
 
     def find_projects(self, ids: Sequence[int]) -> Iterable[Project]:
-        """Return the projects' rows with their departments.
-
-        If any of the projects was not observed, all are read from the database.
-        """
+        """Return the projects' rows with their departments."""
         if all(pk in self.project_rows for pk in ids):
             return [self.project_rows[pk] for pk in ids]
         return PROJECTS_BY_ID(ids)
@@ -168,7 +164,7 @@ def _pool_quotas_by_owner(
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
 ) -> dict[Key, dict[str, PoolQuota]]:
-    """Return the pool quotas, grouped by owner and pool. Rank and usage apply even without a quota."""
+    """Return the pool quotas, grouped by owner and pool."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()
@@ -192,9 +188,9 @@ def _pool_quotas_by_owner(
 
 
 def build_pool_quota(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> PoolQuota:
-    """Return a queue's pool quota. If the quota row has no rank, the owner's `rank` applies.
+    """Return a queue's pool quota.
 
-    `group` is the name of the quota's group, or empty.
+    If the quota row has no rank, the owner's `rank` applies. `group` may be empty.
     """
     if row is None:
         return PoolQuota(rank=rank, usage=usage)

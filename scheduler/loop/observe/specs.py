@@ -1,9 +1,4 @@
-"""Cache the parsed document of each live workload.
-
-A stored document changes only when it is edited, and the workload's row counts the edits. Documents that
-differ only in their names are validated only once, because a new leader reads the documents of all live
-workloads.
-"""
+"""Cache the parsed document of each live workload. A document is read again only after an edit."""
 
 import json
 import uuid
@@ -72,10 +67,7 @@ class SpecCache:
         return spec
 
     def get_all(self, edits: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents, keyed by workload ID. `edits` maps workload IDs to edit counts.
-
-        Only documents that are not cached are read. A document may be newer than its edit count.
-        """
+        """Return the parsed documents, keyed by workload ID. `edits` maps workload IDs to edit counts."""
         missing = [pk for pk, number in edits.items() if self._cached_edit_count(pk) != number]
         for pk, number, name, text in _read_documents(missing):
             self._specs[pk] = number, self._parse(name, text)
@@ -110,8 +102,6 @@ class SpecCache:
 
 
 def _read_documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
-    """Yield each workload's ID and edit count, the name in its document, and the rest of the document as
-    text.
-    """
+    """Yield each workload's ID and edit count, the name in its document, and the rest as text."""
     for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
         yield pk, edits, name and json.loads(name), text

@@ -57,8 +57,8 @@ def observe(
 ) -> ClusterView:
     """Return the current view.
 
-    The cache does not affect the result, except that expected runtimes may be a few minutes old. Callers that
-    know that there are no reservations pass `has_reservations=False`.
+    Expected runtimes may be a few minutes old. Callers that know that there are no reservations pass
+    `has_reservations=False`.
     """
     cache = cache or ObservationCache()
     pools = {pool.name: pool for pool in POOLS()}

@@ -65,8 +65,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
 def filled_slot_count(load: Load, pool: NodePool) -> tuple[int, str]:
     """Return the number of slots that a load fills, in thousandths, and the scarcest resource.
 
-    A node has one slot per GPU, or one slot if it has no GPUs. For example, a load fills half of a node's
-    slots if it uses half of the memory and less of everything else.
+    A node has one slot per GPU, or one slot if it has no GPUs.
     """
     cpu = pool.cpu_milli * pool.cpu_load_limit // MILLI
     node = Load(pool.gpus_per_node * MILLI, cpu, pool.memory_mib, pool.max_pods)
@@ -81,12 +80,11 @@ def filled_slot_count(load: Load, pool: NodePool) -> tuple[int, str]:
 
 
 def _allocated_by_pool() -> dict[int, Load]:
-    """Return the load of all active allocations in each pool."""
     return {pool: Load(*map(int, amounts)) for pool, *amounts in prepared.fetch_all(ALLOCATED_BY_POOL, [])}
 
 
 def report_empty_drains(now: datetime) -> int:
-    """Report draining nodes without live pods, which can now be removed.
+    """Report draining nodes that can now be removed.
 
     Return the number of nodes reported for the first time.
     """
@@ -115,10 +113,7 @@ def _reserved_by_pool() -> dict[int, ReservedLoad]:
 
 
 def _capacity_by_pool() -> dict[int, int]:
-    """Return the capacity of each pool's usable nodes, in milli-GPU.
-
-    A node without GPUs counts as one GPU.
-    """
+    """Return the milli-GPUs of each pool's usable nodes. A node without GPUs counts as one GPU."""
     sums: dict[int, int] = {}
     for pool_id, gpus in CAPACITIES():
         sums[pool_id] = sums.get(pool_id, 0) + (gpus or 1) * MILLI

@@ -1,8 +1,6 @@
 """Warn about and suspend workloads with idle GPUs, according to the rules of pools and projects.
 
-All state is stored in rows: when each GPU was last busy, and which warnings were issued. A warning or a
-suspension is written in one transaction with its event, audit entry and notifications, so a restart at any
-time neither repeats nor loses it.
+All state is stored in rows.
 """
 
 import json
@@ -141,7 +139,6 @@ def _due_steps(now: datetime) -> list[DueStep]:
 
 
 def _write_steps(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
-    """Write the new warnings, withdrawn warnings and suspensions of locked, running workloads."""
     by_step: dict[IdleStep, list[tuple[Workload, DueStep]]] = {step: [] for step in IdleStep}
     for workload, due in steps:
         by_step[due.step].append((workload, due))
@@ -230,9 +227,7 @@ def _withdraw_warnings(workloads: Collection[Workload]) -> None:
 
 
 def _event_numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
-    """Return the rule and the measurements behind each warning or suspension, for events and the audit
-    log.
-    """
+    """Return the rule and the measurements behind each step, for events and the audit log."""
     idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle_time[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))
     return {

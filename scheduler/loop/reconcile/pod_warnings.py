@@ -30,9 +30,7 @@ class PodWarning:
 
 
 def find_warnings(pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport]) -> list[PodWarning]:
-    """Return the latest warning about each running pod that has unrecorded warnings. Nodes limit how often
-    they warn about a pod.
-    """
+    """Return the latest warning about each running pod that has unrecorded warnings."""
     return [
         PodWarning(pod, report.warnings, report.warning)
         for pod in pods

@@ -1,8 +1,7 @@
 """Release nodes that a pool does not need.
 
-Empty nodes are released first, up to the number that the budgets allow. Nodes with work are released one at a
-time. The drain of such a node and the moves that empty it are committed in one transaction, so that the drain
-never happens without the moves, or the moves without the drain.
+Empty nodes are released first. Nodes with work are released one at a time, in one transaction with the moves
+that empty them.
 """
 
 import logging
@@ -75,7 +74,6 @@ class NodeReleases:
         return count
 
     def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
-        """Return whether a search is due. If the clock was set back, a search is due at once."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]
@@ -114,10 +112,7 @@ def _release_underutilized_node(
 def _commit_release(
     release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
 ) -> None:
-    """Commit the release of a node and the moves that empty it.
-
-    As in a resize, the pool is locked before the workloads. Raises _OutdatedRelease.
-    """
+    """Raises _OutdatedRelease."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),

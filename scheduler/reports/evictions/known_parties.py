@@ -16,7 +16,7 @@ from scheduler.reports.selectors import evictions, preemptor_filter, victim_filt
 def unknown_party_problems(
     actor: Actor, *, preemptor: str | None = None, victim: str | None = None
 ) -> list[Problem | None]:
-    """Return one value per party: a problem if the user cannot see the party, otherwise None.
+    """Return a problem for each party that the user cannot see, and None for all others.
 
     Deleted workloads can still be found through their evictions.
     """
@@ -41,9 +41,7 @@ def unknown_party_problems(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions that name a visible project in `column`, which is the victim's or preemptor's
-    project.
-    """
+    """Return the evictions that name a visible project in `column`."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

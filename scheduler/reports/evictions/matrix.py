@@ -14,7 +14,7 @@ MAX_PROJECTS = 12
 class ProjectPair:
     """Totals of the evictions of one project's workloads for another project.
 
-    `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
+    `preemptor` is empty for evictions without one, such as drains.
     """
 
     victim: str
@@ -25,9 +25,9 @@ class ProjectPair:
 
 
 def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
-    """Return the totals by project pair, sorted by lost work in descending order.
+    """Return the totals by project pair, most lost work first.
 
-    Users of either project in a pair may see the name of the other project.
+    Users of either project may see the other's name.
     """
     sums = (
         rows.order_by()
@@ -42,11 +42,9 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionMatrix:
-    """Matrix of evictions between the projects with the most lost work.
+    """Matrix of evictions between the projects with the most lost work, one row per victim project.
 
-    Each row contains a victim project and one cell per preemptor project. A cell is None if there were no
-    evictions. `omitted` is the number of pairs that do not fit into the matrix, because other projects lost
-    more work.
+    A cell is None if there were no evictions. `omitted` counts the pairs that do not fit.
     """
 
     victims: tuple[str, ...]

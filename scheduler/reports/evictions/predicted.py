@@ -39,9 +39,10 @@ class PredictedEvictions:
 def build_prediction_table(
     documents: Sequence[Mapping[str, Any]], condition: str = "after this change"
 ) -> PredictedEvictions:
-    """Return the table of predicted evictions. `documents` are the evictions as JSON objects.
+    """Return the table of predicted evictions.
 
-    `condition` is the phrase that says when the predicted fair shares apply, such as "after this change".
+    `documents` are JSON objects. `condition` says when the predicted fair shares apply, such as "after this
+    change".
     """
     rows = [_predicted_eviction(document, condition) for document in documents]
     alternatives = (
@@ -58,7 +59,7 @@ def build_prediction_table(
 def rule_in_present_tense(rule: str, condition: str) -> str:
     """Reword an eviction rule in the present tense.
 
-    If the rule mentions a fair share, `condition` is inserted, for example "after this change".
+    `condition` follows a fair share, for example "after this change".
     """
     return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
 
@@ -83,10 +84,9 @@ def _predicted_eviction(document: Mapping[str, Any], condition: str) -> Predicte
 
 
 def count_victims(documents: Iterable[Mapping[str, Any]]) -> int:
-    """Return the number of workloads in predicted evictions, which are JSON objects.
+    """Return the number of workloads in predicted evictions.
 
-    Every eviction of a hidden workload counts separately, because several hidden workloads may have the same
-    description.
+    Every eviction of a hidden workload counts separately.
     """
     hidden, names = 0, set()
     for document in documents:
@@ -98,9 +98,8 @@ def count_victims(documents: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _summary(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return text such as "Evicts 2 workloads (2 GPUs, 3.0 GPU-h of work lost), moves ads/nightly (1 GPU)".
-
-    The text contains a workload's name only if the action affects no other workload.
+    """Return text such as "Evicts 2 workloads (2 GPUs, 3.0 GPU-h of work lost), moves ads/nightly
+    (1 GPU)".
     """
     by_kind: dict[str, list[Mapping[str, Any]]] = {"evicts": [], "scales down": [], "moves": []}
     for document in documents:

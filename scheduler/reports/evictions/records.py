@@ -15,11 +15,8 @@ UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 def audit_record_numbers(
     eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None
 ) -> dict[str, Any]:
-    """Return the figures for an eviction's audit record.
-
-    The figures describe the queues before and after the eviction, the rejected alternatives, and the sizes of
-    victim and preemptor in milli-GPU.
-    """
+    """Return the figures for an eviction's audit record: queues before and after, rejected alternatives, and
+    sizes in milli-GPU."""
     handle = eviction.preemptor or eviction.workload
     return {
         "victim": [_impact_on_queue(status) for status in eviction.victim],

@@ -40,7 +40,7 @@ def eviction_preposition(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EvictionParty:
-    """Party to an eviction: the victim or the preemptor.
+    """The victim or the preemptor of an eviction.
 
     `name` is empty and `id` is None if the project is hidden from the user.
     """
@@ -162,7 +162,6 @@ def rule_to_sentence(rule: str, names: Collection[str]) -> str:
 
 
 def _queue_names(numbers: Mapping[str, Any]) -> set[str]:
-    """Return the names of the queues in an eviction's audit numbers."""
     sides = ("victim", "preemptor")
     return {str(queue.get("queue", "")) for side in sides for queue in numbers.get(side) or ()}
 
@@ -242,8 +241,7 @@ def _explanation_sentences(
 def _should_mention_resource(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
     """Return whether a queue's description should mention a resource.
 
-    If GPUs were freed or moved, or if nothing has changed, only GPUs are mentioned. Otherwise, every changed
-    resource is mentioned.
+    GPUs come first: other resources are left out if any were freed.
     """
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")

@@ -14,8 +14,7 @@ def eviction_row(
 ) -> Eviction:  # fmt: skip
     """Return an unsaved audit row for an evicted workload.
 
-    `pods` contains the roles and indexes of the evicted pods. `columns` contains the values that depend on
-    the kind: GPUs, lost work and the numbers behind the decision.
+    `pods` contains the roles and indexes of the evicted pods.
     """
     project = workload.project
     row = Eviction(

@@ -28,9 +28,7 @@ def encode_awaited_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str
 
 
 def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[AwaitedEnd]:
-    """Return the stored workloads that must end first. The names of workloads that the viewer may not see are
-    redacted.
-    """
+    """Return the stored workloads that must end first. Names that the viewer may not see are redacted."""
     return [
         AwaitedEnd(
             name if viewer.can_see_project_named(project_from_handle(name)) else HIDDEN_WORKLOAD,
@@ -41,10 +39,7 @@ def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[Awaite
 
 
 def awaited_ends_clause(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
-    """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends".
-
-    The note about a workload follows the time.
-    """
+    """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends"."""
     return describe_awaited_ends(
         [(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC{notes.get(each.workload, '')}") for each in ends]
     )

@@ -13,12 +13,7 @@ CONSIDERED_WITHIN = timedelta(seconds=30)  # short, because an edit wakes the sc
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:
     """Return when a pending workload was last edited, or None if the scheduler has already evaluated the
-    edit.
-
-    An explanation of the workload or a recorded cycle that is newer than the edit shows that the edit was
-    evaluated. A cycle without changes writes neither an explanation nor a record. A running scheduler is
-    therefore assumed to have evaluated the edit after CONSIDERED_WITHIN.
-    """
+    edit."""
     if workload.phase != Phase.PENDING or not workload.edits or workload.explained_at is None:
         return None
     edit = (

@@ -48,8 +48,9 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     rejections: Iterable[Rejection], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Rejection, ...]:
-    """Return the rejections. For pools with too few ready nodes, replace the capacity blockers with a single
-    blocker about nodes.
+    """Return the rejections.
+
+    For pools with too few ready nodes, a blocker about nodes replaces all capacity blockers.
     """
     return tuple(
         replace(
@@ -62,9 +63,6 @@ def with_pool_readiness(
 
 
 def _with_readiness_blocker(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
-    """Return the blockers, with all capacity blockers replaced by a single blocker about the pool's ready
-    nodes.
-    """
     replaced = [blocker for blocker in blockers if blocker.reason in ABOUT_CAPACITY]
     if not replaced:
         return tuple(blockers)

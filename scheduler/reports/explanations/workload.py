@@ -40,8 +40,7 @@ PENDING_PHASES = ("pending", "reserved")
 class Explanation:
     """Explanation of a workload's state.
 
-    Amounts in `queue` are in GPUs, CPUs and MiB. Numbers in `blockers` are in engine units:
-    milli-GPU, milli-CPU and MiB.
+    Amounts in `queue` are in GPUs, CPUs and MiB, but in `blockers` they are in milli-GPU, milli-CPU and MiB.
     """
 
     phase: str
@@ -63,10 +62,7 @@ class Explanation:
 
 
 def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Explanation:
-    """Explain the state of a workload that `actor` may see.
-
-    The last cycle's results are included only for pending and reserved workloads.
-    """
+    """Explain the state of a workload that `actor` may see."""
     stored, now = (
         (workload.explanation or {}) if workload.phase in PENDING_PHASES else {},
         now or timezone.now(),
@@ -106,12 +102,9 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, str]:
-    """Return when a pending workload is expected to start, and the assumptions behind the estimate.
+    """Return when a pending workload is expected to start, and the assumptions behind it.
 
-    If the time is unknown, return None and the reason instead.
-
-    A workload that only waits for nodes is expected to start once they have booted. If nodes are reserved for
-    the workload, only their boots count.
+    If the time is unknown, return None and the reason.
     """
     if workload.phase == Phase.RESERVED:
         start, because = reserved_nodes_ready_time(workload.pk, now)
@@ -141,17 +134,14 @@ def expected_start_after(
 
 
 def _dependency_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return a current message about the workload's unmet dependencies, or None if there are none.
-
-    The message includes the dependencies' states and queue positions.
-    """
+    """Return a current message about unmet dependencies, or None if there are none."""
     if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
         return None
     return current_waiting_message(actor, workload)
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the seconds that remain now, rather than at the time of the cycle."""
+    """Return the blocker with the seconds that remain now."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker
@@ -168,10 +158,7 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
 
 
 def _queue_documents(workload: Workload) -> dict[str, Any]:
-    """Return the quotas and statuses of the workload's project and department.
-
-    The pool is the workload's own or, before placement, the first pool that the workload allows.
-    """
+    """Return the quotas and statuses of the workload's project and department in one pool."""
     project = workload.project
     pool = workload.pool or NodePool.objects.filter(name=workload.pools[0]).first()
     pool_name = workload.pools[0] if pool is None else pool.name
@@ -192,9 +179,7 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
 
 
 def _quota_document(row: Quota | None, outside: AllocatedOutside) -> dict[str, Any]:
-    """Return the quota and limit, minus allocations in other pools of a quota group. Without a quota row, the
-    GPU quota is 0.
-    """
+    """Return the quota and limit, minus allocations in other pools of a quota group."""
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
     return {

@@ -95,10 +95,9 @@ class ExplanationChange(NamedTuple):
 
 
 class ExplanationWriter:
-    """Writer of changed explanations that works in batches and remembers the stored explanations.
+    """Writer of changed explanations, which remembers the stored ones.
 
-    Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
-    the first workloads in the queue and for some of the other workloads, in rotation.
+    If only numbers change, not every workload is written in each cycle.
     """
 
     def __init__(self) -> None:
@@ -146,10 +145,7 @@ class ExplanationWriter:
         self._unwritten = [*urgent, *self._select_next_updates(updates)]
 
     def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
-        """Return the updates to write in this cycle.
-
-        These are the updates of the first workloads in the queue, and some of the other updates in rotation.
-        """
+        """Return the updates of the first workloads in the queue, and some of the others in rotation."""
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
         first, others = updates[:half], updates[half:]

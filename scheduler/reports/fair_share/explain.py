@@ -21,10 +21,10 @@ def explain_share(
     name: str = "",
     kind: str = "queue",
 ) -> list[str]:
-    """Return sentences that derive a queue's share step by step, from the request to the granted amounts.
+    """Return sentences that derive a queue's share step by step.
 
-    `request_parts` maps descriptions to the parts of the request, in engine units. The sentences call the
-    queue `name` and its siblings `kind`, such as "project".
+    `request_parts` maps descriptions to amounts in engine units. The sentences call the queue `name` and its
+    siblings `kind`, such as "project".
     """
     mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
@@ -35,10 +35,9 @@ def explain_share(
 
 
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
-    """Split a request into parts. Return the non-zero parts by name, in the order of the fair-share table.
+    """Return the non-zero parts of a request by name.
 
-    `pending` is the minimum request of the pending workloads, or None if unknown. The result is empty if the
-    parts do not add up, because the amounts were read at different times.
+    `pending` is None if unknown. The result is empty if the parts do not add up.
     """
     rest = requested - allocated - reserved
     if rest < 0:
@@ -77,7 +76,7 @@ class _ShareExplanation:
         yield f"Fair share: {self._format_amount(mine.share)}."
 
     def _format_amount(self, value: Fraction | int | None) -> str:
-        """Format an amount, rounded down so that no sentence overstates it."""
+        """Round down, so that no sentence overstates the amount."""
         return format_amount(self.division.resource, value if value is None else int(value))
 
     def _explain_request(self) -> str:
@@ -171,11 +170,7 @@ class _ShareExplanation:
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
     def _format_percentage_with_adjustment(self, mine: Offer) -> str:
-        """Format the queue's percentage of the remaining amount.
-
-        If decayed usage changes the percentage, the text contains the percentage before and after this
-        adjustment.
-        """
+        """Format the queue's percentage, before and after the adjustment for decayed usage."""
         if mine.part == mine.plain:
             return _format_percent(mine.part)
         used, k = format_number(float(self.mine.usage)), format_number(float(self.division.k))

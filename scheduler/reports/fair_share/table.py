@@ -24,8 +24,7 @@ GPU = 0
 class QueueShare:
     """Fair share, quota and allocation of one queue, in milli-GPU.
 
-    A quota or limit of None is unlimited. The quota and limit of a quota group are reduced by allocations in
-    the group's other pools. `used` is the queue's fraction of its parent's decayed usage.
+    A quota or limit of None is unlimited. `used` is the queue's fraction of its parent's decayed usage.
     """
 
     kind: str  # kind of queue: "department" or "project"

@@ -1,7 +1,6 @@
 """Explain how the fair share of a department or project was computed.
 
-Quotas, usage and nodes are current. To avoid reading all workloads, queue requests come from the last cycle.
-Only the sum of pending GPUs is read from the workloads.
+Quotas, usage, nodes and pending GPUs are current. All other requests come from the last cycle.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +39,7 @@ HIDDEN_NAMES = {"project": "another project", "department": "another department"
 
 @dataclass(frozen=True, slots=True)
 class ShareTrace:
-    """Trace of how a queue's share of one resource was computed, in GPUs, CPUs or MiB.
-
-    `rounds` lists the rounds that included the queue.
-    """
+    """How a queue's share of one resource was computed, in GPUs, CPUs or MiB."""
 
     kind: str  # kind of queue: "department" or "project"
     name: str
@@ -58,10 +54,9 @@ class ShareTrace:
 def share_trace(
     *, actor: Actor, owner: Tenant, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
-    """Return the traces of a department or project in a pool.
+    """Return the traces of a department or project in a pool, with those of a visible department first.
 
-    For a project, the traces of its department come first if the user may see the department. Raises NotFound
-    if the user may not see the department `owner`.
+    Raises NotFound if the user may not see the department `owner`.
     """
     viewer, visible_departments = viewer_for(actor), visible_department_ids(actor)
     if (
@@ -116,7 +111,7 @@ def _divide_pool(
 
 
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
-    """Return copies of the queues, with group quotas reduced by the allocations in other pools."""
+    """Return the queues with group quotas reduced by the allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
     for (_, (department, project)), allocated in allocated_amounts_in_other_pools([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
@@ -147,9 +142,9 @@ def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[i
 def _request_parts(
     path: Sequence[str], statuses: Sequence[QueueStatus], pool: NodePool, queues: Queues
 ) -> RequestParts:
-    """Split each queue's request in the last cycle into parts, keyed by queue and resource.
+    """Split each queue's request into parts, keyed by queue and resource.
 
-    The pending GPUs are current. All other amounts come from the last cycle.
+    Only the pending GPUs are current.
     """
     stored = {_queue_name(row, queues): row for row in statuses}
     pending = pending_gpus_by_project([pool]) if stored else {}
@@ -218,10 +213,7 @@ def _build_trace(
 
 
 def _document_for_round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
-    """Return a round as a JSON object.
-
-    In rounds that distribute the remainder, `offered` is the fraction that the queue lost to rounding.
-    """
+    """Return a round as a JSON object."""
     return {
         "phase": round_.phase,
         "rank": round_.rank,

@@ -46,9 +46,7 @@ class LoggedPod(NamedTuple):
 
 @dataclass(slots=True)
 class LogReadSchedule:
-    """Schedule for reading one log. The pause doubles with each read while the log contains no metrics or
-    cannot be read.
-    """
+    """Schedule for reading one log. The pause doubles while the log contains no metrics or cannot be read."""
 
     due_at: datetime
     pause: timedelta
@@ -103,11 +101,7 @@ class MetricsCollector(LeasedThread):
         self._stop_tasks(now, held)
 
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
-        """Apply the stop rules of arrays whose tasks have reported metrics since the last round.
-
-        A new leader applies all rules, because the previous leader may have stored reports without applying
-        the rules. A rule that fails does not delay the other arrays.
-        """
+        """Apply the stop rules of arrays whose tasks have reported metrics since the last round."""
         if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
             return
         self._rules_at = now
@@ -129,10 +123,7 @@ class MetricsCollector(LeasedThread):
         self._reported, self._next_index = set(), unfinished
 
     def _reapply_rules_after_other_leader(self, held: HeldLease) -> None:
-        """Apply the stop rules of all arrays in the next round if another process may have held the lease.
-
-        Each acquisition of the lease adds 1 to the epoch.
-        """
+        """Apply all stop rules in the next round if another process may have held the lease."""
         if self._epoch is not None and held.epoch != self._epoch + 1:
             self._reported = None
         self._epoch = held.epoch
@@ -152,10 +143,7 @@ class MetricsCollector(LeasedThread):
         self, pods: Iterable[LoggedPod], stored: Mapping[uuid.UUID, MetricsReader],
         pools: Mapping[int, NodePool], now: datetime,
     ) -> Iterator[LogReading]:  # fmt: skip
-        """Read the pods' new output, and yield the readings to store.
-
-        Reading stops after ROUND_BYTES bytes or ROUND_SAMPLES samples.
-        """
+        """Read the pods' new output, up to ROUND_BYTES bytes or ROUND_SAMPLES samples."""
         read_bytes = read_samples = 0
         for pod in pods:
             if read_bytes >= ROUND_BYTES or read_samples >= ROUND_SAMPLES:

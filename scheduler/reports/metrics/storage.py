@@ -69,10 +69,7 @@ def _is_secret(name: str, masker: Masker) -> bool:
 
 
 def _add_samples_to_series(readings: Sequence[LogReading]) -> SeriesByKey:
-    """Add the samples to their series and return the changed series.
-
-    A workload's metrics in excess of METRICS_MAX are ignored.
-    """
+    """Return the changed series. A workload's metrics in excess of METRICS_MAX are ignored."""
     samples: dict[uuid.UUID, list[Sample]] = defaultdict(list)
     for reading in readings:
         samples[reading.workload_id] += reading.samples
@@ -91,7 +88,6 @@ def _add_samples_to_series(readings: Sequence[LogReading]) -> SeriesByKey:
 
 
 def _write_series(changed: Mapping[tuple[uuid.UUID, str], Series], now: datetime) -> None:
-    """Write the summaries of the series, and any new points."""
     rows = [(series.has_new_points, _to_row(key, series, now)) for key, series in sorted(changed.items())]
     for has_new_points in (True, False):
         Metric.objects.bulk_create(

@@ -80,7 +80,7 @@ def subtract_allocated_amounts(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 def allocated_amounts_in_other_pools(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
     """Return the queues' allocations in other pools of the same quota groups, keyed by group and owner.
 
-    The amounts are from the last cycle and include reservations. If no pool is in a group, no query is made.
+    The amounts are from the last cycle and include reservations.
     """
     groups = {pool.quota_group_id for pool in pools} - {None}
     rows = QueueStatus.objects.none()

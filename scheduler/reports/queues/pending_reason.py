@@ -41,10 +41,7 @@ class ReasonText(NamedTuple):
 
 def pending_reason(workload: Workload) -> ReasonText:
     """Return why a workload is pending, for example ("Would exceed fair share", "vision would have 12 of 11
-    GPUs").
-
-    For a restart delay, the detail is the end of the delay and, if the workload will stay pending, why.
-    """
+    GPUs")."""
     if workload.phase == Phase.RESERVED:
         return ReasonText("Reserved", "")
     label = token_to_words(workload.reason) or "Not evaluated yet"
@@ -66,9 +63,9 @@ def delay_has_ended(workload: Workload) -> bool:
 
 
 def as_clause(message: str) -> str:
-    """Remove the full stop and the initial capital of a one-sentence message.
+    """Turn a message into a clause: remove the full stop and the initial capital.
 
-    Keep the full stop of a message with several sentences.
+    Messages with several sentences keep their full stop.
     """
     clause = message if ". " in message else message.removesuffix(".")
     return clause if clause[1:2].isupper() else clause[:1].lower() + clause[1:]
@@ -77,9 +74,7 @@ def as_clause(message: str) -> str:
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
     """Set `awaits_share` on the workloads that will stay pending after their restart delay.
 
-    The value is True if the minimum request exceeds the unused part of the project's fair share. The fair
-    share comes from the project's last queue status, because the scheduler does not evaluate workloads during
-    the delay.
+    It is True if they exceed the unused part of the project's fair share.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:
@@ -97,10 +92,8 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
 
 def awaited_after_delay(workload: Workload) -> str:
-    """Return "for fair share" or "in the queue" if the workload will stay pending after its restart delay.
-
-    Otherwise, return an empty string.
-    """
+    """Return "for fair share" or "in the queue" if the workload will stay pending after its restart delay,
+    else ""."""
     if not waits_after_delay(workload):
         return ""
     if not hasattr(workload, AWAITS_SHARE):

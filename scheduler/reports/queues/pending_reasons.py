@@ -13,10 +13,7 @@ from projects.models import Phase, Workload
 
 @dataclass(frozen=True, slots=True)
 class PendingCounts:
-    """Number of pending workloads, in total and by reason.
-
-    An array counts once, with the reason of its first queued task.
-    """
+    """Number of pending workloads, in total and by reason. An array counts once."""
 
     total: int
     by_reason: list[tuple[str, int]]  # reasons with counts, most frequent first

@@ -50,10 +50,7 @@ QUEUE_POSITION = Coalesce(
 
 @dataclass(frozen=True, slots=True)
 class QueueLength:
-    """Length of the entire queue, including workloads that are hidden from the user.
-
-    As in workload lists, an array counts as one workload, although each queued task is a separate row.
-    """
+    """Length of the entire queue, including hidden workloads. An array counts as one workload."""
 
     workloads: int
     rows: int  # number of queued workloads and array tasks
@@ -65,10 +62,8 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible pending workloads of one pool or all pools, in queue order.
 
-    Each workload is annotated with its pool, its queue position and two sort keys: one by pool and position,
-    one by priority and position. Reserved workloads come first, without a position, because their nodes are
-    already chosen. Workloads that no cycle has evaluated yet come last. If such a workload allows several
-    pools, its pool is SEVERAL_POOLS, and each allowed pool lists the workload.
+    Reserved workloads come first, and new ones last. Each workload is annotated with its pool, its queue
+    position and two sort keys. The pool is SEVERAL_POOLS for a new workload that allows several.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
@@ -84,9 +79,9 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
 
 
 def all_queued_workloads(pool: NodePool | None) -> QuerySet[Any]:
-    """Return the workloads in the pool's queue, or in all queues, in no particular order.
+    """Return the workloads in the pool's queue, or in all queues, unordered.
 
-    Each workload is annotated with its queue position and its queue's pool.
+    Each is annotated with its queue position and pool.
     """
     rows = Workload.objects.filter(_queue_filter(pool)).order_by()
     return rows.annotate(queue_position=QUEUE_POSITION, queue_pool=QUEUE_POOL)
@@ -111,9 +106,9 @@ def queue_length(pool: NodePool | None) -> QueueLength:
 
 
 def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
-    """Return the visible workloads that can never start, in one pool or in all pools, unordered.
+    """Return the visible workloads that can never start, in one pool or all pools, unordered.
 
-    Each array task that can never start has a separate row.
+    Array tasks have a row each.
     """
     rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
     return rows if pool is None else rows.filter(pools__contains=[pool.name])
@@ -126,10 +121,9 @@ def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
 
 
 def queue_lengths(rows: QuerySet[Any] | None = None) -> dict[str, tuple[int, int]]:
-    """Return (workloads, requested milli-GPU) for each pool's queue, keyed by pool name.
+    """Return (workloads, requested milli-GPU) for each pool's queue, keyed by pool name or SEVERAL_POOLS.
 
-    If `rows` is None, the entire queues are counted, otherwise only `rows`. An array counts as one workload.
-    The key of workloads without a pool is SEVERAL_POOLS.
+    `rows` limits what is counted. An array counts as one workload.
     """
     queued = all_queued_workloads(None) if rows is None else rows.order_by()
     sums = queued.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
@@ -137,19 +131,13 @@ def queue_lengths(rows: QuerySet[Any] | None = None) -> dict[str, tuple[int, int
 
 
 def _queue_filter(pool: NodePool | None) -> Q:
-    """Return a filter for the pending workloads in a pool's queue, or in all queues.
-
-    Unschedulable workloads and held array tasks are in no queue.
-    """
+    """Unschedulable workloads and held array tasks are in no queue."""
     return _pending_filter(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
 
 
 def _pending_filter(pool: NodePool | None) -> Q:
-    """Return a filter for pending workloads in one pool, or in all pools.
-
-    A workload that allows several pools belongs to the pool in its last explanation. A workload without an
-    explanation belongs to all of its pools.
-    """
+    """A workload that allows several pools belongs to the pool in its last explanation, or to all of them if
+    it has none."""
     if pool is None:
         return Q(phase__in=PENDING_PHASES)
     here = Q(explanation__pool=pool.name)

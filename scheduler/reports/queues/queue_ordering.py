@@ -18,7 +18,7 @@ VERBS = {"uses": "", "higher": "has a ", "lower": "has "}
 def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return (queue name, sentences) for each queue in a stored queue key, the department first.
 
-    The name is empty for sentences that name no queue. Sentences about the workload itself are left out.
+    The name is empty for sentences that name no queue.
     """
     queues: list[tuple[str, list[str]]] = []
     for sentence in takewhile(lambda each: not each.startswith(WORKLOAD_START), ordering):
@@ -51,10 +51,7 @@ def _with_readable_value(sentence: str) -> str:
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "would exceed quota".
 
-    The state includes the workload's request, so a queue within its quota can get the state "would exceed
-    quota". `ordering` contains the sentences of the stored queue key, from the department to the project. The
-    description contains names of queues only if the states of the queues differ. It is empty if the sentences
-    contain no queue names.
+    `ordering` contains the sentences of the stored queue key. The result is empty if they name no queue.
     """
     standings = _queue_states(ordering)
     if len(set(standings.values())) <= 1:
@@ -63,7 +60,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
 
 
 def explain_queue_states(ordering: Sequence[str]) -> str:
-    """Explain in a sentence how the states of the workload's queues affect its queue position.
+    """Explain how the states of the workload's queues affect its queue position.
 
     The result is empty if `ordering` names no queue.
     """
@@ -106,8 +103,7 @@ def _queue_states(ordering: Sequence[str]) -> dict[str, str]:
 def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
     """Return why one queue comes before another, such as "uses less of its fair share than vision".
 
-    `first` and `second` are the stored sort keys of two workloads, as lists of sentences, in queue order.
-    Return "" if both workloads belong to the same project or no sentence names a queue.
+    `first` and `second` are stored sort keys in queue order. Return "" for workloads of the same project.
     """
     pair = _first_differing_queues(first, second)
     return _describe_first_difference(*pair) if pair else ""
@@ -127,21 +123,15 @@ def differing_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, 
 
 
 def is_not_ready(ordering: Sequence[str]) -> bool:
-    """Return whether the workload is sorted last because it cannot start yet.
-
-    The queue key of such a workload contains no sentences about queues.
-    """
+    """Return whether the workload is sorted last because it cannot start yet."""
     return next(iter(ordering), "").startswith(WORKLOAD_START)
 
 
 def _first_differing_queues(
     first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, str, Sequence[str], Sequence[str]] | None:
-    """Return the queues at the first level where the two keys name different queues, or None if there is no
-    such level.
-
-    The result is (name, other name, sentences, other sentences).
-    """
+    """Return (name, other name, sentences, other sentences) at the first level where the queues differ, or
+    None."""
     queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
     for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
         if name and other and name != other:
@@ -150,7 +140,7 @@ def _first_differing_queues(
 
 
 def _describe_first_difference(_: str, other: str, key: Sequence[str], other_key: Sequence[str]) -> str:
-    """Return the first part of the queue key that puts `key` before `other_key`, as text."""
+    """Describe why `key` comes before `other_key`."""
     if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
         return f"within quota, unlike {other}"
     if _number_after_prefix(key, RANK_START) > _number_after_prefix(other_key, RANK_START):
@@ -165,13 +155,11 @@ def _describe_first_difference(_: str, other: str, key: Sequence[str], other_key
 
 
 def _number_after_prefix(key: Sequence[str], start: str) -> float:
-    """Return the number in the first sentence of the key that starts with `start`, or 0 if there is none."""
+    """Return the number in the first sentence that starts with `start`, or 0."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 
 
 def _share_including_workload(key: Sequence[str]) -> float:
-    """Return the dominant share that the queue would have with its next workload. Return 0 if the key does
-    not contain this share.
-    """
+    """Return the dominant share that the queue would have with its next workload, or 0 if unknown."""
     sentence = next((each for each in key if each.startswith(SHARE_START)), "")
     return float(sentence.rpartition(", ")[2].split()[0]) if sentence else 0

@@ -34,11 +34,10 @@ FIELDS = ["share", "allocated", "reserved", "requested", "usage", "at"]
 def store_queue_statuses(
     view: ClusterView, reports: Iterable[QueueReport], totals: Mapping[Key, QueueTotals]
 ) -> int:
-    """Store changed statuses in the caller's transaction. Return the number of rows written.
+    """Store changed statuses in the caller's transaction, and return the number of rows written.
 
-    `reports` contain the fair shares and requests that the cycle computed. `totals` contains the queues'
-    resources after the cycle. If only a queue's decayed usage has changed, its status is stored at most once
-    per minute.
+    `reports` contain fair shares and requests, and `totals` the queues' resources after the cycle. Changes of
+    decayed usage alone are stored at most once per minute.
     """
     stored = {_queue_key(row): row for row in STATUSES()}
     new, changed = [], []
@@ -58,9 +57,9 @@ def store_queue_statuses(
 
 
 def settle_due_usage_ledgers(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
-    """Update every usage ledger that is due, in the caller's transaction. Return the number of rows written.
+    """Update every usage ledger that is due, in the caller's transaction.
 
-    Reservations do not count as usage.
+    Return the number of rows written.
     """
     pools = {pool.pk: pool for pool in POOLS()}
     rows = {_queue_key(row): row for row in LOCKED_USAGES()}

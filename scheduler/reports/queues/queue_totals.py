@@ -1,7 +1,6 @@
 """Queue totals: resources allocated to pods, and reserved for replicas that cannot start yet.
 
-Allocated and reserved resources both count towards quotas and fair shares. No other module sums allocations
-and reservations by queue.
+Both count towards quotas and fair shares.
 """
 
 from collections.abc import Collection
@@ -73,8 +72,7 @@ def totals_by_queue(
 ) -> dict[Key, QueueTotals]:
     """Return the allocated and reserved resources, keyed by pool and queue.
 
-    Departments include their projects. If `pools` is set, only these pools count. If `preemptible` is set,
-    only preemptible (True) or non-preemptible (False) workloads count.
+    Departments include their projects. `pools` and `preemptible` limit what is counted, unless they are None.
     """
     result: dict[Key, QueueTotals] = {}
     only = None if pools is None else [pool.pk for pool in pools]

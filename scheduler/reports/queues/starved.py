@@ -20,10 +20,9 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project that is below its fair share and has unmet requests.
+    """Project that is below its fair share and has unmet requests, in milli-GPU.
 
-    Amounts are in milli-GPU. `share` is the requested part of the fair share, and `held` is the sum of
-    allocated and reserved GPUs.
+    `share` is the requested part of the fair share, and `held` includes reserved GPUs.
     """
 
     pool: str

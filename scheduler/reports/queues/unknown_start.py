@@ -41,7 +41,7 @@ LATE_NODES, UNKNOWN_BOOT = (" is late", " are late"), "the boot time of "
 def short_start_reason(reason: str) -> str:
     """Return a brief text for a workload without an expected start.
 
-    `reason` is the stored sentence that explains why the start time is unknown.
+    `reason` is the stored sentence that says why.
     """
     if reason.startswith(UNDECLARED):
         return "when other workloads end"

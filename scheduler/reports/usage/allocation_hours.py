@@ -66,7 +66,7 @@ def update_gpu_totals(workloads: Iterable[uuid.UUID]) -> None:
 def release_allocations(pods: Collection[uuid.UUID], at: datetime) -> None:
     """Release the allocations of pods, and add their usage to the hourly records.
 
-    Allocations that were already released are skipped, so a second call has no effect.
+    A second call has no effect.
     """
     if pods:
         prepared.execute(RELEASE, {"at": at, "pods": list(pods)})

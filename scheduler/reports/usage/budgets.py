@@ -22,8 +22,8 @@ FULL_PERCENT = 100
 class BudgetStatus:
     """Usage and forecast for a budget, in GPU-hours.
 
-    `pace` is the hourly average of the last seven days. `forecast` is the usage at the end of the
-    month if that pace continues.
+    `pace` is the hourly average of the last seven days, and `forecast` is the usage at the end of the month
+    at that pace.
     """
 
     budget: Budget
@@ -66,7 +66,7 @@ def budget_statuses(budgets: Sequence[Budget], now: datetime) -> list[BudgetStat
 
 
 def record_budget_warnings(now: datetime) -> int:
-    """Record budget warnings that are due and send a notification for each, once per month.
+    """Record budget warnings that are due, once per month, and send notifications.
 
     Return the number of new warnings.
     """
@@ -93,7 +93,7 @@ Key = tuple[UsageDimension, str]
 
 
 def _gpu_hours_by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
-    """Return each owner's GPU-hours since `since`, by the owner's kind and name."""
+    """Return each owner's GPU-hours since `since`, keyed by the owner's kind and name."""
     sums: dict[Key, float] = {}
     names: dict[UsageDimension, list[str]] = {}
     for dimension, name in keys:

@@ -1,9 +1,7 @@
-"""Decayed usage of queues, computed exactly at every change.
+"""Decayed usage of queues, computed exactly at every change, because rates are constant between changes.
 
-Rates are constant between changes, so nothing is sampled and even short bursts are charged exactly. `used`
-grows by the charged allocation: the whole allocation or only the part over quota, depending on the pool.
-`parent` grows by the parent's share. Both decay with the pool's half-life. A calendar window resets them, and
-a sliding window subtracts usage from before its start (see `window`).
+`used` grows by the charged part of the allocation, and `parent` by the parent's share. Both decay with the
+pool's half-life.
 """
 
 import math
@@ -25,8 +23,8 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class UsageRates:
-    """Rates at which a usage ledger grows: the queue's allocation, the charged part of this allocation, and
-    the parent's share.
+    """Rates at which a usage ledger grows: the queue's allocation, its charged part, and the
+    parent's share.
     """
 
     held: tuple[int, int, int] = (0, 0, 0)
@@ -65,11 +63,7 @@ def settle_ledger(row: Usage, pool: NodePool, now: datetime, rates: UsageRates) 
 
 
 def needs_settling(row: Usage, now: datetime, rates: UsageRates) -> bool:
-    """Return whether the ledger must be updated.
-
-    A ledger must be updated if its rates have changed, or if it has an allocation and SETTLE_AFTER has passed
-    since the last update.
-    """
+    """Return whether the ledger must be updated because its rates have changed or SETTLE_AFTER has passed."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,
@@ -110,7 +104,7 @@ def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> t
 
 
 def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
-    """Interpolate between two ledger values, assuming a constant rate between them."""
+    """Interpolate between two ledger values at a constant rate."""
     if whole <= 0:
         return first
     weight = integrate_with_decay(0.0, 1.0, whole, half_life)
@@ -143,6 +137,6 @@ def _as_triple(values: Sequence[float]) -> Triple:
 
 
 def _calendar_window_start(now: datetime, window: int) -> datetime:
-    """Return the start of the current calendar window. Windows are aligned to the Unix epoch."""
+    """Return the start of the current window. Windows are aligned to the Unix epoch."""
     seconds = int(now.timestamp())
     return datetime.fromtimestamp(seconds - seconds % window, UTC)

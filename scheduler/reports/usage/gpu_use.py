@@ -39,7 +39,7 @@ class MeasuredGpuHours:
 def gpu_utilization_by_name(
     actor: Actor, request: UsageRequest, by: UsageDimension
 ) -> Mapping[str, MeasuredGpuHours]:
-    """Return the measured GPU-hours, keyed by name, for the projects that the user may see.
+    """Return the measured GPU-hours of visible projects, keyed by name.
 
     Names without measurements are omitted.
     """

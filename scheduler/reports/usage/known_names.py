@@ -26,11 +26,8 @@ CHECKS = {
 
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
-    """Check the names in `only`. Return one problem or None for each name.
-
-    A name is a problem if the user can see neither the object nor any usage with this name. Usage records
-    outlive their project, user and pool.
-    """
+    """Return a problem for each name in `only` that the user can see neither as an object nor in usage, and
+    None for all others."""
     rows = UsageHour.objects.all()
     if not is_platform_admin(actor):
         rows = rows.filter(

@@ -17,10 +17,9 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """A pool's GPU-hours in one hour. The current hour is incomplete.
+    """A pool's GPU-hours in one hour.
 
-    `begin` is the beginning of the hour or, if the pool's first node was added during this hour, the time at
-    which the node was added.
+    The current hour is incomplete, and the first one begins when the first node was added.
     """
 
     at: datetime
@@ -57,7 +56,7 @@ def hourly_allocations(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, float]:
-    """Return each pool's average number of GPUs per node since `first`. Node sizes may differ."""
+    """Return each pool's average number of GPUs per node since `first`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=first), pool__in=pools)
     return dict(nodes.values_list("pool_id").annotate(average=Avg("gpus")).order_by("pool_id"))
 
@@ -72,13 +71,13 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
 
 
 def _first_node_time(points: Sequence[TimelinePoint], now: datetime) -> datetime:
-    """Return the time of the first point with nodes, or `now` if there is no such point."""
+    """Return the time of the first point with nodes, or `now` if there is none."""
     times = (point.at for point in points if point.current + point.draining)
     return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))
 
 
 def _node_hours(points: Sequence[TimelinePoint], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour. Each point applies until the next point."""
+    """Return the node-hours in each hour. Each point applies until the next."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

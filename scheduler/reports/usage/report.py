@@ -1,7 +1,6 @@
 """Usage reports by department, project, user and pool, in steps from one hour to one month.
 
-Released allocations are stored as `UsageHour`, and active allocations are counted up to now, so usage is
-never sampled, missed or counted twice.
+Active allocations are counted up to now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,8 +47,7 @@ class ReportStep(StrEnum):
 class UsageRequest:
     """Parameters of a usage report.
 
-    The report runs from `since`, rounded down to the hour, to `until`. Without a step, the report covers a
-    single period.
+    `since` is rounded down to the hour. Without a step, the report covers a single period.
     """
 
     since: datetime
@@ -66,8 +64,7 @@ class UsageRequest:
 class UsageRow:
     """Usage in the period that begins at `at`.
 
-    `cost` is None if the price is unknown for any part of the usage. `known_cost` is the cost of the other
-    parts, and `unpriced` names the pools without a price.
+    `cost` is None if the price is unknown for any part of the usage. `known_cost` covers the other parts.
     """
 
     at: datetime | None
@@ -197,9 +194,9 @@ def floor_to_hour(at: datetime) -> datetime:
 
 
 def _price_that_ended_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price per GPU-hour that applied until `until`, or the current price if no price ended then.
+    """Return the price per GPU-hour that applied until `until`, or the current price.
 
-    Return None if there is no price, for example because the pool was deleted.
+    Return None if there is no price.
     """
     if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None

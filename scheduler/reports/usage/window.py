@@ -1,9 +1,7 @@
 """Usage ledger state at the start of a sliding window.
 
-Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
-Nothing is sampled: the ledger is stored as a point when it changes, at most `STEPS` times per window. Between
-two points, its value is computed in closed form, assuming uniform usage. The resulting error is less than one
-step of the parent's share.
+Usage inside the window is the current ledger minus this state, decayed since then. The ledger is stored at
+most `STEPS` times per window, and interpolated in between.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,10 +33,8 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
 
 
 def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the stored usage points directly before and after the start of each sliding window, keyed by
+    """Return the usage points directly before and after the start of each sliding window, keyed by
     ledger ID.
-
-    Pools without a sliding window are omitted.
     """
     starts: dict[int, WindowStart] = {}
     for pool in pools:
@@ -54,10 +50,8 @@ def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, Wind
 
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Store the state of each settled ledger with a sliding window as a point, and delete old points.
-
-    At most one point per step is stored. Must be called in a transaction.
-    """
+    """Store a point for each settled ledger with a sliding window, at most one per step, and delete old
+    points. Must be called in a transaction."""
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:
         return
@@ -73,7 +67,7 @@ def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
 
 
 def _delete_old_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Delete all points before the window's start, but keep the last of them."""
+    """Delete all points before the window's start except the last."""
     table = UsagePoint._meta.db_table
     with connection.cursor() as cursor:
         cursor.executemany(

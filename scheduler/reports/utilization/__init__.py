@@ -1,4 +1,2 @@
-"""Measured utilization of pods, compared with their allocations.
-
-*Allocated* resources are set aside for a pod. *Used* resources are measured on its processes and devices.
-"""
+"""Measured utilization of pods, compared with their allocations. *Allocated* resources are set aside for a
+pod. *Used* resources are measured."""

@@ -26,8 +26,7 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 class MeanUtilization:
     """Time-weighted mean of the total over all measured pods, in one minute or hour.
 
-    Fields that begin with `allocated_` are the pods' allocations. A pod counts only while it held its
-    allocation. A value is None if it was not measured.
+    A value is None if it was not measured.
     """
 
     at: datetime
@@ -44,10 +43,10 @@ class MeanUtilization:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationHour:
-    """GPU-hours of one hour, which may be the current, incomplete hour.
+    """GPU-hours of one hour, which may be incomplete.
 
-    `measured` is the part of `allocated` whose utilization was measured. `used` is `measured` multiplied by
-    the measured utilization.
+    `measured` is the part of `allocated` whose utilization is known, and `used` is `measured` times that
+    utilization.
     """
 
     at: datetime
@@ -78,11 +77,9 @@ def choose_step(since: datetime, until: datetime, now: datetime) -> int:
 def utilization_points(
     pod_filter: Q, since: datetime, until: datetime, step: int, *, existed_since: datetime | None = None
 ) -> list[MeanUtilization]:
-    """Return the utilization points for the pods that match `pod_filter`, oldest first.
+    """Return the mean utilization of the pods that match `pod_filter`, oldest first.
 
-    Each point is a mean over the time in which the pods held allocations. If `existed_since` is set, time
-    without allocations between `existed_since` and `until` also counts. Periods without measurements are
-    omitted.
+    Periods without measurements are omitted. If `existed_since` is set, time without allocations also counts.
     """
     rows = UtilizationPoint.objects.filter(
         pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until
@@ -158,11 +155,7 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
-    """Convert the GPU-hours of `hour` to mean numbers of GPUs.
-
-    The divisor is the elapsed time since the start of the hour, or since the first node: 8 GPUs in the first
-    ten minutes count as 8, not as 1.3.
-    """
+    """Convert the GPU-hours of `hour` to mean numbers of GPUs since the hour or the first node began."""
     end = min(now, hour.at + timedelta(seconds=HOUR))
     elapsed = (end - hour.begin).total_seconds() / HOUR
     if elapsed <= 0:

@@ -123,9 +123,7 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the node's device order, matched by device ID or else by index. The result
-    is empty if none matches.
-    """
+    """Return the measurements in the node's device order, matched by device ID or else by index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):
@@ -168,7 +166,7 @@ def _measure_pods(
 
 
 def _mean_busy_milli(devices: Iterable[DeviceMeasurement]) -> int | None:
-    """Return the measured devices' mean utilization in thousandths, or None if no device was measured."""
+    """Return the measured devices' mean utilization in thousandths, or None."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None
 
@@ -181,7 +179,7 @@ def _last_busy_at(
 ) -> datetime | None:
     """Return when any of the pod's GPUs was last busy, or None if no GPU is measured.
 
-    Without a recent earlier reading, return `at`.
+    Return `at` if there is no recent earlier reading.
     """
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:

@@ -1,7 +1,4 @@
-"""Write measurements and delete old ones.
-
-All tables are written in one transaction, so a crash never leaves partially written measurements.
-"""
+"""Write measurements and delete old ones."""
 
 import json
 from datetime import datetime
@@ -65,7 +62,7 @@ BATCH_SIZE = 20_000
 def write_readings(readings: Readings, lease: HeldLease) -> None:
     """Store readings in one transaction.
 
-    The `lease` fences the transaction, so that no two processes count the same seconds.
+    The `lease` prevents two processes from counting the same seconds.
     """
     pods = json.dumps([_reading_row(reading) for reading in readings.pods])
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (readings.nodes or {}).items()]
@@ -79,10 +76,7 @@ def write_readings(readings: Readings, lease: HeldLease) -> None:
 
 
 def delete_old_measurements(*, minutes_before: datetime, hours_before: datetime) -> int:
-    """Delete old points, old measurements of ended pods, and measurements of ended nodes.
-
-    Return the number of deleted rows.
-    """
+    """Delete old points and measurements, and those of ended nodes. Return the number of deleted rows."""
     deleted = sum(
         _delete_points(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before))
     )

@@ -22,8 +22,7 @@ MILLI = 1000
 class Utilization:
     """Allocated and used resources of one or more pods.
 
-    None means not measured. `measured_gpu_milli` is the part of the allocated GPUs whose utilization was
-    measured.
+    None means not measured. `measured_gpu_milli` is the measured part of the allocated GPUs.
     """
 
     at: datetime | None = None

@@ -1,7 +1,4 @@
-"""Thread that measures utilization periodically.
-
-It runs in the leader process, which has access to the pods on its machine.
-"""
+"""Thread that measures utilization periodically. It runs in the leader process."""
 
 from typing import ClassVar
 

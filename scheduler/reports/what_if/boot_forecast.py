@@ -24,9 +24,8 @@ def missing_nodes(
 ) -> MissingNodes | None:
     """Return the nodes that must boot before the workload starts.
 
-    Return None if no node must boot, if the pool adds no more nodes, or if anything else blocks the workload.
-
-    `rejection` contains the engine's blockers, or is None if nodes are reserved for the workload.
+    Return None if that is none, or if they would not suffice. `rejection` is None if nodes are reserved for
+    the workload.
     """
     if rejection is None:
         return _reserved_nodes(bundles, view)
@@ -40,10 +39,7 @@ def missing_nodes(
 
 
 def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
-    """Add the number of missing nodes and the expected start to the prediction.
-
-    The start is estimated from earlier boots, unless the workload is already expected to start sooner.
-    """
+    """Add the number of missing nodes and the expected start to the prediction."""
     start, because = expected_boot(missing.pool, now)
     prediction = replace(prediction, nodes_to_boot=missing.count)
     if prediction.expected_start is not None and (start is None or prediction.expected_start <= start):
@@ -54,9 +50,7 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
 def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:
     """Return how many booting nodes the workload would get reservations on.
 
-    In a pool below its ready threshold, return how many nodes must boot before the pool accepts workloads.
-    Return None if no reserved node is booting, if pods must stop first, or if the pool cannot add enough
-    nodes.
+    Return None if other conditions must be met too.
     """
     if not bundles or any(bundle.kind is not Kind.RESERVE or bundle.evictions for bundle in bundles):
         return None
@@ -72,8 +66,7 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _nodes_needed_for_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return the number of nodes that must boot before the pool accepts workloads, or `count` if that is
-    more.
+    """Return how many nodes must boot to reach the ready threshold, but at least `count`.
 
     Return None if the pool adds no more nodes.
     """

@@ -43,12 +43,11 @@ def predict_workloads(
     edited: Workload | None = None,
     requeued: bool = False,
 ) -> TasksPrediction:
-    """Predict how the next cycle would handle an unsaved workload if nothing else changed.
+    """Predict how the next cycle would handle an unsaved workload.
 
-    `others` contains the names of identical workloads that would be submitted at the same time, such as the
-    next tasks of an array. If `edited` is set, the unsaved workload replaces the stored workload `edited`.
-    Raises RateLimited while too many dry runs in the project are in progress, and Conflict if another live
-    workload has the same name.
+    `others` are the names of identical workloads, such as the next tasks of an array. If `edited` is set, the
+    unsaved workload replaces that one. Raises RateLimited during too many dry runs of the project, and
+    Conflict if another live workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
@@ -85,11 +84,7 @@ def predict_workloads(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return when the first workload's backoff ends, or None if no workload is in backoff.
-
-    Only workloads without pods that may use one of the candidate's pools are considered. A workload in
-    backoff adds no demand, so fair shares may change when its backoff ends.
-    """
+    """Return when the first backoff of a workload in one of the candidate's pools ends, or None."""
     ends = [
         each.backoff_until
         for each in stored
@@ -112,9 +107,8 @@ def add_unsaved_workload(
 ) -> tuple[model.Workload, tuple[model.Workload, ...]]:
     """Return the unsaved workload as an engine object, and all other workloads except `edited`.
 
-    An edited workload keeps its earlier runs and, unless it is `requeued`, its submission time. A suspended
-    workload becomes pending now. Dependencies no longer apply once a workload has started. Raises Conflict if
-    another live workload has the same name.
+    An edited workload keeps its submission time unless it is `requeued`. Raises Conflict if another live
+    workload has the same name.
     """
     if workload.handle in view.workloads and edited is None:
         raise name_taken_error(workload)
@@ -151,7 +145,7 @@ def _sum_task_outcomes(
     view: ClusterView,
     viewer: Viewer,
 ) -> TasksPrediction:
-    """Add up the outcomes of all candidates. `first` is the prediction for the first candidate."""
+    """Add up the outcomes of all candidates. `first` is the prediction for the first one."""
     names = [candidate.name for candidate in candidates]
     bundles = {name: list[Bundle]() for name in names}
     for bundle in plan.bundles:
@@ -201,9 +195,7 @@ def _build_prediction(
 
 
 def _blocker_documents(rejection: Rejection, candidate: model.Workload) -> list[dict[str, Any]]:
-    """Return the redacted blockers as JSON objects. If the workload allows several pools, add the rejection's
-    pool to their numbers.
-    """
+    """Return the redacted blockers as JSON objects."""
     numbers = {"pool": rejection.pool} if len(candidate.pools) > 1 else {}
     named = [replace(blocker, numbers={**blocker.numbers, **numbers}) for blocker in rejection.blockers]
     return [asdict(redact_blocker(blocker, rejection.workload)) for blocker in named]

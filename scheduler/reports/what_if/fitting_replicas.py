@@ -14,12 +14,10 @@ from scheduler.engine.smallest_change.search import SmallestChange
 def describe_fit(
     result: SmallestChange, snapshot: Snapshot, name: str, is_visible: Callable[[str], bool]
 ) -> str:
-    """Return a clause such as "1.25 GPUs are free, and the eviction would free 4", or "".
+    """Return a clause such as "1.25 GPUs are free, and the eviction would free 4".
 
-    The clause explains why the change lowers the number of replicas to exactly this value: the free and freed
-    GPUs of the workload's only pool would not suffice for one more replica. The result is "" for any other
-    change. It is also "" if a workload hidden from the user would be evicted, because the clause would reveal
-    how many GPUs that workload has.
+    It explains why the change allows no more replicas, and is "" for any other change or if it would reveal a
+    hidden workload's size.
     """
     change, effects = result.change, result.effects
     if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":
@@ -50,7 +48,7 @@ def _requested_gpus(snapshot: Snapshot, name: str, change: Change, replicas: int
 
 
 def _free_gpus(snapshot: Snapshot, nodes: Collection[str]) -> int:
-    """Return the GPUs of the nodes, in thousandths, that are neither allocated nor reserved."""
+    """Return the nodes' GPUs, in thousandths, that are neither allocated nor reserved."""
     total = sum(node.usable_gpus for node in snapshot.nodes if node.name in nodes) * MILLI
     reserved = sum(row.milli * len(row.devices) for row in snapshot.reservations if row.node in nodes)
     return total - reserved - sum(_total_gpus_on_nodes(nodes, workload) for workload in snapshot.workloads)

@@ -26,10 +26,9 @@ NO_PODS = PodsOverQuota()
 
 @dataclass(slots=True, kw_only=True)
 class GroupImpact(PlanChanges):
-    """Effects of changing a quota group's pools. `tag` is the group's version.
+    """Effects of changing a quota group's pools.
 
-    `quotas` lists the queues whose quota in a pool would change. `over_quota` lists the running workloads
-    with pods that would go over quota.
+    `tag` is the group's version. `quotas` lists the queues whose quota in a pool would change.
     """
 
     tag: str
@@ -48,7 +47,7 @@ def preview_group(
 ) -> GroupImpact:
     """Return the effects of setting the group's pools to `pools`.
 
-    Raises Forbidden if the actor is not a platform admin, and Invalid if the group cannot contain the pools.
+    Raises Forbidden unless the actor is a platform admin, and Invalid if the group cannot contain the pools.
     """
     require(actor, Action.ADMINISTER)
     check_pools(group, pools)

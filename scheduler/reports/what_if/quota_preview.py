@@ -1,7 +1,4 @@
-"""Preview quota edits with the real engine, without storing anything.
-
-The preview compares two plans for the next cycle, with the current quotas and with the edited ones.
-"""
+"""Preview quota edits with the real engine, without storing anything."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +33,7 @@ Document = dict[str, Any]
 class QuotaImpact(PlanChanges):
     """Effects of quota edits.
 
-    `tag` identifies the compared quota versions; clients send it in `If-Match` to apply the edits.
+    `tag` identifies the quota versions. Clients send it in `If-Match` to apply the edits.
     """
 
     tag: str
@@ -120,7 +117,6 @@ def _edit_pool_quota(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
 
 
 def _affected_pools(place: PoolOrGroup, view: ClusterView) -> list[str]:
-    """Return the names of the pools that a quota applies to."""
     if isinstance(place, NodePool):
         return [place.name]
     return [name for name, pool in view.pools.items() if pool.quota_group_id == place.pk]

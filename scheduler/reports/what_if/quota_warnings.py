@@ -48,9 +48,7 @@ class _PoolOrGroup:
 
 
 def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
-    """Return the warnings for the edited (queue, pool) pairs, for the queues' departments and, if a
-    department's quota was edited, for the pool.
-    """
+    """Return the warnings for the edited (queue, pool) pairs and for the departments and pools above them."""
     queues = {queue.name: queue for queue in snapshot.queues}
     tops = [queue for queue in snapshot.queues if queue.parent is None]
     allocated, non_preemptible = _allocations(snapshot, queues)

@@ -16,11 +16,9 @@ LOCK_CLASS = 0x62647279  # first key of the advisory locks; the second consists 
 
 @contextmanager
 def dry_run_slot(project: Project, *, is_background: bool = False) -> Iterator[None]:
-    """Hold one of the project's dry-run slots during the block. Raises RateLimited if all slots are in use.
+    """Hold one of the project's dry-run slots during the block.
 
-    Background dry runs, which no user waits for, share the first slot. Other dry runs use that slot last.
-
-    The underlying lock is released when its transaction ends, even if the process dies.
+    Background dry runs share the first slot. Raises RateLimited if no slot is free.
     """
     slots = range(1) if is_background else reversed(range(MAX_DRY_RUNS))
     with transaction.atomic():

@@ -1,7 +1,6 @@
 """Find the smallest single change that would start a pending workload now.
 
-The engine runs only when a user requests the change, and the answer is cached until the cluster's state
-changes.
+The answer is cached until the cluster's state changes.
 """
 
 import logging
@@ -66,9 +65,8 @@ def find_smallest_change(
 ) -> RenderedChange:
     """Return the smallest change for a workload that the viewer may see.
 
-    If `is_background` is set, no user waits for the result, and the search leaves dry-run slots to others.
-
-    Raises RateLimited while too many of the project's dry runs are in progress.
+    `is_background` leaves dry-run slots to others. Raises RateLimited during too many dry runs of the
+    project.
     """
     if workload.phase != Phase.PENDING:
         sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
@@ -92,13 +90,9 @@ def find_smallest_change(
 def find_unsaved_workload_change(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> RenderedChange:
-    """Return the smallest change that would let an unsaved workload start now.
-
-    If the workload can never start as specified, a change also counts if it lets the workload start later.
-
-    Raises RateLimited while too many of the project's dry runs are in progress, and Conflict if another live
-    workload has the same name.
-    """
+    """Return the smallest change that would let an unsaved workload start now, or later if it could never
+    start as specified. Raises RateLimited during too many dry runs of the project, and Conflict if another
+    live workload has the same name."""
     at = now or timezone.now()
     with dry_run_slot(workload.project):
         with shared_cache() as cache:
@@ -110,15 +104,14 @@ def find_unsaved_workload_change(
 
 
 def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
-    """Return whether all of the workload's pools lack nodes, so that none of them accepts workloads yet."""
+    """Return whether none of the workload's pools has enough nodes to accept workloads."""
     return all(pool in view.below_threshold for pool in workload.pools)
 
 
 def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
-    """Search for the smallest change, using only pools that accept workloads.
+    """Search for the smallest change in pools that accept workloads.
 
-    The outcome is UNDECIDED if the engine fails. If none of the workload's pools accepts workloads yet, the
-    outcome is SCHEDULABLE rather than CHANGE.
+    If no pool accepts workloads yet, the outcome is SCHEDULABLE. If the engine fails, it is UNDECIDED.
     """
     has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)
@@ -159,10 +152,7 @@ _results = _ResultCache()
 
 
 def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether only the time has changed.
-
-    The comparison is fast, because unchanged workloads are usually the same objects.
-    """
+    """Return whether only the time has changed."""
     return (
         is_same_cluster(before, now)
         and before.workloads == now.workloads
@@ -213,7 +203,7 @@ def _change_as_document(change: Change, display_name: Callable[[str], str]) -> M
 
 
 def _to_api_units(resource: str, value: Value) -> int | float | str | None:
-    """Convert thousandths of a GPU or CPU to whole units. Return other values unchanged."""
+    """Convert thousandths of a GPU or CPU to whole units. Other values stay the same."""
     if isinstance(value, int) and resource in ("gpu", "cpu", "limit.cpu"):
         return value // MILLI if value % MILLI == 0 else value / MILLI
     return value

@@ -1,7 +1,4 @@
-"""Cache of observations and engine layouts that this process's dry runs share.
-
-The cache does not affect results: it only avoids rereading unchanged rows and rebuilding layouts.
-"""
+"""Cache of observations and engine layouts that this process's dry runs share. It never affects results."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,10 +30,7 @@ _shared_lock = Lock()
 
 @contextmanager
 def shared_cache() -> Iterator[WhatIfCache]:
-    """Yield the cache to one caller at a time.
-
-    A caller that cannot acquire the shared cache in time gets an empty cache.
-    """
+    """Yield the cache to one caller at a time. A caller that cannot get it in time gets an empty one."""
     if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()
         return

@@ -99,10 +99,7 @@ class FifoPolicy:
         self.queue = still_queued
 
     def _place_replicas(self, workload: Workload) -> list[Assignment] | None:
-        """Place each replica on the fullest node that has room for it.
-
-        Return None if any replica does not fit.
-        """
+        """Place each replica on the fullest node with room. Return None if any replica does not fit."""
         assignments: list[Assignment] = []
         for role in leaf_roles(workload.tree):
             for _ in range(role.min):

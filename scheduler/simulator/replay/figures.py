@@ -10,11 +10,7 @@ HOUR = 3600
 
 
 def summary_figures(records: Records, until: int) -> dict[str, Any]:
-    """Return the summary figures.
-
-    `queueing` is the total pending time, including time after evictions. Utilization is measured up to the
-    last arrival.
-    """
+    """Return the summary figures. `queueing` is the total pending time, including time after evictions."""
     records.close(until)
     trace, jobs = records.trace, list(records.jobs.values())
     first, last = trace.start_time, max((w.submitted for w in trace.arrivals), default=trace.start_time)

@@ -1,8 +1,8 @@
 """Read the Philly trace.
 
 The jobs file has the columns `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`)
-lists the node count of each virtual cluster. The node count becomes the virtual cluster's quota. Only a
-quarter of the nodes are used, so that six weeks of jobs fill the cluster.
+contains the quota of each virtual cluster, in nodes. Only a quarter of the nodes are used, so that six weeks
+of jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def read_trace(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Return the trace of the jobs that were submitted within the window.
+    """Return the trace of the jobs submitted within the window.
 
     Jobs of virtual clusters with an unknown number of nodes are omitted.
     """

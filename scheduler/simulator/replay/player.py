@@ -99,10 +99,7 @@ class ReplayRun:
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:
-        """Remove backoffs that have ended. Return whether a cycle is due.
-
-        A cycle is due if a backoff has ended, or if the player runs heartbeat cycles.
-        """
+        """Remove backoffs that have ended. Return whether a cycle is due."""
         needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)
@@ -124,7 +121,7 @@ class ReplayRun:
         self._record_changes()
 
     def _first_hold_end(self, layout: Layout) -> int | None:
-        """Return the earliest end of a hold on nodes in any pool, or None if no nodes are held."""
+        """Return when the first hold on nodes ends in any pool, or None."""
         ends = []
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after

@@ -20,12 +20,10 @@ class Policy(StrEnum):
 def play(
     trace: Trace, policy: Policy, records: Records, min_cycle_seconds: int = 0, checkpoint: int | None = None
 ) -> Iterator[Progress]:
-    """Replay an entire trace. Engine cycles are at least `min_cycle_seconds` seconds apart.
+    """Replay an entire trace.
 
-    Running workloads save a checkpoint every `checkpoint` seconds and resume from the last one after an
-    eviction. Without `checkpoint`, evicted workloads start over. Only the engine evicts workloads.
-
-    Static policies replay one project after the other, each on its own nodes.
+    Engine cycles are at least `min_cycle_seconds` apart. Running workloads save a checkpoint every
+    `checkpoint` seconds, or never if it is None. Static policies give each project its own nodes.
     """
     if policy is Policy.FAIR:
         yield from ReplayRun(

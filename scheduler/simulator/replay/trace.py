@@ -28,7 +28,7 @@ class Trace:
 def snapshot_to_trace(name: str, snapshot: Snapshot) -> Trace:
     """Convert a snapshot to a trace.
 
-    Workloads with pods are already running at the start, and all others arrive at their submission time.
+    Workloads with pods are running at the start. All others arrive at their submission time.
     """
     running = tuple(workload for workload in snapshot.workloads if workload.pods)
     arriving = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))

@@ -52,10 +52,7 @@ class _NodeRoom:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Return whether a device with `left` free thousandths has room for a share of `milli`.
-
-    A whole device must be entirely free.
-    """
+    """Return whether a device with `left` free thousandths has room for a share of `milli`."""
     return left == MILLI if milli == MILLI else left >= milli
 
 
@@ -87,10 +84,7 @@ class DeviceAllocator:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that lists none.
-
-        The pool's strategy determines whether the fullest or the emptiest devices come first.
-        """
+        """Choose devices for a pod that lists none, in the order of the pool's strategy."""
         milli = device_share_milli(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1

@@ -175,7 +175,7 @@ def _group_fields(group: RoleGroup) -> Document:
 def _group_document(child: RoleGroup | Role) -> Document:
     """Convert a group to a document.
 
-    A role is wrapped in its own group, because roles and groups cannot be mixed on the same level.
+    Each role gets its own group, because roles and groups cannot be mixed on one level.
     """
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role_document(child)]}

@@ -99,10 +99,7 @@ def _to_milli(amount: float | None) -> int | None:
 
 
 def _build_usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
-    """Return the queue's past usage.
-
-    Fractions in the document are relative to `max_usage`, the pool's full capacity over its history.
-    """
+    """Return the queue's past usage. Fractions in the document are relative to `max_usage`."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)

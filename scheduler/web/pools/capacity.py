@@ -20,10 +20,8 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)  # states of nodes that run po
 class Capacity:
     """GPU capacity in milli-GPU.
 
-    `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping.
-    `reserved_unallocated_gpus` counts only unallocated GPUs of nodes that can host pods. `closed` is the part
-    of `total` on cordoned and draining nodes, which accept no new pods. `closed_free` is the unallocated part
-    of `closed`.
+    `reserved` includes GPUs of booting nodes, and of pods that are still stopping. `closed` is the part of
+    `total` on nodes that accept no new pods, and `closed_free` is the unallocated part of it.
     """
 
     total: int
@@ -134,7 +132,6 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
 
 
 def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
-    """Return the milli-GPU on nodes, by pool and node state."""
     rows = Node.objects.filter(pool__in=pools).order_by().values_list("pool_id", "state")
     return Counter({(pool, state): MILLI * gpus for pool, state, gpus in rows.annotate(n=Sum("gpus"))})
 

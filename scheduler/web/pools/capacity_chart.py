@@ -29,8 +29,7 @@ class ChartRow:
 class CapacityChart:
     """Chart of node counts over time.
 
-    `rows` lists the latest changes, newest first. `more` is the number of earlier changes, which appear only
-    in the chart.
+    `rows` lists the latest changes, newest first, and `more` counts the others.
     """
 
     span: str

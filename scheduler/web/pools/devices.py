@@ -145,10 +145,7 @@ def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
 def measured_node_maps(
     actor: Actor, nodes: Iterable[Node], now: datetime, max_age: timedelta
 ) -> list[NodeMap]:
-    """Return the nodes' device maps, with each device's latest measurements.
-
-    A device is idle only if its measurements are current and its pods have had time to use it.
-    """
+    """Return the nodes' device maps, with each device's latest measurements."""
     maps = build_node_maps(actor, nodes)
     measured_nodes = [node_map.node for node_map in maps]
     measured, current = (devices_by_node(measured_nodes, now, age) for age in (max_age, MAX_MEASUREMENT_AGE))
@@ -178,7 +175,7 @@ def _unallocated_devices(node: Node) -> list[DeviceMap]:
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int, int]]:
-    """Return the hue, name, allocated and reserved milli-GPU of each visible project with devices, by name.
+    """Return (hue, name, allocated, reserved) for each visible project with devices, in milli-GPU.
 
     Hidden projects share one entry at the end.
     """

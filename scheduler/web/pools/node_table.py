@@ -186,7 +186,7 @@ def _actor_and_reason(match: re.Match[str]) -> str:
 def _describe_problem(node: Node, pool: NodePool, cordon: str, now: datetime, *, is_admin: bool) -> str:
     """Return the node's most important problem, or an empty string.
 
-    Provider messages are shown only to platform admins.
+    Provider messages are only for platform admins.
     """
     if node.state == NodeState.LOST:
         return "No longer listed by the provider"

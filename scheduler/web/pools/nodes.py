@@ -47,8 +47,7 @@ class NodeFilter:
 class PoolNodes:
     """Nodes shown on a pool's page: tiles, or a table if there are too many.
 
-    `maps` pairs each node's tile with the available actions. `listing`, `heatmap` and `filters` belong to the
-    table. If the user has selected a problem, `finding` is set, and only nodes with this problem are shown.
+    `listing`, `heatmap` and `filters` belong to the table. `finding` is the selected problem, if any.
     """
 
     total: int
@@ -88,7 +87,7 @@ def list_pool_nodes(
 
 
 def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
-    """Return the tabs: one for all nodes, one per state with nodes, and one for a selected problem."""
+    """Return tabs for all nodes, for each state with nodes, and for a selected problem."""
     query = request.GET.copy()
     for name in ("finding", "state", "nodes-cursor"):
         query.pop(name, None)

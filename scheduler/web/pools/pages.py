@@ -107,7 +107,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes. The selector adds it to the pool as an annotation."""
+    """Return the number of ready nodes, which the selector adds to the pool as an annotation."""
     return int(pool.nodes_ready)
 
 
@@ -243,9 +243,7 @@ def event_tone(row: ScalingEvent) -> str:
 
 
 def _bars_by_level(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return each fragmentation level with a bar of its number of nodes. Levels with neither nodes nor room
-    for a pod are omitted.
-    """
+    """Return each fragmentation level with a bar of its number of nodes. Empty levels are omitted."""
     return [
         (
             level,

@@ -28,10 +28,9 @@ DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_defaul
 
 @dataclass(frozen=True, slots=True)
 class GridQuery:
-    """Query parameters of the page. Invalid parameters are ignored.
+    """Query parameters of the page.
 
-    `hides_default` is True if no fields were requested: rare fields with only default values are then left
-    out.
+    Invalid parameters are ignored. `hides_default` leaves out rare fields that have only default values.
     """
 
     every: Sequence[PoolOrGroup]
@@ -48,9 +47,8 @@ class GridQuery:
 class PoolHeader:
     """Column header for a pool or quota group.
 
-    `pools` contains the pool names of a quota group, and is empty for a single pool. `capacity` is the
-    capacity at maximum size, or None if the user may not see all department quotas. `ready` is the capacity
-    of ready nodes.
+    `pools` is empty for a single pool. `capacity` is the capacity at maximum size, or None if the user may
+    not see it. `ready` is the capacity of ready nodes.
     """
 
     pool: PoolOrGroup
@@ -132,10 +130,9 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
 
 
 def _sort_most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
-    """Sort quota groups before pools.
+    """Sort quota groups before pools, then by use, capacity and name.
 
-    Within each kind, columns with allocated or reserved GPUs come first, then columns with more capacity.
-    Equal columns stay in name order. The order matters in narrow windows, which show only the first columns.
+    Narrow windows show only the first columns.
     """
     used = {place for (_, place), gpus in allocated_gpus(places).items() if any(gpus)}
     capacity = gpu_capacities(places)

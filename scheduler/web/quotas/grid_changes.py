@@ -38,9 +38,8 @@ QuotaPlace = tuple[str, str]  # owner key and pool name
 def preview_or_apply(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
-    Return a preview as HTML. Return conflicts, invalid cells and the applied change as JSON. Edits that evict
-    workloads or delete quotas are applied only if `confirmed` is the tag of the edited quota versions.
-    Otherwise, the JSON contains this tag and a question for the user.
+    Return a preview as HTML, and everything else as JSON. Edits that evict workloads or delete quotas need
+    `confirmed`, the tag of the edited quota versions.
     """
     typed: Sequence[EditedQuota] = ()
     try:
@@ -72,7 +71,7 @@ def preview_or_apply(request: Request) -> HttpResponse:
 def changes_since(request: Request) -> JsonResponse:
     """Return the current values of quotas changed since the change `after`.
 
-    If there are too many changes, `reload` is true.
+    `reload` is true if there are too many.
     """
     after = request.GET.get("after", "")
     last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0
@@ -132,7 +131,7 @@ def _question_before_applying(request: Request, draft: Draft) -> str:
 
 
 def _link_to_change(change: QuotaChange) -> dict[str, str]:
-    """Return the text and URL of the link to the applied change, where it can be reverted."""
+    """Return the text and URL of a link to the applied change."""
     url = f"{reverse('quota-changes')}?change={change.pk}"
     return {"text": f"Show change {change.pk}", "href": url}
 

@@ -51,7 +51,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     """Parse `{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
 
     Raises Invalid if the input is malformed, empty or too long, or names an unknown quota. Raises Forbidden
-    if the user is not allowed to set one of the quotas.
+    if the user may not set one of the quotas.
     """
     cells, versions = _parse_draft(text)
     result: dict[str, dict[str, str]] = {}
@@ -160,7 +160,6 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
 
 
 def _pools_and_groups_by_name() -> dict[str, PoolOrGroup]:
-    """Return all pools and quota groups, keyed by name."""
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.all()}
     return pools | {group.name: group for group in QuotaGroup.objects.all()}
 

@@ -1,7 +1,4 @@
-"""Rows and columns of the quota grid.
-
-All rows are read as plain tuples for sums and ordering, but only one batch is rendered at a time.
-"""
+"""Rows and columns of the quota grid. Only one batch of rows is rendered at a time."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,8 +34,8 @@ class StoredQuota:
 class Cell:
     """Cell of the grid.
 
-    In a department's row, `quota_sum` is the sum of the project quotas. If no quota is stored,
-    `has_quota` is False: default values apply, and the cell is shown differently.
+    In a department's row, `quota_sum` is the sum of the project quotas. `has_quota` is False if only default
+    values apply.
     """
 
     text: str
@@ -60,10 +57,7 @@ class Cell:
 
     @property
     def allocation_text(self) -> str:
-        """Describe allocated and reserved GPUs, such as "4 + 8 reserved".
-
-        Return "" if no GPUs are allocated or reserved.
-        """
+        """Describe allocated and reserved GPUs, such as "4 + 8 reserved", or "" if there are none."""
         if self.reserved:
             return f"{thousandths(self.allocated)} + {thousandths(self.reserved)} reserved"
         return f"{thousandths(self.allocated)} allocated" if self.allocated else ""
@@ -105,8 +99,8 @@ class Table:
     """Rows of the grid in order.
 
     `rows_with_cells` adds the cells to a range of rows. `tenants` is the number of rows before filtering.
-    `default_fields` lists the rare fields that have their default value in all quotas. `allocated` contains
-    the allocated and reserved milli-GPU by row key and the name of the pool or quota group.
+    `default_fields` lists rare fields with only default values. `allocated` contains the allocated and
+    reserved milli-GPU by row key and column name.
     """
 
     pools: Sequence[PoolOrGroup]
@@ -154,7 +148,7 @@ def build_table(
 ) -> Table:  # fmt: skip
     """Return the grid, filtered by name and department, and sorted within each department.
 
-    If `hide_default` is True, leave out the rare fields that have their default value in all quotas.
+    `hide_default` leaves out rare fields with only default values.
     """
     every = _read_rows(actor, pools)
     default_fields = _default_fields(every)
@@ -179,10 +173,7 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
-    """Return each pool's and quota group's GPU capacity and its GPUs on ready nodes, in milli-GPU.
-
-    The capacity of a pool is that of its maximum or current number of nodes, whichever is larger.
-    """
+    """Return each pool's and quota group's largest GPU capacity and its GPUs on ready nodes, in milli-GPU."""
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])
         | Q(quota_group__in=[place.pk for place in places if isinstance(place, QuotaGroup)])
@@ -264,7 +255,7 @@ def _read_rows(actor: Actor, pools: Sequence[PoolOrGroup]) -> list[tuple[Row, li
 
 
 def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
-    """Return the fields shown only on request that have their default value in all quotas of `every`."""
+    """Return the rare fields that have their default value in all quotas of `every`."""
     quotas = [quota.values for top, inner in every for row in (top, *inner) for quota in row.quotas.values()]
     return [
         name
@@ -291,11 +282,7 @@ def _project_quota_sums(
 
 
 def _sort_rows(rows: list[Row], pools: Sequence[PoolOrGroup], sort: str) -> list[Row]:
-    """Sort rows by name, or by a value in one pool, for example "gpu.train".
-
-    A leading "-" reverses the order. Unlimited quotas sort as the highest value, and unset ranks as the
-    lowest.
-    """
+    """Sort rows by name, or by a value in one pool, for example "gpu.train" or "-gpu.train"."""
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
     pool = next((pool for pool in pools if pool.name == where), None)

@@ -11,7 +11,7 @@ from projects.selectors import quota_groups
 
 
 def pools_and_groups_to_show(actor: Actor) -> list[PoolOrGroup]:
-    """Return the quota groups by name, then the pools by name.
+    """Return the quota groups by name, then the pools.
 
     Pools in a group come last, and only if they have quotas of their own.
     """

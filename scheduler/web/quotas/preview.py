@@ -47,7 +47,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
     """Show and save the form.
 
     If saving would evict workloads, ask the user first. `confirmed` is the quota version for which the user
-    has confirmed the evictions.
+    has agreed.
     """
     owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     is_confirmed = request.POST.get("confirmed") == request.POST.get("version")
@@ -84,9 +84,7 @@ def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespo
 def _save_consequences(
     request: Request, owner: Tenant, pool: PoolOrGroup, quota: Quota | None
 ) -> Consequences | None:
-    """Return what the user has to confirm. Return None if there is nothing to confirm or the form has
-    errors.
-    """
+    """Return what the user has to confirm, or None."""
     form = _quota_form(request, quota)
     if not form.is_valid() or form.cleaned_data["version"] != (quota.version if quota else 0):
         return None
@@ -99,10 +97,7 @@ def _save_consequences(
 def _find_owner_and_quota(
     request: Request, kind: str, name: str, pool: str
 ) -> tuple[Tenant, PoolOrGroup, Quota | None]:
-    """Return the owner, the pool or quota group, and the stored quota.
-
-    Raises Forbidden if the user may not set the owner's quotas.
-    """
+    """Raises Forbidden if the user may not set the owner's quotas."""
     owner, where = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_quota_permission(request.actor, owner)
     return owner, where, find_quota(owner, where)

@@ -38,7 +38,7 @@ class PoolImpact:
 
 
 def group_by_pool(impact: QuotaImpact) -> list[PoolImpact]:
-    """Return the effects by pool: pools with evictions first, then pools with edited quotas, each by name.
+    """Return the effects by pool: pools with evictions first, then pools with edited quotas.
 
     Effects without a pool come last.
     """

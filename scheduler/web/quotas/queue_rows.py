@@ -32,10 +32,9 @@ Key = tuple[str, int]  # kind of owner ("department" or "project") and its ID
 
 @dataclass(frozen=True, slots=True)
 class PoolBar:
-    """Allocated and reserved GPUs of a queue in one pool, with marks at the queue's quota and fair share in
-    the pool.
+    """Allocated and reserved GPUs of a queue in one pool, with marks at its quota and fair share.
 
-    `share` is None if the fair share is unknown or the queue requests nothing in the pool.
+    `share` is None if the fair share is unknown or nothing is requested.
     """
 
     pool: str
@@ -86,12 +85,8 @@ class QuotaLine:
 
     @cached_property
     def held_bar(self) -> Bar:
-        """Bar of allocated and reserved GPUs, without pending GPUs.
-
-        Marks show the total quota and fair share in the displayed pools. The quota has no mark if the queue
-        exceeds its total quota but has unused quota in some pool: the part over quota would begin to the left
-        of the mark.
-        """
+        """Bar of allocated and reserved GPUs, with marks at the total quota and fair share in the displayed
+        pools."""
         is_within = self.unused_quota_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
             allocated=self.allocated,
@@ -108,8 +103,7 @@ class QuotaLine:
     def pool_bars(self) -> list[PoolBar]:
         """One bar per pool of a queue that is over quota in some pools and has unused quota in others.
 
-        One bar for all pools would hide which quota is exceeded. The list is empty for all other queues, for
-        queues with many pools, and for queues that are over quota in a pool where they have no quota.
+        The list is empty for all other queues.
         """
         with_quota = {quota.pool_id for quota in self.quotas if quota.gpu_milli}
         is_complete = self._over_quota_by_pool.keys() <= with_quota
@@ -174,10 +168,7 @@ class QuotaLine:
 
     @property
     def gpus(self) -> int | None:
-        """Total GPU quota, or None if any of the quotas is unlimited.
-
-        The quota of a group is reduced by the allocations in its pools that are not shown.
-        """
+        """Total GPU quota, or None if any of the quotas is unlimited."""
         total = sum_bounds(quota.gpu_milli for quota in self.quotas)
         return total if total is None else max(0, total - self.elsewhere)
 
@@ -194,9 +185,7 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the pool where the queue is over quota, or "" if the queue is over quota in no pool or in
-        several pools.
-        """
+        """Name of the only pool where the queue is over quota, or ""."""
         names = [
             quota.pool.name
             for quota in self.quotas
@@ -206,11 +195,9 @@ class QuotaLine:
 
     @property
     def unused_quota_elsewhere(self) -> tuple[int, str] | None:
-        """Unused quota in milli-GPU and the name of its pool, or None.
+        """Unused quota in milli-GPU and the name of its pool, if the queue is over quota in a different pool.
 
-        Only a queue that is over quota in a different pool has a value. In the queue's total, the unused
-        quota offsets part of the amount over quota. If several pools have unused quota, the name is replaced
-        by text such as "2 pools".
+        The name may be text such as "2 pools".
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None
@@ -267,8 +254,7 @@ class QuotaLine:
 def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | None = None) -> list[QuotaLine]:
     """Return the departments, sorted by name, with their visible projects.
 
-    If `place` is a quota group, return only the group's own quotas, with the allocations in all pools of the
-    group.
+    For a quota group, only the group's own quotas are returned.
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else applies_to_any(selected_pools)
@@ -340,11 +326,7 @@ def _owner_key(project: int | None, department: int | None) -> Key:
 
 
 def set_common_scale(lines: Sequence[QuotaLine]) -> None:
-    """Give the rows' bars the same scale, so that they are comparable.
-
-    Quotas, fair shares and allocations determine the scale, so that one long queue does not shorten every
-    other bar. Rows whose numbers are hidden from the user have no bar and do not count.
-    """
+    """Give the rows' bars the same scale, so that they are comparable."""
     visible = [line for line in lines if line.numbers_visible]
     ends = [max(line.gpus or 0, line.share or 0, line.held) for line in visible]
     scale = bar_scale(max(ends, default=0)) or max((line.pending for line in visible), default=0)

@@ -98,10 +98,7 @@ def link_to_cancel(replaced: ReplacedTasks) -> SafeString:
 
 
 def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
-    """Return the array, or None if the user cannot cancel its tasks.
-
-    A copy would then only duplicate them.
-    """
+    """Return the array, or None if the user cannot cancel its tasks: a copy would only duplicate them."""
     try:
         array = arrays(actor).filter(pk=uuid.UUID(array_id)).first()
     except ValueError:
@@ -110,7 +107,7 @@ def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
 
 
 def _parse_change(text: str) -> Mapping[str, Any] | None:
-    """Return the change that `link_to_change` encoded, or None if the text does not contain a change."""
+    """Return the change that `link_to_change` encoded, or None."""
     try:
         change = json.loads(text)
         kind = ChangeKind(change["kind"])
@@ -122,7 +119,6 @@ def _parse_change(text: str) -> Mapping[str, Any] | None:
 
 
 def _is_valid_amount(kind: ChangeKind, after: object) -> bool:
-    """Return whether the new value has the type that the kind of change requires."""
     if kind is ChangeKind.GPU_MODEL_ALLOWED:
         return isinstance(after, str)
     if kind is ChangeKind.REQUEST_LOWERED:

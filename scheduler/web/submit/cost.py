@@ -21,10 +21,9 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class PredictedCost:
-    """Price of a predicted workload, the GPU time that the price covers, and the rest of the budgets.
+    """Price of a predicted workload, the GPU time that it covers, and what is left of the budgets.
 
-    A text is empty if it does not apply. `usage` is empty if the price is per hour. `budgets` contains a text
-    for each budget, with a flag that is True if the budget is exceeded.
+    A text that does not apply is empty. In `budgets`, the flag is True if the budget is exceeded.
     """
 
     price: str = ""
@@ -50,11 +49,9 @@ def describe_cost(
     max_runtime: int | None,
     tasks: int = 1,
 ) -> PredictedCost:
-    """Return the workload's predicted cost, and the remaining amounts of the budgets that apply to the
-    workload.
+    """Return the workload's predicted cost, and what is left of its budgets.
 
-    The cost of an elastic workload is a range, from its requested to its maximum number of GPUs. `gpus` is
-    the maximum number of GPUs of one task, and `max_runtime` is in seconds.
+    `gpus` is the maximum number of GPUs of one task, and `max_runtime` is in seconds.
     """
     if not gpus:
         return PredictedCost()
@@ -67,8 +64,7 @@ def _describe_price(
 ) -> tuple[str, str, str]:
     """Return the price, the GPU time that it covers, and why there is no total price.
 
-    The price is based on the pools where the workload would start or, if the workload would be queued, on all
-    allowed pools. All texts are empty if these pools have no prices.
+    All are empty if the pools have no prices.
     """
     names = {each["pool"] for each in prediction.decisions if each["pods"]} or prediction.workload["pools"]
     pools = NodePool.objects.filter(name__in=names).order_by("name")
@@ -93,7 +89,7 @@ def _describe_price(
 
 
 def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> list[tuple[str, bool]]:
-    """Describe how much of this month's budgets of the project and the department is left or exceeded."""
+    """Describe how much of this month's budgets is left or exceeded."""
     project = prediction.workload["project"]
     concerned = Q(project__name=project) | Q(department__projects__name=project)
     budgets = list(selectors.budgets(actor).filter(concerned).distinct())

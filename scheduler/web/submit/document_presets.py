@@ -122,10 +122,9 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, an example, or a copy of an existing workload or array.
+    """Return the text of a template, an example, or a copy of a workload or array.
 
-    The name in the text comes from the query. If the query contains no name, use a name that the project has
-    not used.
+    The query may contain a name.
     """
     text = _initial_document(actor, query)
     if name := query.get("name", "").replace("\x00", "")[:NAME_MAX]:
@@ -154,17 +153,13 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
 
 
 def copy_name(array: WorkloadArray) -> str:
-    """Return a free name for a copy of the array.
-
-    The name ends in `-copy`, because a number after the array's name would make it the name of a task.
-    """
+    """Return a free name for a copy of the array, which ends in `-copy`."""
     return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 
 
 def _most_used_project(actor: Actor, mine: list[str]) -> str:
-    """Return the project of the user's latest workload, else a project in which the user has a role, else the
-    first in `mine`. If `mine` is empty, return a placeholder.
-    """
+    """Return the project of the user's latest workload, else one in which the user has a role, else the first
+    in `mine`. If `mine` is empty, return a placeholder."""
     own = Workload.objects.filter(submitted_by=actor.user, project__name__in=mine)
     latest = own.order_by("-submitted_at").values_list("project__name", flat=True).first()
     if latest is not None:
@@ -196,8 +191,9 @@ def template_text(text: str) -> str:
 
 
 def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
-    """Return a workload's or array's document as template text, and its name. If there is no such workload or
-    array, return a minimal document and "".
+    """Return a workload's or array's document as template text, and its name.
+
+    If it does not exist, return a minimal document and "".
     """
     workload = _find_workload_or_array(actor, like)
     return (

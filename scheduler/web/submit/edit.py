@@ -85,12 +85,9 @@ class EditPage(PredictedOutcome):
 
     @property
     def effects(self) -> dict[str, tuple[str, str]]:
-        """Old and new values of `gpus`, `start` and `position`, omitting those that the changes do not
-        affect.
+        """Old and new values of `gpus`, `start` and `position`, if the changes affect them.
 
         Times are in UTC.
-
-        The start and the position of a workload that was not evaluated yet are omitted.
         """
         seen, stored = self.prediction, self.workload.explanation or {}
         if seen is None or not self.changes or self.workload.phase != Phase.PENDING:
@@ -154,7 +151,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def _ask_before_evicting(
     request: Request, edit_page: EditPage, document: dict[str, Any]
 ) -> HttpResponse | None:
-    """Return a dialog if a valid edit changes the document and would evict workloads, else None."""
+    """Return a dialog if a valid edit would evict workloads, else None."""
     checked = EditPage(edit_page.workload, edit_page.version)
     _apply_edit(request, checked, document, dry_run=True)
     if not checked.changes or checked.rejected:
@@ -170,10 +167,7 @@ def _ask_before_evicting(
 @signed_in
 @require_POST
 def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Predict the effect of saving the edited document.
-
-    Errors in the document are not repeated, because the open page already shows them.
-    """
+    """Predict the effect of saving the edited document. Errors in the document are not repeated."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
     edit_page = EditPage(workload, workload.version)
@@ -237,7 +231,7 @@ def _apply_edit(request: Request, edit_page: EditPage, document: dict[str, Any],
 
 
 def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
-    """Return the workload's document with the JSON merge patch `text` applied, or unchanged if the patch is
+    """Return the workload's document with the JSON merge patch `text`, or unchanged if the patch is
     invalid.
     """
     try:

@@ -72,7 +72,6 @@ def _roles_by_name(roles: Any) -> dict[str, Mapping[str, Any]] | None:
 
 
 def _addresses(notifications: Any) -> str:
-    """Return the addresses of the document's notifications, separated by commas."""
     if not isinstance(notifications, list) or not all(isinstance(each, Mapping) for each in notifications):
         return format_value_briefly(notifications)
     return ", ".join(str(each.get("to") or "no address") for each in notifications)

@@ -24,7 +24,7 @@ def mark_excessive_field(
 ) -> ExcessiveField | None:
     """Add a warning to the form field whose value exceeds every node or pool, and return the field.
 
-    Return None if the workload may start, or if no single field is the reason.
+    Return None if there is no single such field.
     """
     if prediction.outcome != "unschedulable" or not prediction.blockers:
         return None

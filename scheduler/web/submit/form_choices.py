@@ -20,7 +20,7 @@ SEARCHED_WORKLOADS, MAX_IMAGES = 100, 10
 def choices_for(actor: Actor, document: Mapping[str, Any] | None = None, *, project: str = "") -> FormChoices:
     """Return the choices for a document, or for all documents if `document` is None.
 
-    `project` is the project of a document that does not name one, such as a template.
+    `project` is the project of a document that does not name one.
     """
     data = document or {}
     pools = list(visible_pools(actor).order_by("name"))
@@ -57,11 +57,7 @@ def _recent_images(actor: Actor, project_names: list[str]) -> list[str]:
 
 
 def submittable_projects(actor: Actor) -> list[str]:
-    """Return the names of the projects where the user may submit workloads.
-
-    Permissions are checked once per department, and once for each project in which the user is a
-    member.
-    """
+    """Return the names of the projects where the user may submit workloads."""
     whole = {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
     mine = set(
         Membership.objects.filter(user=actor.user, project__isnull=False).values_list("project", flat=True)

@@ -28,7 +28,7 @@ RUNTIME_END = ExpressionWrapper(
 class LimitWait:
     """Time at which the project is expected to have room below its limit.
 
-    `after` is a clause with links to the workloads that have to end first.
+    `after` links to the workloads that have to end first.
     """
 
     at: datetime
@@ -36,13 +36,9 @@ class LimitWait:
 
 
 def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
-    """Return when the predicted workload can start after other workloads of its project reach their maximum
-    runtime.
+    """Return when the predicted workload can start after others of its project reach their maximum runtime.
 
-    Return None if the main reason is not the project's GPU limit, or if the time cannot be predicted. The
-    time cannot be predicted if the workload allows several pools, if workloads in other pools of a quota
-    group count towards the limit, if workloads of the project are stopping, or if the first ENDS_MAX
-    workloads to end do not free enough.
+    Return None if the project's GPU limit is not the main reason, or if the time cannot be predicted.
     """
     pools, project = prediction.workload["pools"], prediction.workload["project"]
     main = next(iter(prediction.blockers), None)
@@ -69,11 +65,7 @@ def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> L
 
 
 def _link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
-    """Return the clause about the workloads that must end, with links.
-
-    For a single workload, the clause does not state when it ends, because the sentence already begins with
-    that time.
-    """
+    """Return the clause about the workloads that must end, with links."""
     if len(ends) > 1:
         return link_awaited_ends(actor, ends[-MAX_AWAITED:])
     return link_workloads(actor, f"when {ends[0].workload} ends", [ends[0].workload])

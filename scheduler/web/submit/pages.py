@@ -99,11 +99,7 @@ def index(request: Request) -> HttpResponse:
 def _run_form_action(
     request: Request, draft: Draft, form_action: str, answer: CheckResult
 ) -> HttpResponse | None:
-    """Check the draft, predict its outcome, or submit it, as `form_action` requests.
-
-    Return the response to a successful submission, the page that asks whether to evict workloads, or None in
-    all other cases.
-    """
+    """Check the draft, predict its outcome, or submit it. Return None if the form is to be shown again."""
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -200,7 +196,6 @@ def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:
-    """Add the predicted outcome for a workload, or for an array's tasks, to `answer`."""
     if _is_array(document):
         _, answer.array = arrays.predict(actor=actor, document=document)
         answer.prediction = answer.array.first_task
@@ -234,9 +229,9 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return a problem if the project is unknown and the document has other problems.
+    """Return a problem if the project is unknown.
 
-    The validation of the document reports an unknown project only if there are no other problems.
+    Validation reports that only if there are no other problems.
     """
     name = (draft.data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):

@@ -56,7 +56,7 @@ def count_max_gpus(spec: WorkloadSpec) -> float:
 class PredictedOutcome:
     """Base class for pages that show a prediction for a workload.
 
-    `array` contains the prediction for an array's tasks.
+    `array` is the prediction for an array's tasks.
     """
 
     prediction: Prediction | None
@@ -94,9 +94,9 @@ class PredictedOutcome:
 
     @property
     def limits(self) -> list[str]:
-        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`.
+        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`, by pool if they differ.
 
-        Limits that differ between pools are listed by pool. Limits equal to the requests are omitted.
+        Limits equal to the requests are omitted.
         """
         by_role: dict[str, dict[str, str]] = {}
         for each in self.prediction.limits if self.prediction else []:
@@ -113,11 +113,7 @@ class PredictedOutcome:
 
     @property
     def share_growth(self) -> str:
-        """Sentence about the increase of the project's fair share by this request, or "".
-
-        A project's fair share depends on its requests. Other pages do not include this request, so they may
-        show a lower fair share.
-        """
+        """Sentence that says by how much this request raises the project's fair share, or ""."""
         if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
             return ""
         project, [pool] = self.prediction.workload["project"], self.prediction.workload["pools"]
@@ -174,11 +170,7 @@ class PredictedOutcome:
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
 
     def sign(self, request: Request, document: Mapping[str, Any], *, is_edit: bool = False) -> None:
-        """Sign the prediction.
-
-        The form sends the signed prediction with the document, so that the prediction can be shown after the
-        submission.
-        """
+        """Sign the prediction, so that it can be shown after the submission."""
         if (shown := self.summarize(is_edit=is_edit)) is not None:
             self.accepted = sign_prediction(request, shown, document)
 

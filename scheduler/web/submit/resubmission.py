@@ -33,7 +33,7 @@ class Resubmission(PredictedOutcome):
 def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Ask for confirmation (GET), or resubmit the workload (POST).
 
-    Also ask before a resubmission that would evict other workloads.
+    Also ask before evicting other workloads.
     """
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.SUBMIT, workload.project)
@@ -63,9 +63,9 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _predict(actor: Actor, workload: Workload) -> AcceptedPrediction | None:
-    """Return the predicted outcome, or None if the document is no longer valid.
+    """Return None if the document is no longer valid.
 
-    Raises RateLimited while too many of the project's dry runs are in progress.
+    Raises RateLimited during too many dry runs of the project.
     """
     if resubmission_obstacle(workload):
         return None

@@ -63,8 +63,9 @@ class SaveForm(Form):
 
 
 def describe_request(text: str) -> str:
-    """Describe the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs". Return ""
-    for a template without roles.
+    """Describe the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs".
+
+    Return "" for a template without roles.
     """
     roles = (open_draft(text).data or {}).get("roles")
     if not isinstance(roles, list):
@@ -275,10 +276,6 @@ def _render_save_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield the rows of the list.
-
-    Permissions are checked only once per project.
-    """
     used_by = _schedules_by_template(request, rows)
     runs: dict[int, bool] = {}
     for row in rows:

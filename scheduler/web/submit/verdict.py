@@ -24,9 +24,8 @@ SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 class Verdict:
     """Title and tone of a prediction, with reasons.
 
-    `decisive` is the main reason why the workload would not start now. `others` contains less important
-    reasons, which are collapsed. `effects` is a sentence about the workloads that would be evicted, or "" if
-    the workload would not start.
+    `decisive` is the main reason why the workload would not start now, and `others` are collapsed. `effects`
+    is a sentence about evictions, or "".
     """
 
     title: str
@@ -49,7 +48,7 @@ def build_verdict(
 ) -> Verdict:
     """Return the verdict on a workload, or on all of an array's tasks.
 
-    `urls` contains the URLs of the workloads that the reasons name.
+    `urls` links the workloads that the reasons name.
     """
     if array is not None and array.tasks > 1 and (array.would_start or array.would_evict):
         return _tasks_verdict(array, urls)
@@ -100,7 +99,7 @@ def _workload_verdict(prediction: Prediction, urls: Mapping[str, str] | None) ->
 
 
 def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
-    """Describe effects on other workloads, such as "evict 2 other workloads, scale down 1 other workload"."""
+    """Return text such as "evict 2 other workloads, scale down 1 other workload"."""
     by_verb: dict[str, list[Mapping[str, Any]]] = {"evict": [], "scale down": [], "move": []}
     for each in evictions:
         by_verb[{MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")].append(each)
@@ -116,10 +115,7 @@ def _sum_evictions(evictions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Verdict:
-    """Return the verdict on a workload that only needs more nodes.
-
-    The workload's other reasons no longer apply once the nodes have booted.
-    """
+    """Return the verdict on a workload that only needs more nodes."""
     verb = "has" if prediction.nodes_to_boot == 1 else "have"
     start = f"start after {format_count(prediction.nodes_to_boot, 'node')} {verb} booted"
     decisive = next((obstacle for obstacle in reasons if obstacle.reason == SCALES_UP), None)

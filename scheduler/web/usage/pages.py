@@ -173,10 +173,7 @@ def _usage_table_rows(
     uses: Mapping[str, MeasuredGpuHours],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageTableRow]:
-    """Return the report's table rows, largest first.
-
-    A project's row has the project's colour. All other rows are coloured by position.
-    """
+    """Return the report's table rows, largest first."""
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
@@ -219,7 +216,7 @@ def _sort_table_rows(lines: list[UsageTableRow], sort: str) -> list[UsageTableRo
 def _build_usage_chart(
     rows: Sequence[UsageRow], lines: Sequence[UsageTableRow], question: UsageQuery
 ) -> UsageChart | None:
-    """Return a chart with one layer for each of the largest consumers and one layer for all others.
+    """Return a chart with one layer for each of the largest consumers and one for all others.
 
     Return None if the period is empty.
     """
@@ -290,7 +287,7 @@ def _step_starts(question: UsageQuery) -> list[datetime]:
 
 
 def _next_start(at: datetime, step: ReportStep) -> datetime:
-    """Return the start of the next step, allowing for days of 23 or 25 hours due to daylight saving time."""
+    """Return the start of the next step. Days may have 23 or 25 hours."""
     if step is ReportStep.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is ReportStep.MONTH:

@@ -33,9 +33,8 @@ PointValue = Callable[[MeanUtilization], int | None]
 class UtilizationChart:
     """Chart that shows usage as an area and the allocation as a line.
 
-    `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is set
-    if the capacity is too far above both to be drawn. `top` is the highest usage or allocation, but at least
-    the smallest scale of the unit.
+    `now` and `of` are their current values, in thousandths of the unit. `hidden_capacity` is set if the
+    capacity is too high to be drawn.
     """
 
     key: str
@@ -75,11 +74,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationOverTime:
-    """Utilization over time.
-
-    `rows` lists the latest points, newest first. `more` is the number of earlier points, which appear only in
-    the charts.
-    """
+    """Utilization over time. `rows` lists the latest points, newest first, and `more` counts the others."""
 
     span: str
     begin: datetime
@@ -107,8 +102,8 @@ def utilization_over_time(
 ) -> UtilizationOverTime:
     """Return charts for the pods that match `pod_filter`, over the `span` before `end`.
 
-    `span` is a key of SPANS, or LAST_RUN for the time since `started_at`. Any other value selects the default
-    span. If the pods are those of one `node`, the charts show the node's capacity.
+    `span` is a key of SPANS, or LAST_RUN for the time since `started_at`. If `node` is set, the charts show
+    its capacity.
     """
     if span == LAST_RUN and started_at is not None:
         # Measurements are stored per minute.
@@ -171,7 +166,7 @@ def _build_charts(
 def _build_chart(
     series: _ResourceSeries, points: Sequence[MeanUtilization], axis: Axis
 ) -> UtilizationChart | None:
-    """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
+    """Return None if nothing was measured. Gaps in the measurements are left blank."""
     if all(series.used(point) is None for point in points):
         return None
     unit, scaled = _unit_and_scale(series, points)
@@ -224,7 +219,7 @@ def _unit_and_scale(
 
 
 def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | None], int | None]]:
-    """Return the unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
+    """Return a unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
     divisor = MIB_PER_GIB if max((amount or 0 for amount in amounts), default=0) >= MIB_PER_GIB else 1
 
     def to_chart_unit(mib: int | None) -> int | None:

@@ -97,10 +97,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 
 
 def _time_range_labels(workload: Workload) -> Mapping[str, str]:
-    """Return the labels of the time ranges, keyed by time range.
-
-    For an ended workload, only ranges within its last run are included.
-    """
+    """Return the labels of the time ranges. An ended workload has only ranges within its last run."""
     labels = {key: label for key, (label, _) in SPANS.items()}
     if workload.started_at is None:
         return labels
@@ -114,9 +111,8 @@ def _time_range_labels(workload: Workload) -> Mapping[str, str]:
 class StripFigure:
     """Current usage of one resource, with a chart of the last hour.
 
-    `lowest` describes the least used pod: its utilization, its name, and the number of other pods with the
-    same utilization. If the workload has only one pod, `lowest` contains the utilization of the least used
-    GPU and an empty name.
+    `lowest` is the utilization and name of the least used pod, and the number of equal pods. With a single
+    pod, it describes the least used GPU and has no name.
     """
 
     title: str
@@ -135,7 +131,7 @@ def is_unmeasured(workload: Workload, now: datetime) -> bool:
 
 
 def utilization_strip_context(workload: Workload, now: datetime) -> dict[str, Any]:
-    """Return the template context for the strip above a workload's log: usage figures, and bars of the pods.
+    """Return the template context for the strip above a workload's log.
 
     The figures are empty if nothing was measured.
     """
@@ -211,11 +207,10 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
 def _lowest_utilization(
     pods: Iterable[summary.PodSummary], bars: PodBars | None
 ) -> tuple[str, str, int] | None:
-    """Return the utilization and name of the least used pod, and how many other pods have the same
-    utilization.
+    """Return the utilization and name of the least used pod, and the number of equal pods.
 
-    For a single pod with several GPUs, return the utilization of the least used GPU, with an empty name.
-    Return None if nothing can be compared or all pods are equal.
+    Return None if nothing can be compared. With a single pod, the least used GPU counts, and the name is
+    empty.
     """
     if bars is not None:
         lowest = f"{bars.lowest.shown_percent}%", bars.lowest.pod, bars.equally_low

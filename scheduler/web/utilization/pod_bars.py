@@ -20,10 +20,9 @@ class PodBar:
 
 @dataclass(frozen=True, slots=True)
 class PodBars:
-    """One bar per pod, in rank order. With more than MAX_BARS pods, only the least utilized are shown.
+    """One bar per pod, in rank order, or only the least utilized if there are more than MAX_BARS.
 
-    `lowest` is the least utilized pod, and `equally_low` is the number of other pods that show the same
-    percentage. `total` is the number of measured pods.
+    `equally_low` is the number of other pods with the percentage of `lowest`.
     """
 
     rows: Sequence[PodBar]

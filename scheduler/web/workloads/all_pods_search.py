@@ -15,9 +15,8 @@ MAX_PODS = 64
 class AllPodsMatches:
     """Matches in the logs of several pods.
 
-    `pods` is the number of pods in the run. `by_pod` contains the searched logs with their matches, even if
-    only part of a log was searched. `resume_at` contains the pods with further matches or text, and the
-    positions from which to continue.
+    `pods` is the number of pods in the run. `by_pod` contains the searched logs. `resume_at` maps pods with
+    further matches or text to the positions from which to continue.
     """
 
     pods: int
@@ -44,11 +43,10 @@ def search_all_pods(
     context_lines: int,
     ignore_case: bool,
 ) -> AllPodsMatches:
-    """Search the logs one after another until the time limit for a search is reached.
+    """Search the logs one after another within the time limit.
 
-    `logs` contains the logs of the first pods. `pod_count` is the number of all pods. Each log gets an equal
-    part of `max_matches`, and at least one match. To continue an earlier search, `starts` contains the IDs of
-    the pods to search and the positions from which to continue.
+    `pod_count` is the number of all pods. Each log gets an equal part of `max_matches`. To continue an
+    earlier search, pass its positions as `starts`.
     """
     until = time.monotonic() + TIME_LIMIT
     by_pod: list[tuple[PodLog, LogMatches]] = []

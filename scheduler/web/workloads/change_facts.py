@@ -79,9 +79,9 @@ def build_change_facts(
 def _ended_workload(
     actor: Actor, project: Project, change: Change | None, urls: Mapping[str, str], now: datetime
 ) -> EvictedWorkload | None:
-    """Return the workload that the change would end, with the work that it would lose.
+    """Return the workload that the change would end, with the lost work, or None.
 
-    Return None if the change ends no workload, or if the workload is hidden from the user.
+    A hidden workload is not returned.
     """
     if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED or change["subject"] not in urls:
         return None
@@ -90,11 +90,7 @@ def _ended_workload(
 
 
 def _priority_basis(actor: Actor, project: Project, answer: RenderedChange) -> str:
-    """Return text that names the workloads whose priority the proposed priority just exceeds.
-
-    The text is empty if the change does not raise the priority, or if the rule already names the exceeded
-    priority.
-    """
+    """Return text that names the workloads whose priority is just exceeded, or ""."""
     change = answer.change
     if change is None or change["kind"] != ChangeKind.PRIORITY_RAISED:
         return ""

@@ -51,11 +51,9 @@ class ChangeLink:
 
 
 def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return a link to the page where the user can make the change, or None if the user is not allowed to
-    make the change.
+    """Return a link to a form that contains the change, or None if the user may not make the change.
 
-    The form already contains the change, unless the changed part of the document is too long for a URL or
-    contains environment variables. Environment variables must not appear in proxy logs.
+    Long values and environment variables are left out of the URL.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)
@@ -80,7 +78,7 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
 def link_to_quota_pool_or_node(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
     """Return a link to the page that changes a project quota, a pool or a node.
 
-    The result is None for any other change, or if the user is not allowed to make the change.
+    Return None for any other change, or if the user may not make it.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
@@ -154,9 +152,8 @@ class Loss(NamedTuple):
 
 
 def _with_losses(effects: str, losses: Mapping[str, Loss]) -> str:
-    """Add each evicted workload's loss to the sentence about effects.
-
-    Workloads of the preemptor's own project are marked, because the user may prefer to keep them.
+    """Add each evicted workload's loss to the sentence about effects, and mark the project's own
+    workloads.
     """
     for name, loss in losses.items():
         if effects == f"This would evict {name}.":
@@ -196,9 +193,9 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
 
 
 def document_with_change(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
-    """Return the document with the change, or None if the document cannot express the change.
+    """Return the document with the change, or None if the document cannot express it.
 
-    `pools` are the pools that the workload may use, even if the document does not list them.
+    `pools` are the pools that the workload may use.
     """
     document = deepcopy(spec)
     after = change["after"]
@@ -241,7 +238,7 @@ def _drop_topology(part: Document, level: str) -> None:
 
 
 def _change_role(role: Document, change: Change) -> bool:
-    """Apply the change to a role in place. Return False if the role cannot express the change."""
+    """Return False if the role cannot express the change."""
     resource, after = str(change["resource"]), change["after"]
     match ChangeKind(change["kind"]):
         case ChangeKind.LABEL_DROPPED:
@@ -262,9 +259,7 @@ def _change_role(role: Document, change: Change) -> bool:
 
 
 def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bool:
-    """Lower the number of replicas, or the request or limit of each replica. Return False for an unknown
-    resource.
-    """
+    """Return False for an unknown resource."""
     if resource == "replicas":
         keys = ["replicas"] if role.get("replicas") is not None else ["min"]
         if keys == ["min"] and role.get("max") == role.get("min"):

@@ -20,8 +20,9 @@ class RoleCommand:
 
 
 def role_commands(workload: Workload) -> list[RoleCommand]:
-    """Return each role's command, with its directory, variables and secrets. The list is empty if the
-    document is no longer valid.
+    """Return each role's command, with its directory, variables and secrets.
+
+    The list is empty if the document is no longer valid.
     """
     try:
         spec = parse_workload(workload.spec)

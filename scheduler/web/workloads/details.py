@@ -135,11 +135,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 def _queue_order(
     workload: Workload, ordering: Sequence[str], queues: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, list[str]]]:
-    """Return (name, states) for each queue in the sort key, the department first.
-
-    The sort key compares amounts that include the workload, so states above a quota or fair share begin with
-    "would". The number of GPUs is stated only if it exceeds the quota or fair share.
-    """
+    """Return (name, states) for each queue in the sort key, the department first."""
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
     return [
@@ -166,7 +162,7 @@ def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], reque
 
 
 def _explain_reservation_above_share(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return why a reserved workload's project exceeds its fair share, or "" if the share is sufficient."""
+    """Return why a reserved workload's project exceeds its fair share, or "" if it does not."""
     share = (queue["share"] or {}).get("gpu")
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if workload.phase != Phase.RESERVED or share is None or held <= share:
@@ -180,10 +176,9 @@ def _explain_reservation_above_share(workload: Workload, queue: dict[str, Any]) 
 
 
 def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return why a workload will stay pending after its restart delay, or "" if the workload can start then.
+    """Return why a workload will stay pending after its restart delay, or "".
 
-    The scheduler does not evaluate the workload during the delay, so the reason is inferred from the
-    project's queue. If the reason is the queue's fair share, mark the fair share in `queue`.
+    A fair share that is too small is marked in `queue`.
     """
     awaited = awaited_after_delay(workload)
     verb = "Now waits" if delay_has_ended(workload) else "Then waits"
@@ -227,10 +222,9 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 
 def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
-    """Return the clause about the workloads that must end before the expected start, split into (text, URL or
-    "") pairs.
+    """Return (text, URL or "") pairs that form the clause about the workloads that must end first.
 
-    Workloads whose GPUs are idle are marked, because their owners may end them.
+    Workloads with idle GPUs are marked.
     """
     now, visible = timezone.now(), [end.workload for end in ends if end.is_visible]
     rows = {row.handle: row.pk for row in named_workloads(actor, visible)}
@@ -260,10 +254,7 @@ def build_obstacles(
 
 
 def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first blocker's message.
-
-    If the reasons have numbers, a text with these numbers replaces the message's first sentence.
-    """
+    """Return the first blocker's message, with its numbers if it has any."""
     message = str(blockers[0]["message"]).removeprefix(RESTART_DELAY)
     reasons = [(str(each["reason"]), each.get("numbers") or {}) for each in blockers]
     if sentence := reason_sentence(reasons):
@@ -275,10 +266,9 @@ def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
+    """Return the decisive reason, or None, and the other reasons.
 
-    If the decisive reason says that only free capacity can be used, the shortage is merged into it. If the
-    decisive reason is a lack of capacity, the reclaimable amounts are merged into it.
+    Shortages and reclaimable amounts are merged into the decisive reason.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
@@ -295,10 +285,8 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
 
 
 def _unstated_shortage(message: str, shortage: str) -> str:
-    """Return the part of a shortage that the message does not state.
-
-    A shortage is a sentence such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs."
-    """
+    """Return the part of a sentence such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs." that the message
+    does not state."""
     free, _, rest = shortage.partition(", ")[2].removesuffix(".").partition("; ")
     if not free or f", {free}. " not in message:
         return shortage
@@ -306,11 +294,7 @@ def _unstated_shortage(message: str, shortage: str) -> str:
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple[str, str]]:
-    """Return the blocker's nonzero numbers that neither its message nor `message` contains.
-
-    Return no numbers for a restart delay. Missing amounts are omitted, because they follow from the message.
-    The largest free block is omitted if the total free amount is insufficient.
-    """
+    """Return the blocker's nonzero numbers that neither its message nor `message` contains."""
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []
     in_message = set(re.findall(r"[\w.-]*\w", f"{blocker['message']} {message}"))
@@ -326,9 +310,9 @@ def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple
 
 
 def work_lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now: datetime) -> int | None:
-    """Return the GPU-seconds of work that evicting the workload now would lose.
+    """Return the GPU-seconds of work that an eviction now would lose.
 
-    Return None if it cannot be evicted for a different workload or has no GPUs.
+    Return None if the workload cannot be evicted or has no GPUs.
     """
     if workload.phase != Phase.RUNNING or not workload.preemptible or not workload.gpu_milli_now:
         return None
@@ -343,11 +327,7 @@ def work_lost_in_failure(workload: Workload, placements: Sequence[PodPlacement])
 
 
 def _lost_work(workload: Workload, placements: Sequence[PodPlacement], end: datetime) -> int:
-    """Return the GPU-seconds that the run's pods have worked since the run's last checkpoint, or since its
-    start.
-
-    Each pod counts only while it ran: pods of an elastic run can start later and end earlier than the run.
-    """
+    """Return the GPU-seconds that the run's pods have worked since its last checkpoint or its start."""
     if workload.started_at is None:
         return 0
     return sum(
@@ -390,8 +370,5 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 
 
 def document_text(workload: Workload | WorkloadArray, **instead: Any) -> str:
-    """Return a workload's or array's document as YAML, with its keys in the usual order.
-
-    Values in `instead` replace the workload's values.
-    """
+    """Return a workload's or array's document as YAML. Values in `instead` replace the workload's values."""
     return dump_workload(with_units({**workload.spec, **instead}))

@@ -34,10 +34,7 @@ class Failure:
 
 
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
-    """Return the pod that failed first in the last run, or None.
-
-    The failure of the first pod often causes the failures of the other pods.
-    """
+    """Return the pod that failed first in the last run, or None."""
     if workload.phase != Phase.FAILED:
         return None
     failed = [each.pod for each in placements if each.pod.run == workload.run and each.pod.state == "failed"]
@@ -60,7 +57,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
 class OtherFailures:
     """Other workloads and arrays with a pod that failed on the same node.
 
-    `named` are the latest of them, and `has_more` is true if there are more.
+    `named` are the latest, and `has_more` is true if there are others.
     """
 
     node: str
@@ -69,10 +66,9 @@ class OtherFailures:
 
 
 def other_failures(actor: Actor, workload: Workload, failure: Failure | None) -> OtherFailures | None:
-    """Return the visible workloads and arrays whose last run failed on the same node within a day, or None.
+    """Return the visible workloads and arrays that failed on the same node within a day, or None.
 
-    Several failures suggest that the node has a fault. Other tasks of the workload's array are omitted,
-    because the tasks of an array often fail for the same reason.
+    Other tasks of the workload's array are omitted.
     """
     pod = failure.pod if failure is not None else None
     if pod is None or pod.ended_at is None:
@@ -96,10 +92,9 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 
 
 def failure_fact(workload: Workload) -> str:
-    """Return the cause of a failure in a few words for the page's header.
+    """Return the cause of a failure in a few words: the message, or the exit code if that says more.
 
-    Return the exit code if it is known and the reason is general or the message is missing. Otherwise, return
-    the message. Return "" if the workload has not failed.
+    Return "" if the workload has not failed.
     """
     if workload.phase != Phase.FAILED:
         return ""

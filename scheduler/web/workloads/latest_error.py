@@ -29,9 +29,10 @@ MAX_BYTES = 128 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LatestError:
-    """Error in a pod's log. `line` is None if the log is too long to number its lines at each request.
+    """Error in a pod's log.
 
-    `time` is None if the log has no times. `is_last_line` is False if the pod has written lines since.
+    `line` is None in very long logs, and `time` is None if the log has no times. `is_last_line` is False if
+    the pod has written lines since.
     """
 
     pod_id: uuid.UUID
@@ -45,10 +46,8 @@ class LatestError:
 @signed_in
 @require_GET
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return a link to the latest error in the first pod's log, or nothing if there is none.
-
-    If the log cannot be read now, return nothing too. The page repeats the request later.
-    """
+    """Return a link to the latest error in the first pod's log, or nothing if there is none or the log cannot
+    be read now."""
     workload = find_workload(request.actor, workload_id)
     try:
         log = _first_log(request, workload)
@@ -69,9 +68,7 @@ def _first_log(request: Request, workload: Workload) -> PodLog | None:
 
 
 def _latest_error(log: PodLog) -> LatestError | None:
-    """Return the latest error in the log's last lines. If these lines are the whole log, add the number of
-    errors.
-    """
+    """Return the latest error in the log's last lines, or None."""
     end = log.tail(MAX_LINES, MAX_BYTES)
     first_line = line_number(log, end.offset) if end.offset <= MAX_BYTES else None
 

@@ -31,7 +31,7 @@ CANDIDATES_MAX = 50
 class MetricChart:
     """Chart of one metric, with its numbers as text.
 
-    `other` is the last value of the workload with which this workload is compared.
+    `other` is the last value of the workload to compare with.
     """
 
     name: str
@@ -103,11 +103,7 @@ def _build_chart(
 
 
 def _points_with_gaps(series: Series) -> list[tuple[int, float | None]]:
-    """Return a metric's points for a chart.
-
-    If the workload has reported values that are not finite, unusually long distances between steps become
-    gaps.
-    """
+    """Return a metric's points for a chart. Values that are not finite appear as gaps."""
     points: list[tuple[int, float | None]] = []
     reported = series.downsample(POINTS)
     distances = [after.step - before.step for before, after in pairwise(reported)]

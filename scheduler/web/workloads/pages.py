@@ -77,8 +77,8 @@ TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources")
 class Tab:
     """Tab of the workload page: its route, title, and the data that only this tab shows.
 
-    `live_part` is the part of the page that is refreshed after changes. If `live_part` is empty, only the
-    header is refreshed.
+    `live_part` is the part of the page that is refreshed after changes. If it is empty, only the header is
+    refreshed.
     """
 
     route: str
@@ -113,10 +113,8 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if the workload waits only for its restart delay or for earlier tasks of its array.
-    The page explains these reasons elsewhere. If the next cycle starts the workload, the response replaces
-    the last cycle's pending reasons. The page loads the card separately, because finding the change may take
-    seconds on a large cluster. A page that is refreshed keeps its card (204) while no dry run can start.
+    The response is empty if the page already says what the workload waits for. A page that is refreshed keeps
+    its card (204) while no dry run can start.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
@@ -169,11 +167,7 @@ def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
-    """Return whether to show a tab.
-
-    Before the first run, tabs about running pods would be empty, and a terminal needs a pod that is running
-    or about to run.
-    """
+    """Return whether to show a tab."""
     if workload.run == 0 and tab in TABS_OF_RUNS:
         return False
     return tab != "terminal" or (is_operator and workload.phase in PHASES_WITH_PODS)
@@ -212,9 +206,9 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the header's text about the pending reason, the message, the restart delay and the last edit.
+    """Return the header's pending reason, message, restart delay and last edit.
 
-    Parts that the page states elsewhere are omitted, as are a reason and a forecast from before an edit.
+    Parts that the page states elsewhere are omitted.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
@@ -232,18 +226,14 @@ def _pending_context(workload: Workload, tab: str) -> Context:
 
 
 def _shown_message(workload: Workload) -> str:
-    """Return the workload's message. Return "" if it only says that the workload is placed or running."""
+    """Return the workload's message, or "" if it only says that the workload is placed or running."""
     is_running = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
     is_placed = workload.phase == Phase.STARTING and re.match(PLACED, workload.message)
     return "" if is_running or is_placed else workload.message
 
 
 def _queue_context(workload: Workload) -> Context | None:
-    """Return the queue position, pool and expected start of a queued or reserved workload, or None for any
-    other workload.
-
-    A reserved workload has no queue position.
-    """
+    """Return the queue position, pool and expected start of a queued or reserved workload, or None."""
     stored = workload.explanation or {}
     is_reserved = workload.phase == Phase.RESERVED
     is_queued = workload.phase == Phase.PENDING and not workload.held and stored.get("queue_position")
@@ -376,10 +366,7 @@ TABS = {
 
 
 def _image_with_digest(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image and the digest from the latest run that resolved it.
-
-    Return None if the document has no image.
-    """
+    """Return the document's image and the digest of the latest run, or None without an image."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None

@@ -84,10 +84,9 @@ class PodTable:
 
 
 def pod_table(placements: Sequence[PodPlacement], first_failed: Pod | None = None) -> PodTable:
-    """Group the pods of a run that have the same node, outcome and limits. Groups are in the order of their
-    first pods.
+    """Group the pods of a run that have the same node, outcome and limits, in rank order.
 
-    The pod that failed first has its own row at the top, because the first failure often causes the others.
+    The pod that failed first has its own row at the top.
     """
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:

@@ -30,10 +30,9 @@ Context = dict[str, Any]
 
 
 def load_retained_files(request: Request, workload: Workload) -> Context:
-    """Return the failed pods whose files are kept, and the files of the pod that the user selected.
+    """Return the failed pods whose files are kept, and the files of the selected pod.
 
-    The result is empty for users who are not allowed to run commands in the pods. Only the selected pod's
-    node is queried.
+    The result is empty for users who may not run commands in the pods.
     """
     if not may(request.actor, Action.OPERATE, workload):
         return {}
@@ -65,7 +64,7 @@ def _build_file_row(pod: Pod, file: PodFile) -> FileRow:
 
 
 def _previewed_file(files: tuple[PodFile, ...], path: str) -> PodFile | None:
-    """Return the file at the path, or None if it does not exist or has no preview."""
+    """Return None if the file does not exist or has no preview."""
     file = next((each for each in files if each.path == path), None)
     return file if path.endswith(TEXT_SUFFIXES) else None
 

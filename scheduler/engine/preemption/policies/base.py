@@ -75,7 +75,7 @@ class PreemptionPolicy:
     def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
         """Return whether the outcome is fair to the victim queues.
 
-        `sides` contains (preemptor's queue, victim queue) pairs, at the level where their paths diverge.
+        `sides` contains (preemptor's queue, victim queue) pairs.
         """
         del sides
         return True
@@ -88,11 +88,8 @@ class PreemptionPolicy:
         """Undo the effect of `retries_within_share`: let the department exceed its share again."""
 
     def retries_without_new_gangs(self) -> bool:
-        """Return whether to retry without the victims that will be protected in the next cycle.
-
-        These victims start in this cycle and have a minimum runtime. The starts of these victims could be
-        withdrawn, but other victims are preferable. Once this method has returned True, these victims are
-        protected.
+        """Return whether to retry without the victims that started in this cycle and have a minimum
+        runtime.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -101,19 +98,14 @@ class PreemptionPolicy:
         return changed
 
     def queue_key(self, account: QueueAccount) -> Key:
-        """Return a victim queue's sort key.
-
-        Victims of the queue with the smallest key are evicted first. The key changes with every selected
-        victim.
-        """
+        """Return a victim queue's sort key. Victims of the queue with the smallest key are evicted first."""
         del account
         return ()
 
     def victim_key(self, victim: Victim) -> Key:
         """Return the sort key of a victim within its queue.
 
-        Extra replicas come first, then optional groups, then gangs. Victims of the same kind are sorted by
-        closeness to their maximum, then by priority, cost and age.
+        Extra replicas come first, then optional groups, then gangs.
         """
         if victim.cached_key is None:
             workload = victim.gang.workload
@@ -131,18 +123,12 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return the largest `queue_stage` among the victims.
-
-        When sets of victims are compared, this key takes precedence over the cost.
-        """
+        """Return the largest `queue_stage` among the victims."""
         del victims
         return ()
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
-        """Return a sort key for evicting the victim from its queue after the evictions in `evicted`.
-
-        The further the evictions reduce the queue, the larger the key.
-        """
+        """Return how far the evictions reduce the victim's queue, as a sort key. A larger key is worse."""
         del victim, evicted
         return ()
 
@@ -152,7 +138,7 @@ class PreemptionPolicy:
         return None if queue_key_prefix is None else queue_key_prefix + self.victim_key(victim)
 
     def queue_key_prefix(self, victim: Victim) -> Key | None:
-        """Return the first part of the victim's sort key, the part that depends on its queue.
+        """Return the part of the victim's sort key that depends on its queue.
 
         Return None if the policy does not allow the eviction now.
         """
@@ -161,11 +147,7 @@ class PreemptionPolicy:
         return (*self.worst_queue_stage((victim,)), *self.queue_key(victim.gang.account))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """Return the cost of evicting a set of victims, regardless of their queues.
-
-        The cost comprises the number of stopped workloads, the costliest victim, the number of victims and
-        the freed GPUs.
-        """
+        """Return the cost of evicting a set of victims, regardless of their queues."""
         freed = sum([victim.amounts[0] for victim in victims])
         worst = max([self.victim_key(victim) for victim in victims])
         return (sum([victim.is_gang for victim in victims]), *worst, len(victims), freed)
@@ -179,10 +161,8 @@ class PreemptionPolicy:
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the victim queue's threshold, or None if the resource has no single threshold.
-
-        The queue must exceed this amount before its last eviction.
-        """
+        """Return the amount that the victim queue must exceed before its last eviction, or None if there is
+        no such amount."""
         del victim_queue, kind
         return None
 
@@ -221,9 +201,8 @@ class PreemptionPolicy:
         return self.diverging_queues(account)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return (preemptor's queue, victim queue) at the level where their paths diverge, or None if the
-        paths are equal.
-        """
+        """Return (preemptor's queue, victim queue) at the first level where they differ, or None if they are
+        the same."""
         if account not in self._diverging:
             levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next((sides for sides in levels if sides[0] is not sides[1]), None)

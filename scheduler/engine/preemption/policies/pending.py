@@ -1,7 +1,6 @@
 """Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
 
-Each policy object serves one preemptor. The board that a policy reads no longer contains the victims that
-have been selected.
+Each policy object serves one preemptor.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,7 +17,6 @@ from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, ad
 
 
 def _have_same_queue_and_size(victims: Sequence[Victim]) -> bool:
-    """Return whether all victims have the same queue and size."""
     account, amounts = victims[0].gang.account, victims[0].amounts
     return all(victim.gang.account is account and victim.amounts == amounts for victim in victims)
 
@@ -33,8 +31,7 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 class Reclaim(PreemptionPolicy):
     """Reclaim resources from other queues.
 
-    The queues of the preemptor and the victim are compared at the first level where their paths differ. Only
-    the resources that the preemptor requests are compared.
+    The queues are compared at the first level where their paths differ.
     """
 
     kind = Kind.RECLAIM
@@ -105,10 +102,7 @@ class Reclaim(PreemptionPolicy):
     def _usage_allows_eviction(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
     ) -> bool:
-        """Return whether decayed usage allows the eviction.
-
-        Under the rule `within_quota`, usage does not matter.
-        """
+        """Return whether decayed usage allows the eviction."""
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
@@ -126,11 +120,7 @@ class Reclaim(PreemptionPolicy):
     def _reclaim_rules(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield (resource, threshold, rule) for each resource that can be reclaimed from the project.
-
-        The threshold is the victim queue's share, or its quota if the preemptor stays within its own quota or
-        has the next turn.
-        """
+        """Yield (resource, threshold, rule) for each resource that can be reclaimed from the project."""
         if not self.deserved:
             if self.turns.may_yield_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
                 for kind in self.kinds:
@@ -198,10 +188,7 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return the worst stage of the victims' queues: over share, over quota, or within quota.
-
-        The stage of a victim's queue is computed as if all previous victims had already been evicted.
-        """
+        """Return the worst stage of the victims' queues: over share, over quota, or within quota."""
         if len(victims) == 1 or _have_same_queue_and_size(victims):
             return self._worst_stage_of_equal_victims(victims[0], len(victims))
         evicted, worst = EvictedByQueue(), Key()
@@ -226,7 +213,6 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _worst_stage_of_equal_victims(self, victim: Victim, count: int) -> Key:
-        """Return the worst queue stage if `count` victims with the queue and size of `victim` are evicted."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account
@@ -249,10 +235,7 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, or 0 if usage has no history.
-
-        It is rounded so that cost breaks the tie between queues with nearly equal usage.
-        """
+        """Return the negated relative usage, rounded so that cost decides between nearly equal queues."""
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind
@@ -268,7 +251,7 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def _stage_after_evictions(self, account: QueueAccount, evicted: Sequence[int]) -> int:
-        """Return the queue's stage after the evictions: 0 over share, 1 over quota, 2 within quota."""
+        """Return 0 for over share, 1 for over quota, and 2 for within quota."""
         stage = 2
         for kind in self.kinds:
             allocated = account.allocated[kind] - evicted[kind]
@@ -354,10 +337,7 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """Return the longer of the minimum runtimes for preemption and reclaim, in seconds.
-
-        A move must respect both.
-        """
+        """Return the longer of the minimum runtimes for preemption and reclaim, in seconds."""
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
         return max(inside, super()._min_runtime(account))

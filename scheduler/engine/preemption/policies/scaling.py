@@ -13,11 +13,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class ScaleDown(Reclaim):
-    """Evict extra replicas in other queues and in the preemptor's own project.
-
-    The reclaim rules apply to other queues. In the preemptor's project, higher-priority workloads are not
-    evicted.
-    """
+    """Evict extra replicas in other queues and in the preemptor's own project."""
 
     kind = Kind.SHRINK
     evicts_gangs = False
@@ -69,10 +65,7 @@ class ScaleDown(Reclaim):
 
 
 class ScaleDownForScaleUp(Reclaim):
-    """Policy that evicts extra replicas of queues over their fair share.
-
-    The gangs that then scale up belong to queues within their fair share.
-    """
+    """Evict extra replicas of queues over their fair share, so that queues within theirs can scale up."""
 
     kind = Kind.GROW
     evicts_gangs = False
@@ -82,10 +75,7 @@ class ScaleDownForScaleUp(Reclaim):
 
 
 class ReclaimForScaleUp(Reclaim):
-    """Policy that reclaims borrowed resources so that a workload can scale up within its quota.
-
-    No victim queue falls below its quota.
-    """
+    """Reclaim borrowed resources, so that a workload can scale up within its quota."""
 
     kind = Kind.GROW
     eviction_kind = Kind.RECLAIM

@@ -29,12 +29,7 @@ class NodeCostCache:
 
 
 class NodeCosts:
-    """Nodes sorted by the cost of clearing them, in one heap per victim queue.
-
-    A selection of victims does not change the order of nodes within a queue, so only the queues' cheapest
-    nodes are compared again. Once a victim queue has fallen to its share, the costs of its nodes are
-    recomputed.
-    """
+    """Nodes sorted by the cost of clearing them, in one heap per victim queue."""
 
     def __init__(
         self,
@@ -43,7 +38,6 @@ class NodeCosts:
         banned: Collection[int],
         cost_cache: NodeCostCache | None = None,
     ) -> None:
-        """Compute each node's cost, or reuse the costs in `cost_cache` for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
         self._priced_nodes: PricedNodesByQueue = {}
@@ -92,7 +86,6 @@ class NodeCosts:
                 self._price_node(i)
 
     def _reuse_cached_costs(self, cost_cache: NodeCostCache, banned: Collection[int]) -> None:
-        """Store the node costs in an empty cache, or use the cached costs except those of banned nodes."""
         if cost_cache.priced_nodes is None:
             cost_cache.priced_nodes = {
                 name: (queue, list(nodes)) for name, (queue, nodes) in self._priced_nodes.items()
@@ -105,10 +98,7 @@ class NodeCosts:
                 self._priced_nodes[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
-        """Compute the cost of clearing a node, and add the node to the heap of its victim queue.
-
-        Return the queue's name, or None if the node cannot be cleared.
-        """
+        """Return the name of the node's victim queue, or None if the node cannot be cleared."""
         result = cheapest_victims_on_node(self.selection, self.part, i)
         if result is None:
             return None
@@ -131,7 +121,6 @@ class NodeCosts:
             self._push_queue(name)
 
     def _push_queue(self, name: str) -> None:
-        """Add a queue to the heap, unless the heap already contains it at the same or a lower cost."""
         if not self._priced_nodes[name][1]:
             self._queue_costs.pop(name, None)
             return
@@ -141,7 +130,6 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _update_price(self, name: str, node: PricedNode) -> None:
-        """Recompute the cost of a node whose victim queue has fallen to its share or quota."""
         _, _, i, victims = node
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
@@ -211,7 +199,7 @@ def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int
 
 
 def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
-    """Select the largest victims first, because a few large victims may free enough."""
+    """Select the largest victims first, because a few may free enough."""
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
@@ -225,11 +213,7 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
 def _select_across_queues(
     selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
-    """Select victims one by one.
-
-    Once a queue has fallen to its share, continue with another queue. Return the selection, or an empty list
-    if all victims together do not free enough.
-    """
+    """Select victims one by one. Return an empty list if all of them do not free enough."""
     chosen: list[Victim] = []
     left, evicted, worst = list(ordered), EvictedByQueue(), Key()
     while left and not room.fits_after(chosen):
@@ -244,19 +228,14 @@ def _select_across_queues(
 
 
 def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
-    """Return a sort key that compares sets of victims: worst queue stage, stopped workloads, queue, then all
-    other costs.
-    """
+    """Return a sort key that compares sets of victims, the cheapest first."""
     queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
     cost = selection.policy.cost(victims)
     return (*selection.policy.worst_queue_stage(victims), cost[0], *queue, *cost[1:])
 
 
 def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the gang cannot lose the victim in addition to the selected victims.
-
-    Victims conflict if they have pods in common or if the gang would fall below its minimum.
-    """
+    """Return whether the gang cannot lose the victim in addition to the selected ones."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -271,7 +250,7 @@ def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> 
 
 
 def _remove_unneeded_victims(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Remove unneeded victims, starting with the last, and return the rest."""
+    """Return the victims that are needed. The last ones are dropped first."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:

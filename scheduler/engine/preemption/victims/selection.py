@@ -146,7 +146,6 @@ class VictimSelection:
         return result
 
     def _is_eligible(self, gang: Gang) -> bool:
-        """Return whether the gang is not a preemptor and has not been moved in this cycle."""
         return gang is not self.policy.gang and gang.name not in self.board.cycle.excluded
 
     def _is_queue_allowed(self, account: QueueAccount) -> bool:

@@ -1,8 +1,4 @@
-"""Enumerate sets of victims that free enough in total, cheapest first.
-
-Sets that differ only in interchangeable workloads are tried once. Workloads of one queue and size are
-interchangeable if they run on the same nodes, or if other workloads can move.
-"""
+"""Enumerate sets of victims that free enough in total, cheapest first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +18,7 @@ MAX_GROUPS = 32
 
 
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
-    """Select the victims, smallest first. Return whether all victims could be selected.
-
-    The order matters, because a queue must exceed its threshold before its last eviction. The size of a gang
-    excludes extra replicas, because extra replicas could be evicted before the gang.
-    """
+    """Select the victims, smallest first. Return whether all could be selected."""
     return all(selection.select(victim) for victim in sorted(victims, key=_size_key))
 
 
@@ -93,8 +85,7 @@ def sufficient_victim_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
 
-    Costs are computed for at most `max_priced` victims in total. If `may_move` is False, victims on different
-    nodes are not interchangeable. With `max_cost`, only sets that cost less are yielded.
+    At most `max_priced` victims are priced. With `max_cost`, only cheaper sets are yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
@@ -135,9 +126,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed_amount(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim's pods free on their nodes. Amounts of CPU and memory are the pods'
-    limits.
-    """
+    """Return the amount that the victim's pods free on their nodes."""
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(node_usage_per_replica(part, kind) for part, _ in victim.pods)
@@ -146,9 +135,7 @@ def _freed_amount(victim: Victim, kind: int) -> int:
 def _missing_amounts(
     policy: PreemptionPolicy, arrangement: Arrangement, usable: frozenset[int]
 ) -> dict[int, int]:
-    """Return how much of each requested resource would be missing even if all free resources could be
-    used.
-    """
+    """Return how much of each resource would be missing even if all free resources could be used."""
     nodes = policy.board.nodes
     gpus, _, _ = smallest_request(arrangement)
     requested = (
@@ -165,12 +152,7 @@ def _missing_amounts(
 
 
 def _victim_groups(selection: VictimSelection, usable: frozenset[int], may_move: bool) -> list[list[Victim]]:
-    """Group the possible victims by queue and size, cheapest first.
-
-    Victims that free no usable resources are left out.
-
-    If the other pods cannot move, the victims are also grouped by node.
-    """
+    """Group the possible victims by queue and size, cheapest first."""
     index = selection.board.nodes.index
     groups: dict[tuple[object, ...], list[tuple[Key, Victim]]] = {}
     for victim in selection.victim_candidates():

@@ -60,10 +60,7 @@ class Victim:
 
     @property
     def cost_gpu_seconds(self) -> int:
-        """Cost of the eviction in GPU-seconds: lost work, and freed GPUs that may idle afterwards.
-
-        Every GPU freed beyond the preemptor's request may idle.
-        """
+        """Cost of the eviction in GPU-seconds: lost work, and freed GPUs that may idle afterwards."""
         return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
 
 
@@ -136,7 +133,7 @@ def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
 
 
 def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
-    """Return the replicas to evict from the roles that scale with `leader` when `leader` loses a replica."""
+    """Return the replicas that go when `leader` loses one, because their roles scale with it."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts
@@ -148,10 +145,7 @@ def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
 
 
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield a victim for each running child that is not needed to meet the minimum of its group.
-
-    Children of nested groups are included.
-    """
+    """Yield a victim for each running child that its group does not need."""
     running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
     spare = sum(child.meets_minimum for child in section.children) > section.need
     for child in reversed(running):

@@ -1,7 +1,6 @@
 """Clean up after deleted workloads: delete logs directly, and workspaces through the task queue.
 
-A workspace may contain millions of files, too many to delete in the loop. A crash between a deletion and the
-update of its row is harmless: deleting twice is safe, and a lost task is queued again.
+Deleting twice is safe.
 """
 
 import logging
@@ -46,10 +45,7 @@ def delete_logs_of_deleted_workloads(context: SchedulerContext) -> Iterator[int]
 
 
 def queue_workspace_deletions(now: datetime, context: SchedulerContext) -> Iterator[int]:
-    """Queue workspaces for deletion in batches, and yield the number of queued workspaces after each batch.
-
-    A batch is queued and marked in one transaction.
-    """
+    """Queue workspaces for deletion, and yield the number of queued workspaces after each batch."""
     due = Leftover.objects.filter(
         Q(handed_at__isnull=True) | Q(handed_at__lte=now - RETRY_INTERVAL), kind=Leftover.Kind.WORKSPACE
     )

@@ -18,10 +18,7 @@ def keep_files(
 ) -> None:  # fmt: skip
     """Keep the files of failed pods if their workload sets `keep_failed_pod`.
 
-    If too many pods have files, release the oldest files. `failed` maps workload IDs to the IDs of failed
-    pods.
-
-    Must be called in the transaction that records the pods' end.
+    `failed` maps workload IDs to pod IDs. Must be called in the transaction that records the pods' end.
     """
     rows: list[RowChange] = []
     keeping: list[Workload] = []

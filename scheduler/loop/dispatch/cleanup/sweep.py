@@ -1,7 +1,5 @@
-"""Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of ended pods.
-
-An ended pod's log is kept as long as the pod's row exists. The pod's files are kept until its outputs are
-stored and the time in `files_until` has passed.
+"""Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of
+ended pods.
 """
 
 import logging
@@ -37,10 +35,7 @@ ROWS = compiled_once(
 
 
 def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" after other steps.
-
-    The caller may pause between two steps, because a pod whose row has ended never becomes live again.
-    """
+    """Sweep every runtime once, pod by pod. Yield a note for each stopped pod, and "" after other steps."""
     assert_no_transaction()
     swept: set[int] = set()
     for pool in POOLS():
@@ -66,7 +61,7 @@ class _EndedPod:
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
     """Sweep one runtime's pods.
 
-    If a pool's cluster has failed, its remaining pods are left for the next sweep.
+    If a pool's cluster has failed, its other pods are left for the next sweep.
     """
     failed: set[int | None] = set()
     for pod in _forget_pods_concurrently(_ended_pods(runtime, now), runtime, failed, context):
@@ -109,10 +104,7 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
 def _forget_pods_concurrently(
     pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
 ) -> Iterator[_EndedPod | None]:
-    """Start deleting the runtime's records of pods, and yield the pods in order.
-
-    Up to FORGETS_AHEAD deletions are in progress while the caller handles an earlier pod.
-    """
+    """Start deleting the runtime's records, up to FORGETS_AHEAD at a time, and yield the pods in order."""
     ahead: deque[_EndedPod] = deque()
     for pod in pods:
         if pod is None:
@@ -127,11 +119,7 @@ def _forget_pods_concurrently(
 
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
-    """Return the IDs of the ended pods whose outputs have not been read yet.
-
-    Pods that ended long ago are excluded, so that their files are not kept forever if the collector is not
-    running.
-    """
+    """Return the IDs of recently ended pods whose outputs have not been read yet."""
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
     rows = PodOutputs.objects.filter(pod__in=keys, state=OutputState.WAITING)
     rows = rows.filter(pod__ended_at__gt=now - OUTPUTS_KEPT)
@@ -139,9 +127,7 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
 
 
 def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
-    """Stop the pod if it is still running. Otherwise, delete the runtime's record of the pod, unless the
-    pod's files are still needed. Return a note if the pod was stopped, else "".
-    """
+    """Return a note if the pod had to be stopped, else ""."""
     state = runtime.get_reports([pod.pod_id])[pod.pod_id].state
     if pod.pool is None and state is not Reported.EXITED:
         runtime.stop(pod.pod_id, 0)

@@ -22,12 +22,10 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods that a cluster has evicted from one workload, and its other pods that are live or have just
-    failed.
+    """Pods that a cluster has evicted from one workload, and its other pods.
 
-    If `is_on_record` is set, an earlier tick wrote the audit record of the evicted pods. If `is_in_progress`
-    is set, the evicted pods are still live, and their eviction counts only if it has ended the workload's
-    run.
+    If `is_on_record` is set, an earlier tick wrote the audit record. If `is_in_progress` is set, the evicted
+    pods are still live.
     """
 
     evicted: Sequence[Pod]
@@ -44,10 +42,8 @@ def find_cluster_evictions(
 ) -> list[ClusterEviction]:
     """Return the evictions of the pods in `evicted`, whose rows must already be marked as ended.
 
-    The pods in `failed` and `lost_pods` ended in the same tick, and may have failed because of the evictions.
-    Earlier evictions of their peers in the same run are also returned. `being_evicted` maps the failed pods'
-    live peers to the reasons for their evictions. Must be called before the pods' workloads are evaluated,
-    because an evaluation may stop their other pods.
+    `being_evicted` maps live peers of the failed pods to the reasons for their evictions. Must be called
+    before the workloads are evaluated.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if being_evicted:
@@ -68,10 +64,7 @@ def find_cluster_evictions(
 
 
 def _recorded_pods(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Return (workload ID, pod ID) for each pod whose eviction an earlier tick has recorded.
-
-    Only the workloads of the failed pods are searched.
-    """
+    """Return (workload ID, pod ID) for each pod whose eviction an earlier tick has recorded."""
     workloads = Pod.objects.filter(pk__in=failed).values("workload")
     records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)
     on_record = {
@@ -122,9 +115,6 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
     """Write an audit record for each workload with evicted pods.
 
     Must be called after the workloads have been evaluated.
-
-    If the evictions have ended the workload's run, the record counts all pods of the workload. Records are
-    immutable, so if the evicted pods already have a record, a second one counts the other pods.
     """
     if not evictions:
         return
@@ -154,7 +144,6 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
 
 
 def _workloads_ended_by_loss(evictions: Collection[ClusterEviction]) -> set[uuid.UUID]:
-    """Return the workloads whose current run has ended because of lost pods."""
     if not evictions:
         return set()
     workloads = [_evicted_workload(eviction) for eviction in evictions]
@@ -189,7 +178,7 @@ def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: 
 
 
 def _eviction_rule(eviction: ClusterEviction) -> str:
-    """Describe an eviction that was decided outside Berth, with the cluster's reason for each node."""
+    """Describe an eviction by the cluster, with its reason for each node."""
     reasons: dict[str, set[str]] = defaultdict(set)
     for pod in eviction.evicted:
         reasons[pod.message].add(pod.node.name)

@@ -1,7 +1,6 @@
 """Evict pods from draining nodes after the drain timeout.
 
-The engine avoids draining nodes, but does not evict their pods. All evictions of kind `drain` come from this
-module. Non-preemptible workloads are evicted only from nodes that are about to be interrupted.
+Non-preemptible workloads are evicted only from nodes that are about to be interrupted.
 """
 
 import logging
@@ -62,7 +61,6 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
 
 
 def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetime) -> None:
-    """Evict locked workloads from their pods' nodes, in a constant number of statements."""
     transitions = [
         PhaseTransition(
             workload,

@@ -24,10 +24,7 @@ NOTICED_REASONS = frozenset(
 
 
 def stop_notice(pod: Pod, spec: WorkloadSpec | None, now: datetime) -> StopNotice | None:
-    """Return the notice for a stopping pod, or None if the pod receives no notice.
-
-    If the node is about to be interrupted, the lead time is shortened to leave time for the grace period.
-    """
+    """Return the notice for a stopping pod, or None if the pod receives no notice."""
     preemption = spec.preemption if spec else None
     may_run_again = pod.workload.phase == Phase.RUNNING or pod.workload.next_phase in (
         Phase.PENDING, Phase.SUSPENDED

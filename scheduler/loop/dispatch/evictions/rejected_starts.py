@@ -46,10 +46,9 @@ def handle_rejections(
     now: datetime,
     context: SchedulerContext,
 ) -> None:  # fmt: skip
-    """Record rejected pods. Release the pods of workloads whose starts have been rejected for too long.
+    """Record rejected pods, and release workloads whose starts have been rejected for too long.
 
-    `rejected` maps pods to messages. `starting` contains all starting pods. A pod counts as rejected until it
-    appears in `accepted`, because the next attempt may take longer than a tick.
+    `rejected` maps pods to messages. `starting` contains all starting pods.
     """
     _record_rejections(starting, accepted, rejected.keys(), now, context.sent)
     messages = {pod.workload_id: rejected[pod.pk] for pod in reversed(starting) if pod.pk in rejected}
@@ -63,10 +62,6 @@ def _record_rejections(
     now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip
-    """Note which pods were rejected and since when.
-
-    Forget pods that were accepted or are no longer starting.
-    """
     pods = {pod.pk for pod in starting}
     earlier = {pk: at for pk, at in sent.rejected.items() if pk in pods and pk not in accepted}
     sent.rejected = {**earlier, **dict.fromkeys(rejected, now)}
@@ -77,11 +72,7 @@ def _record_rejections(
 def _release_rejected_gangs(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
-    """Requeue or scale down workloads whose starts have been rejected for too long.
-
-    `messages` contains the rejections by workload. The backoff of a workload increases each time this
-    happens.
-    """
+    """Requeue or scale down workloads whose starts have been rejected for too long."""
     sent = context.sent
     due = {
         pk: text
@@ -114,10 +105,7 @@ def _release_rejected_gangs(
 def _scale_down(
     gangs: Iterable[Gang], rejections: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop the rejected replicas of locked workloads if the other replicas meet the minimum.
-
-    Return the workloads that were scaled down.
-    """
+    """Stop the rejected replicas of gangs that still meet their minimum, and return those workloads."""
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []
     new_events: list[Event] = []

@@ -9,11 +9,7 @@ from scheduler.loop.context import SchedulerContext
 
 
 def advance_arrays(now: datetime, context: SchedulerContext) -> int:
-    """Release tasks and end arrays. Return the number of released tasks and ended arrays.
-
-    The state is read from the database, so the next tick completes any work that a crash
-    interrupted.
-    """
+    """Release tasks and end arrays. Return the number of released tasks and ended arrays."""
     due = due_arrays()
     if not due:
         return 0

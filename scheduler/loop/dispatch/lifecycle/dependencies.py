@@ -23,10 +23,9 @@ REASON = "DependencyNeverMet"
 
 
 def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: SchedulerContext) -> int:
-    """Cancel the workloads whose dependencies still cannot be met. Return the number of cancelled workloads.
+    """Cancel the workloads whose dependencies still cannot be met.
 
-    The dependencies are read again under locks, because a user may have edited `after` or resubmitted the
-    awaited workload.
+    Return the number of cancelled workloads.
     """
     with fenced_transaction(context.held_lease):
         lock_task_arrays(workloads)

@@ -70,9 +70,7 @@ def load_gangs(
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
-    """Lock the workloads to evaluate, and return them. Pods must be locked afterwards, in the same order as
-    in HTTP requests.
-    """
+    """Lock the workloads to evaluate, and return them. Pods must be locked afterwards."""
     workloads = list(EVALUATED([*ids]))
     load_related_objects(workloads, "project", PROJECTS)
     return workloads
@@ -81,10 +79,7 @@ def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
 def evaluate_gangs(
     workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
 ) -> list[str]:
-    """Evaluate the gangs of locked workloads. Return a note for each gang that could not be evaluated.
-
-    The number of statements is constant. If an evaluation fails, bisect to isolate the offending workload.
-    """
+    """Evaluate the gangs of locked workloads. Return a note for each gang that could not be evaluated."""
     if not workloads:
         return []
     try:
@@ -134,10 +129,7 @@ class Gang:
 def apply_gang_verdicts(
     workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
 ) -> None:
-    """Evaluate the gangs of locked workloads, and change the phase of each gang that gets a verdict.
-
-    If a gang starts and ends in the same call, its row is still written only once.
-    """
+    """Evaluate the gangs of locked workloads, and change the phase of each gang that gets a verdict."""
     gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     transitions: list[PhaseTransition] = []
@@ -168,7 +160,6 @@ def _change_locked_rows(transitions: Sequence[PhaseTransition], now: datetime) -
 
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
-    """Return all pods in each workload's current run."""
     pods: dict[uuid.UUID, list[Pod]] = {workload.pk: [] for workload in workloads}
     for pod in PODS([*pods]):
         pods[pod.workload_id].append(pod)
@@ -244,10 +235,7 @@ def _build_pod_fact(pod: Pod, gang: Gang) -> PodFact:
 
 
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
-    """Return why Berth or the cluster is stopping the pod or has stopped it, or an empty string.
-
-    The result is empty for a replica that never ran because the cluster refused to start it.
-    """
+    """Return why Berth or the cluster stops the pod, or an empty string."""
     if pod.state in (PodState.STOPPING, PodState.STOPPED):
         if pod.stop_reason == "Shrunk":
             return "Berth scaled the workload down"
@@ -265,7 +253,7 @@ def idle_role_names(parsed: ParsedSpec) -> frozenset[str]:
 
 
 def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> list[PhaseTransition]:
-    """Apply the verdicts in memory. Return the transitions to store."""
+    """Return the transitions to store."""
     _update_staleness([(gang.workload, step) for gang, step in verdicts if not step.to], now)
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
     columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}
@@ -306,15 +294,12 @@ def _verdict_transition(gang: Gang, step: Verdict, columns: dict[str, Any]) -> P
 
 
 def _are_all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return whether a consolidation stopped every pod. If so, the new placement stays reserved."""
+    """Return whether a consolidation stopped every pod. Then the new placement stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 
 def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the column values that the verdict writes to the workload's row.
-
-    `names` are the names of the nodes where the gang failed.
-    """
+    """Return the columns that the verdict changes. `names` are the nodes where the gang failed."""
     workload = gang.workload
     columns: dict[str, Any] = {}
     if step.stale is not None:
@@ -342,16 +327,12 @@ def _start_columns(workload: Workload, started_at: datetime) -> dict[str, Any]:
 
 
 def _latest_start(pods: Sequence[Pod]) -> datetime | None:
-    """Return when the last pod started, or None if any pod has no start time.
-
-    A pod without a start time may have ended before the scheduler observed it running.
-    """
+    """Return when the last pod started, or None if any pod has no start time."""
     starts = [pod.started_at for pod in pods]
     return max(start for start in starts if start) if starts and all(starts) else None
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
     """Return the IDs of workloads to evaluate in every tick: stopping workloads, and active workloads without
-    a live pod.
-    """
+    a live pod."""
     return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

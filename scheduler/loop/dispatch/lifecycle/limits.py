@@ -1,13 +1,8 @@
 """Enforce the time limits of workloads: start timeout, maximum runtime, deadline and idle timeout.
 
-A gang whose pods cannot be started (for example, because a disk is full) fails, so that it does not block its
-devices. A workload also fails if it runs longer than `max_runtime` or past its `deadline`. Retry rules apply
-to the start timeout and the maximum runtime.
-
-An interactive workload completes once it has been idle for its idle timeout: its pods write nothing to their
-logs, which every runtime can report, and its ports receive no requests. The idle clock restarts when another
-scheduler takes over. A session is idle once its client stops sending requests, even if its pods write to
-their logs.
+A workload that exceeds a limit fails, except that an interactive workload completes after its idle timeout.
+Retry rules apply to the start timeout and the maximum runtime. A workload is idle while its pods write
+nothing to their logs and its ports receive no requests, and a session while its client sends none.
 """
 
 import logging
@@ -114,9 +109,7 @@ class IdleTracker:
 
 
 class ExceededLimits(NamedTuple):
-    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout, even if
-    the timeout is not exceeded.
-    """
+    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout."""
 
     start: bool
     runtime: bool
@@ -154,10 +147,7 @@ class OverdueWorkload:
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
-    """Return the workloads that did not start in time.
-
-    The timeout is extended for image pulls that make progress.
-    """
+    """Return the workloads that did not start in time. Image pulls extend the timeout."""
     pks = [
         pk
         for pk in STARTING(now - START_TIMEOUT)
@@ -180,11 +170,6 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return a failure for each workload that did not start in time.
-
-    The workload's retry rules apply to this failure. `pulling` contains the workloads whose pods are pulling
-    their image.
-    """
     if not workloads:
         return {}
     unresolved = RunImage.objects.filter(workload__in=workloads, run=F("workload__run"), digest="")
@@ -200,8 +185,7 @@ def _start_timeout_failures(
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Return a clause about each workload's lowest-ranked pod that could not be started, keyed by workload
-    ID.
-    """
+    ID."""
     if not workloads:
         return {}
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
@@ -254,7 +238,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
 
 
 def _last_port_requests() -> dict[uuid.UUID, datetime]:
-    """Return the time of the last request to any port, for each workload with an idle timeout."""
+    """Return the last request to any port, for each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
     )
@@ -293,10 +277,7 @@ def _measure_logs(
 
 
 def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: SpecCache) -> int:
-    """End the workloads, or restart them according to their retry rules.
-
-    Return the number of ended or restarted workloads.
-    """
+    """Return the number of ended or restarted workloads."""
     by_pk: dict[uuid.UUID, OverdueWorkload] = {}
     for each in overdue:  # the first exceeded limit is reported as the reason
         by_pk.setdefault(each.pk, each)

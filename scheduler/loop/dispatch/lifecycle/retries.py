@@ -41,10 +41,7 @@ def transition_after_failure(
     now: datetime,
     names: Mapping[int, str],
 ) -> PhaseTransition:
-    """Return the transition of a locked, active workload after a failure of its run: restart or fail.
-
-    `names` are node names, as returned by `node_names`.
-    """
+    """Return the transition of a locked, active workload after a failure of its run: restart or fail."""
     decision = decide_retry(retry_state(workload, parsed), failure)
     text = " ".join(filter(None, [message, decision.sentence]))
     columns: dict[str, Any] = {"next_phase": Phase.FAILED}
@@ -61,11 +58,7 @@ def transition_after_failure(
 def failure_columns(
     workload: Workload, failure: Failure, retry: Retry | None, now: datetime, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the columns that a locked workload's failure changes: its failure count and, for a retry, the
-    restart.
-
-    `names` are node names.
-    """
+    """Return the columns that a locked workload's failure changes."""
     counts = {**workload.retries, failure.kind: workload.retries.get(failure.kind, 0) + 1}
     columns: dict[str, Any] = {"retries": counts}
     if retry is None:
@@ -85,10 +78,8 @@ def failure_columns(
 
 
 def peer_failure_columns(count: int, now: datetime) -> dict[str, Any]:
-    """Return the column values for a workload that is requeued after losing a peer `count` times in a row.
-
-    Runs with progress reset the count. The first time, the workload is requeued without a backoff, as after
-    an eviction.
+    """Return the columns that change when a workload is requeued after losing a peer `count` times
+    in a row.
     """
     delay = timedelta(seconds=backoff_seconds(count - 1)) if count > 1 else None
     return {"peer_failures": count, "backoff_until": now + delay if delay else None}
@@ -106,9 +97,9 @@ def failure_event_data(failure: Failure | None, retry: Retry | None) -> dict[str
 
 
 def with_more_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
-    """Return the document with a higher memory request or limit of a role, or both.
+    """Return the document with a higher memory request or limit of a role.
 
-    If the request and the limit differ, the larger one becomes `memory_mib`, and their ratio is kept.
+    If the two differ, their ratio is kept.
     """
     grown = deepcopy(dict(document))
     for each in _leaf_roles(grown):

@@ -1,9 +1,7 @@
 """Decide a gang's next state from its pods' states, without side effects.
 
-A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
-any replica fails. The loss or eviction of a replica is not a failure. Resulting failures of other replicas do
-not count either, unless many runs in succession end without progress. Idle roles have no command of their own
-and are stopped once all other replicas have succeeded.
+A gang completes when all replicas have succeeded, and fails when any replica fails. A lost or evicted replica
+has not failed.
 """
 
 from collections.abc import Collection, Sequence
@@ -59,8 +57,7 @@ class GangFacts:
     """State of a gang.
 
     `replaced` contains pods of the current run that were lost or evicted and have since been replaced.
-    `peer_failures` counts consecutive runs without progress that ended because a pod failed after losing a
-    peer.
+    `peer_failures` counts the runs in a row that ended after losing a peer.
     """
 
     phase: str
@@ -82,9 +79,7 @@ class GangFacts:
 class Verdict:
     """Next transition of a gang.
 
-    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason why
-    the run ended, and `start_failure` is a clause that explains why the next run is delayed. `retry` is the
-    restart that a retry rule requires. `peer_failures` is the new value of the same field of the gang.
+    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`.
     """
 
     to: str
@@ -132,11 +127,7 @@ def meets_minimum(node: RoleGroup | Role, pods: Collection[PodFact], states: Col
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """Return the verdict for a gang whose pods have all ended.
-
-    If all pods succeeded, even a gang that was to be requeued or suspended completes, unless a retry rule
-    restarts the gang.
-    """
+    """Return the verdict for a gang whose pods have all ended."""
     succeeded = bool(states) and all(state == "succeeded" for state in states)
     if succeeded and gang.next_phase in ("pending", "suspended") and gang.reason != RESTARTING:
         return Verdict(
@@ -146,12 +137,7 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 
 
 def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | None:
-    """Return the lost or evicted pod that may have caused the pod's failure, or None.
-
-    A pod that is being evicted comes first, then the latest lost or evicted pod that ran at the same time.
-
-    A pod that exceeded a limit or could not be started did not fail because of a peer.
-    """
+    """Return the lost or evicted pod that may have caused the pod's failure, or None."""
     has_run = failed.exit_code is not None or failed.signal is not None
     if not has_run or failed.stop_reason in KINDS or failed.created_at is None or failed.ended_at is None:
         return None
@@ -164,12 +150,7 @@ def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | Non
 
 
 def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Verdict:
-    """Return the verdict for a gang whose pod failed after the loss or eviction of a peer.
-
-    A retry rule for lost nodes decides whether the gang restarts. If there is no such rule, the gang is
-    requeued, but only a limited number of times without progress: a program that always fails would run
-    forever otherwise.
-    """
+    """Return the verdict for a gang whose pod failed after the loss or eviction of a peer."""
     loss = _loss_verdict(gang, peer)
     if _has_loss_rule(gang):
         return loss
@@ -181,7 +162,7 @@ def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Ve
 
 
 def _has_progressed(gang: GangFacts, failed: PodFact) -> bool:
-    """Return whether the run made progress: it lasted long enough or stored a checkpoint."""
+    """Return whether the run lasted long enough or stored a checkpoint."""
     if gang.started_at is None or failed.ended_at is None:
         return False
     has_checkpoint = gang.checkpoint_at is not None and gang.checkpoint_at > gang.started_at
@@ -220,7 +201,6 @@ def _failure_kind(pod: PodFact) -> str:
 
 
 def _end_sort_key(pod: PodFact) -> datetime:
-    """Return a sort key by end time, earliest first, because the first failure often causes the others."""
     return pod.ended_at or datetime.max.replace(tzinfo=UTC)
 
 
@@ -234,7 +214,7 @@ def _completion_verdict(gang: GangFacts) -> Verdict:
 
 
 def _idle_verdict(gang: GangFacts) -> Verdict | None:
-    """Return the verdict that stops idle replicas, or None unless all other replicas have succeeded."""
+    """Stop idle replicas if all other replicas have succeeded."""
     states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
@@ -261,7 +241,7 @@ def _restart_verdict(retry: Retry, cause: str) -> Verdict:
 
 
 def _should_end_because_of_loss(gang: GangFacts) -> bool:
-    """Return whether a retry rule ends the run because lost pods put the gang below its minimum."""
+    """Return whether a retry rule ends the run because of lost pods."""
     return _has_loss_rule(gang) and not meets_minimum(gang.tree, gang.pods, COUNTED_STATES)
 
 
@@ -270,7 +250,7 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Return the verdict of the retry rule for lost nodes. If there is no such rule, requeue the gang."""
+    """Apply the retry rule for lost nodes, or requeue the gang if there is none."""
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"
@@ -296,7 +276,7 @@ def meets_all_minimums(tree: RoleGroup | Role, pods: Collection[PodFact]) -> boo
 
 
 def _is_degraded(node: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether the group or role, or any group in it, has live pods but is below its minimum."""
+    """Return whether any group in `node` has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not meets_minimum(node, pods, COUNTED_STATES):

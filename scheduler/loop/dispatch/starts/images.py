@@ -1,7 +1,6 @@
 """Resolve each run's container image to a digest before its first pod starts.
 
-All pods of a run use the same digest, even if the tag changes during the run. Registries are queried in the
-background, so pods whose image is not resolved yet start in a later tick.
+All pods of a run use the same digest. Registries are queried in the background.
 """
 
 import logging
@@ -96,10 +95,8 @@ class ImageLookupResult:
         return row
 
     def failure_transition(self, now: datetime, specs: SpecCache) -> PhaseTransition | None:
-        """Return the transition for a workload whose image can never be resolved.
-
-        Return None if the lookup succeeded or will be repeated.
-        """
+        """Return the transition for a workload whose image can never be resolved, or None if it may still be
+        resolved."""
         error = self.resolution.error
         if error is None or not error.is_permanent:
             return None
@@ -108,9 +105,9 @@ class ImageLookupResult:
 
 
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:
-    """Return the images of the pods' runs. Record finished lookups, and start the lookups that are due.
+    """Return the images of the pods' runs, and look up missing ones in the background.
 
-    A workload whose image cannot be resolved is stopped, and fails unless a retry rule restarts it.
+    A workload whose image cannot be resolved is stopped.
     """
     assert_no_transaction()
     runs = _runs_with_images(pods, context)
@@ -145,7 +142,7 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
 def _image_or_pending_reason(
     run: _ImageRun, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
-    """Return the run's image, or the reason why it is not available yet. Start a lookup if one is due."""
+    """Return the run's image, or why it is not available yet. Start a lookup if one is due."""
     auth = credentials[_credentials_key(run.pod)]
     if isinstance(auth, UnusableSecret):
         return str(auth)

@@ -19,9 +19,9 @@ WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about
 
 
 def store_start_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
-    """Store changed messages about starting workloads. Return the number of changed messages.
+    """Store changed messages about starting workloads, and return how many changed.
 
-    A message that follows the previous message too soon is left for a later tick.
+    A message may be left for a later tick.
     """
     assert_no_transaction()
     shown = context.start_messages.shown
@@ -44,10 +44,7 @@ def store_start_messages(messages: Mapping[uuid.UUID, str], now: datetime, conte
 def progress_messages(
     pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport], now: datetime, context: SchedulerContext
 ) -> dict[uuid.UUID, str]:
-    """Return progress messages of starting workloads.
-
-    Also record when the progress last changed, and which workloads are pulling their image.
-    """
+    """Return progress messages of starting workloads, and note which of them are pulling their image."""
     starting: dict[uuid.UUID, list[tuple[PodRow, str]]] = {}
     pulling = set()
     for pod in pods:
@@ -67,9 +64,7 @@ def progress_messages(
 
 
 def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
-    """Return the progress of the first pod that reports any, and the number of other pods that are starting.
-    Return "" if no pod reports progress.
-    """
+    """Return the first pod's progress and the number of other starting pods, or ""."""
     pod, progress = next(((pod, text) for pod, text in entries if text), (None, ""))
     if pod is None:
         return ""

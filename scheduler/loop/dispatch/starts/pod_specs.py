@@ -1,7 +1,6 @@
 """Build the spec that a runtime needs to start a pod: command, devices and environment.
 
-Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
-node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
+Every pod is one rank and sees only its own devices.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +33,7 @@ FIXED_KINDS = ("training", "interactive")
 def build_pod_spec(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodSpec:
-    """Return the pod's spec.
-
-    `gang` lists the run's pods. The run's rendezvous address must be set. Pods of idle roles run as plain
-    processes on their node, even if the workload has an image, unless the runtime requires images.
-    """
+    """Return the pod's spec. `gang` lists the run's pods. The run's rendezvous address must be set."""
     # Each access to a related object through the pod would go through Django's descriptors.
     workload, node, allocation = pod.workload, pod.node, pod.allocation
     pool, environment = node.pool, node.environment
@@ -107,9 +102,9 @@ class DeclaredSecrets:
 
 
 def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
-    """Return the fields with the URLs for downloading the pod's code and volumes.
+    """Return the URLs for downloading the pod's code and volumes.
 
-    Raises ValueError if the code has expired, or if the node's pods cannot reach the server.
+    Raises ValueError if the code has expired or the node's pods cannot reach the server.
     """
     synced = next((volume.name for volume in volumes if volume.cache), "")
     if not has_code and not synced:
@@ -131,7 +126,7 @@ def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool
 
 
 def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
-    """Return the mounts of the document's volumes. Raises ValueError if a volume is no longer usable."""
+    """Raises ValueError if a volume is no longer usable."""
     if not spec.volumes:
         return ()
     pool, project = pod.node.pool, pod.workload.project.name
@@ -149,9 +144,7 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Return the secrets' current values. Raises MissingSecret if a secret does not exist, and ValueError if
-    a secret cannot be used.
-    """
+    """Raises MissingSecret if a secret does not exist, and ValueError if it cannot be used."""
     if not uses:
         return DeclaredSecrets()
     try:
@@ -175,9 +168,9 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
 
 
 def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
-    """Return the secrets that the pod, its gang's other pods and Berth use to authenticate to each other.
+    """Return the secrets that the pod and its peers use to authenticate.
 
-    The secrets are derived and never stored.
+    They are derived and never stored.
     """
     values = port_secret_env(pod)
     if not _has_single_pod(spec):
@@ -188,10 +181,7 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
 
 
 def _has_single_pod(spec: WorkloadSpec) -> bool:
-    """Return whether the workload always has a single pod. A single pod needs no gang secret.
-
-    On Kubernetes, a pod without secrets starts with one call instead of two.
-    """
+    """Return whether the workload always has a single pod, which needs no gang secret."""
     return spec.kind in FIXED_KINDS and sum(role.maximum for role in spec.all_roles) == 1
 
 
@@ -232,10 +222,7 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return a session worker's environment variables: the server's URL and the number of GPUs.
-
-    The result is empty for pods that do not belong to a session.
-    """
+    """Return a session worker's environment variables. Other pods have none."""
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}

@@ -40,10 +40,7 @@ class ShownCode:
 def code_context(
     actor: Actor, data: Mapping[str, Any] | None, git: FormSection | None, selected: str
 ) -> dict[str, Any]:
-    """Return the template context for the code card: the document's code, and the fields of its source.
-
-    `selected` is the source that the user has chosen, by default the source of the document's code.
-    """
+    """Return the template context for the code card. `selected` is the source that the user has chosen."""
     code = shown_code(actor, data)
     source = selected
     if source not in (FILES, GIT):

@@ -1,9 +1,8 @@
 """Keep a form and a document in sync.
 
-Every request contains the form, the current document, and the last document that matched the form. If a field
-differs from the last matching document, the user has edited the field, and the field's value is written into
-the current document. The form is then rebuilt from the document. The user may edit both between requests.
-Comments and parts of the document without a form field are preserved.
+A field that differs from the last matching document was edited by the user, and its value is written into the
+current document. Then the form is rebuilt from the document. Comments and parts without a form field are
+preserved.
 """
 
 import json
@@ -81,9 +80,7 @@ def open_draft(text: str) -> Draft:
 
 
 def open_submitted_document(post: QueryDict) -> Draft:
-    """Open the submitted document as a draft, without the form's fields. If the document is invalid, the
-    draft also keeps the last valid text.
-    """
+    """Open the submitted document as a draft, without the form's fields."""
     draft = open_draft(_normalize_newlines(post.get("document", "")))
     if draft.data is None:
         draft.agreed = _normalize_newlines(post.get("agreed", draft.text))
@@ -111,8 +108,8 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None:
     """Apply the effect of a form button to the document.
 
-    `add:roles` and `remove:roles[1]` add and remove a part of the form, `up:pools[1]` and `down:pools[0]`
-    move a value in a list, `code:TREE` sets the code, and `set:[["priority", 60]]` sets values.
+    `add:roles` and `remove:roles[1]` add and remove a part, `up:pools[1]` and `down:pools[0]` move a value in
+    a list, `code:TREE` sets the code, and `set:[["priority", 60]]` sets values.
     """
     verb, _, path = form_action.partition(":")
     if verb == SET:
@@ -143,10 +140,7 @@ def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None
 
 
 def _with_moved_value(values: Any, number: Any, by: int) -> list[Any] | None:
-    """Return a copy of the list with one value moved one position up or down.
-
-    Return None if `values` is not a list or the position is out of range.
-    """
+    """Return a copy of the list with one value moved up or down. Return None if that is impossible."""
     if not isinstance(values, list) or not isinstance(number, int):
         return None
     if not (0 <= number < len(values) and 0 <= number + by < len(values)):

@@ -32,8 +32,7 @@ class InvalidFieldText(Exception):
 class FieldKind:
     """Conversions between text and values for one kind of field.
 
-    `format_value` returns None for a value that the field cannot show. `parse_text` also receives
-    the current value.
+    `format_value` returns None for a value that the field cannot show.
     """
 
     widget: str
@@ -148,7 +147,7 @@ def _parse_text(text: str, _: Any) -> Any:
 
 
 def _parse_amount(text: str, _: Any) -> Any:
-    """Parse a plain number. Return any other text unchanged, to be validated later."""
+    """Parse a plain number. Other text is returned unchanged, to be validated later."""
     text = text.strip()
     if INTEGER.fullmatch(text):
         return int(text)
@@ -156,10 +155,7 @@ def _parse_amount(text: str, _: Any) -> Any:
 
 
 def _parse_seconds(text: str, now: Any) -> Any:
-    """Parse a duration such as 2h. Return it as text with a unit.
-
-    If the duration equals the current number of seconds, return `now` unchanged.
-    """
+    """Parse a duration such as 2h, and return it with a unit. Return `now` if it is the same duration."""
     match = DURATION.fullmatch(text.strip())
     if match is None:
         return _parse_amount(text, now)
@@ -169,7 +165,7 @@ def _parse_seconds(text: str, now: Any) -> Any:
 
 
 def _parse_memory(text: str, now: Any) -> Any:
-    """Parse an amount of memory, and convert it to MiB, the unit of the document's memory keys."""
+    """Parse an amount of memory, and convert it to MiB."""
     match = MEMORY_TEXT.fullmatch(text.strip())
     return int(match[1]) * MIB[match[2]] if match else _parse_amount(text, now)
 
@@ -263,9 +259,8 @@ NAMES = FieldKind("input", _format_names, _parse_names)
 
 
 def select_in_current_order(chosen: Sequence[str], now: Any) -> Any:
-    """Return the selected values in their current order, followed by newly selected values, or ABSENT if no
-    value is selected.
-    """
+    """Return the selected values in their current order, followed by new ones, or ABSENT if no value is
+    selected."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

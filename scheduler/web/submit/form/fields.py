@@ -94,7 +94,7 @@ class FormField:
 class FormPart:
     """Group of form fields under one title.
 
-    `at` is the group's location in the document, or None if the user cannot remove the group.
+    `at` is its location in the document, or None if the user cannot remove the group.
     """
 
     title: str

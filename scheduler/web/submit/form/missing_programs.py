@@ -1,7 +1,4 @@
-"""Find commands whose programs will be missing from the pods.
-
-A pod without code, an image or a workspace starts in an empty directory.
-"""
+"""Find commands whose programs will be missing from the pods."""
 
 import re
 import shlex
@@ -23,11 +20,7 @@ STOPS_SEARCH = frozenset({"-c", "-m"})  # flags followed by code or a module nam
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the program files that commands need but the workload does not include, keyed by the command's
-    path in the document.
-
-    Only commands that begin with the program are recognized. Commands that could create or find the file are
-    left out, for example a command that first changes the directory.
-    """
+    path in the document. Commands that could create or find the file are left out."""
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
         return {}
     commands = {"command": data.get("command")}
@@ -60,9 +53,7 @@ def _program_name(command: Any) -> str:
 
 
 def _first_command_words(command: Any) -> Iterator[str]:
-    """Yield the words of a command's first simple command, without leading `exec`, `env` and variable
-    assignments.
-    """
+    """Yield the words of a command's first simple command, without `exec`, `env` and assignments."""
     if isinstance(command, list):
         words = [str(word) for word in command]
     elif isinstance(command, str):

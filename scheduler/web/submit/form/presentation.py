@@ -118,9 +118,9 @@ class RenderedField:
 
     @property
     def ranking(self) -> list[tuple[str, str, str]]:
-        """Selected values in order, each with the form actions that move it up or down where possible.
+        """Selected values in order, with the form actions that move them.
 
-        The list is empty if the order of the values does not matter.
+        The list is empty if the order does not matter.
         """
         if not self.is_ranked or len(self.chosen) < 2 or self.is_read_only:
             return []
@@ -145,11 +145,7 @@ class FormSection:
 
     @property
     def is_expanded(self) -> bool:
-        """Whether the additional fields are shown at first.
-
-        The fields are shown if any of them has an error, can only be edited as text, or has a value that must
-        be visible.
-        """
+        """Whether the additional fields are shown at first, because one of them needs attention."""
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
             for field in self.more
@@ -236,8 +232,8 @@ def prepare_form(
 ) -> ShownForm:
     """Prepare the form for rendering.
 
-    `read_only` contains the paths of fields that cannot be changed. `stored` is the workload's document
-    before the edit. Commands that it already contains are not checked again.
+    `read_only` contains the paths of fields that cannot be changed. Commands that the `stored` document
+    already contains are not checked again.
     """
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
@@ -305,11 +301,7 @@ def _shown_fields(
 
 
 def _fill_rows(fields: Iterable[RenderedField]) -> list[RenderedField]:
-    """Set the widths of the fields so that they fill each row.
-
-    In a form with three columns, fields with the class `half` share a row with one other field. In a form
-    with two columns, a field with the class `own-row` has a row of its own.
-    """
+    """Set the widths of the fields so that they fill each row."""
     shown = list(fields)
     for is_wide, group in groupby(shown, lambda each: each.form_field.wide):
         run = list(group)

@@ -21,10 +21,10 @@ NARROW = 1  # segments below this width, in percent, are drawn with a minimum wi
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Segment of the bar. `x` and `width` are in percent.
+    """Segment of the bar.
 
-    `key` is the number of the segment's period. The timeline entry that begins the period has the same
-    number. `text_width` is the width of the part before the lost work.
+    `x` and `width` are in percent. `key` is the number of the period, which the timeline entry at its
+    beginning shares. `text_width` is the width of the part before the lost work.
     """
 
     period: Period
@@ -56,10 +56,8 @@ class Segment:
 
     @property
     def room(self) -> str:
-        """Return the narrowest window, "narrow" or "wide", in which the duration fits into the segment.
-
-        Return "" if the duration does not fit in a wide window either.
-        """
+        """Return the narrowest window, "narrow" or "wide", in which the duration fits into the segment, or
+        ""."""
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read
         return "narrow" if self.text_width >= NARROW_ROOM else "wide" if self.text_width >= WIDE_ROOM else ""
@@ -101,7 +99,7 @@ def build_bar(
     has_failed: bool = False,
     requeued: datetime | None = None,
 ) -> PeriodBar | None:
-    """Return the timeline bar, or None if there are fewer than two periods to show.
+    """Return the timeline bar, or None if there are fewer than two periods.
 
     `requeued` is when an edit last reset the workload's queue time.
     """

@@ -85,7 +85,7 @@ class TimelineEntry:
     """Timeline entry.
 
     `lasted` and `lasted_verb` ("ran for") describe the period that ended with the entry. `so_far` and
-    `current_reason` describe the current pending period, if it begins with the entry.
+    `current_reason` describe the pending period that begins with it.
     """
 
     at: datetime
@@ -107,10 +107,10 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Timeline entries, latest first. `more` is True if there are older events.
+    """Timeline entries, latest first.
 
-    `periods` is a bar of the workload's past and expected states. `summary` states how often and how long the
-    workload ran and was pending, unless there are older events.
+    `more` is True if there are older events. `periods` is a bar of the workload's past and expected states.
+    `summary` states how often and how long the workload ran and was pending.
     """
 
     entries: tuple[TimelineEntry, ...]
@@ -129,8 +129,7 @@ def timeline(
 ) -> Timeline:
     """Return a timeline of the workload's events, its own evictions and the evictions that it caused.
 
-    With `shows_still_pending`, the entry that begins the current pending period states the current reason,
-    and the last checkpoint and expected events are included.
+    `shows_still_pending` adds the current reason, the last checkpoint and expected events.
     """
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
@@ -187,10 +186,7 @@ def timeline(
 def _with_current_reason(
     entries: Sequence[TimelineEntry], workload: Workload, history: Sequence[PendingReason], now: datetime
 ) -> list[TimelineEntry]:
-    """Add the current reason of a pending or reserved workload to the entry that begins the current period.
-
-    If there is no such entry, add one for the reason.
-    """
+    """Add the current reason to the entry that begins the pending period, or to a new entry."""
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if evaluated_at is None:
         return list(entries)
@@ -219,10 +215,7 @@ def _seconds_lost(entry: TimelineEntry) -> float:
 
 
 def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
-    """Set the period number of each entry to that of the period that begins at the entry's time.
-
-    For a future entry, it is the number of the expected period that ends at that time.
-    """
+    """Number each entry by the period that begins at its time or, for a future entry, ends then."""
     begins = {period.begin: number for number, period in enumerate(periods) if not period.is_expected}
     ends = {period.end: number for number, period in enumerate(periods) if period.is_expected}
     return [
@@ -288,9 +281,7 @@ def _sole_eviction_with_preemptor(evictions: Sequence[RenderedEviction]) -> Rend
 
 
 def _partial_eviction(kind: str) -> str | None:
-    """Return the title of an event at which a gang lost replicas but kept running, or None for other
-    events.
-    """
+    """Return the title of an event at which a gang lost replicas but kept running, or None."""
     return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 

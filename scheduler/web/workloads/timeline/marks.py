@@ -28,12 +28,7 @@ class PeriodMark:
 
 
 def arrange_marks(marks: Iterable[tuple[str, datetime]], scale: Scale) -> tuple[PeriodMark, ...]:
-    """Place each label in its own row, so that the line from a label down to the bar crosses no other label.
-
-    Labels to the right of their lines come first, from left to right. Labels to the left of their lines
-    follow, from right to left. If the last label is to the left of its line, the labels before it are also to
-    the left if there is room.
-    """
+    """Place each label in its own row, so that no line from a label to the bar crosses another label."""
     positions = sorted(((text, at, scale.position(at)) for text, at in marks), key=lambda each: each[2])
     turn = len(positions)
     while turn and positions[turn - 1][2] > (TURN if turn == len(positions) else LEFT_ROOM):

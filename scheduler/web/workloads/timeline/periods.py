@@ -38,11 +38,7 @@ class Period:
 
 
 def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> list[Period]:
-    """Return the workload's past and current states, oldest first. The events must be in ascending order.
-
-    The current state is taken from the workload's phase, because its event may be missing. Events that do not
-    change the state are skipped.
-    """
+    """Return the workload's past and current states, oldest first. The events must be in ascending order."""
     periods: list[Period] = []
     current: tuple[str, datetime] | None = None
     for row in rows:
@@ -66,9 +62,7 @@ def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> li
 
 
 def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
-    """Split off the restart delay as a separate period if the workload is pending after an eviction or
-    failure.
-    """
+    """Split off the restart delay after an eviction or failure as a separate period."""
     until = workload.backoff_until
     if until is None or workload.phase != Phase.PENDING or not periods or periods[-1].begin >= until:
         return periods
@@ -78,11 +72,8 @@ def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
 
 
 def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
-    """Return the workload's expected periods, from now until its expected start or the end of its maximum
-    runtime.
-
-    The rest of the restart delay, if any, is a separate period.
-    """
+    """Return the workload's expected periods: the rest of its restart delay, and then until its start or the
+    end of its maximum runtime."""
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         state, until = STATES[workload.phase], workload.backoff_until
         ends = [*([(until, True)] if until and workload.phase == Phase.PENDING else []), (start, False)]
@@ -128,13 +119,7 @@ def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime
 
 
 def find_work_lost_in_failure(periods: Sequence[Period], workload: Workload) -> list[Period]:
-    """Return the work lost in a failure as a list of at most one period.
-
-    The period begins at the run's last checkpoint or, without a checkpoint, at the run's start. The list is
-    empty unless the workload's last run failed while it used GPUs.
-
-    The result is empty unless the workload's last run failed while it used GPUs.
-    """
+    """Return the work lost in a failure, from the last checkpoint, as a list of at most one period."""
     last = next((period for period in reversed(periods) if period.state != "stopping"), None)
     has_failed = workload.phase == Phase.FAILED and workload.gpu_milli_min > 0
     if not has_failed or last is None or last.state != "running":
