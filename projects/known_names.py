@@ -47,10 +47,9 @@ def unknown_node_problem(actor: Actor, name: str | None) -> Problem | None:
 def unknown_user_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "user"
 ) -> Problem | None:
-    """Return a problem if the actor cannot see a user with the name. Otherwise, return None.
+    """Return a problem if the actor cannot see a user with the name, else None.
 
-    Actors can see themselves, the members of visible projects and departments, the submitters of visible
-    workloads, and the users that they administer.
+    Actors can see themselves and the users of what they can see.
     """
     sources = [
         NameColumn(User.objects.filter(pk__in=[actor.user.pk] if actor.user else []), "username"),

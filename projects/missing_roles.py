@@ -47,9 +47,7 @@ def platform_admin_names() -> str:
 
 
 def department_admin_names(department: Department) -> str:
-    """Return the names of up to three admins of the department as text, such as "alice or bob", or "" if the
-    department has no admins.
-    """
+    """Return up to three admins of the department as text, such as "alice or bob", or "" if it has none."""
     return _join_usernames(
         User.objects.filter(memberships__department=department, memberships__role=Role.DEPARTMENT_ADMIN)
     )
@@ -71,9 +69,7 @@ def _owner(obj: Any) -> Any:
 
 
 def _admin_names(project: Project) -> str:
-    """Return the names of the project's admins. If there are none, return "an admin of the department
-    NAME".
-    """
+    """Return the names of the project's admins, or else "an admin of the department NAME"."""
     admins = User.objects.filter(memberships__project=project, memberships__role=Role.PROJECT_ADMIN)
     return _join_usernames(admins) or f"an admin of the department {project.department}"
 

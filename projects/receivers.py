@@ -43,9 +43,9 @@ def check_proposed_pool(sender: Any, *, before: Any = None, after: Any = None, *
 
 
 def check_volume_projects(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise Invalid if a volume of a pool names a project that does not exist.
+    """Raise Invalid if a volume names a project that does not exist.
 
-    Names that the volumes already contained are accepted, because their projects may have been deleted.
+    Names that the volumes already contained are accepted.
     """
     earlier = {name for volume in before.get("volumes") or () for name in volume["projects"]}
     paths = {

@@ -119,8 +119,9 @@ def workloads(actor: Actor) -> QuerySet[Workload]:
 
 
 def id_condition(word: str, column: str = "pk") -> Q:
-    """Return a condition for IDs that start with the word. To keep ordinary words from matching IDs, it
-    matches nothing unless the word consists of at least MIN_ID_LETTERS hexadecimal digits.
+    """Return a condition for IDs that start with the word.
+
+    Only words of at least MIN_ID_LETTERS hexadecimal digits match.
     """
     digits = word.lower().replace("-", "")
     if not ID_START.fullmatch(word.lower()) or not MIN_ID_LETTERS <= len(digits) <= ID_LETTERS:
@@ -206,7 +207,7 @@ def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
 def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
     """Return the runs of visible workloads that received the secret.
 
-    `is_outdated` is True if the secret has changed since, and the run has not ended.
+    `is_outdated` is True for live runs with an earlier version.
     """
     rows = _visible_secret_uses(actor).filter(_secret_use_condition(secret))
     rows = rows.select_related("workload__project__department")
@@ -220,8 +221,7 @@ def outdated_workload_counts(
 ) -> dict[tuple[str, str, str], int]:
     """Return the number of visible workloads that run with an outdated version of each secret.
 
-    Secrets without outdated workloads are omitted. Each key consists of the owner's kind and name, and the
-    secret's name.
+    Each key is (owner's kind, owner's name, secret's name).
     """
     outdated = [_secret_use_condition(secret) & _outdated_condition(secret) for secret in secrets]
     if not outdated:
@@ -257,7 +257,7 @@ def _secret_use_condition(secret: RecordedSecret) -> Q:
 
 
 def _outdated_condition(secret: RecordedSecret) -> Q:
-    """Return a filter for live runs that received a secret that has been changed or recreated since."""
+    """Return a filter for live runs that received an earlier version of the secret."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 
@@ -332,9 +332,7 @@ def users(actor: Actor) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user with exactly this name, so that the user can be granted a role. Return None if no user
-    has this name.
-    """
+    """Return the user with exactly this name, or None."""
     return User.objects.filter(username=username).first()
 
 

@@ -1,7 +1,6 @@
 """Change signals, sent after the transaction commits.
 
-Every signal carries only IDs. Receivers read the rows with the permissions of the user on whose behalf they
-act.
+Every signal carries only IDs. Receivers read the rows with the permissions of their user.
 """
 
 from django.dispatch import Signal

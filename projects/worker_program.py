@@ -22,7 +22,7 @@ PARTS = {
 def build_worker_program() -> bytes:
     """Return a zip archive of the worker program, without secrets.
 
-    Workers import this archive, so they always run their server's version.
+    Workers import it, so they always run their server's version.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

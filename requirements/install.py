@@ -1,8 +1,5 @@
-"""Install packages into this virtual environment with uv, from the indexes that pip is configured to use.
-
-uv takes a tenth of pip's time. uv reads neither pip's environment variables nor pip.conf, so this program
-passes the settings to uv. If uv fails, for example because only pip has the credentials for an index, pip
-installs the packages. The arguments are those of `pip install`.
+"""Install packages into this virtual environment with uv, from the indexes that pip is configured to use. uv
+takes a tenth of pip's time. If it fails, pip installs the packages. The arguments are those of `pip install`.
 """
 
 import ast
@@ -34,8 +31,9 @@ def main() -> int:
 
 
 def uv_environment() -> dict[str, str]:
-    """Return this process's environment with pip's settings added as uv variables. Existing uv variables take
-    precedence.
+    """Return this process's environment with pip's settings added as uv variables.
+
+    Existing uv variables take precedence.
     """
     # Like pip, take the pinned version from whichever index has it. Its hash is checked.
     defaults = {"UV_INDEX_STRATEGY": "unsafe-best-match"}

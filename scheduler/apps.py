@@ -37,10 +37,7 @@ def _predict_start(
     edited: "Workload | None" = None,
     requeued: bool = False,
 ) -> "TasksPrediction":
-    """Predict when a workload would start.
-
-    The engine is imported on the first call, because most processes never need it.
-    """
+    """Import the engine on the first call, because most processes never need it."""
     from scheduler.reports.what_if.dry_run import predict_workloads
 
     return predict_workloads(
@@ -49,10 +46,7 @@ def _predict_start(
 
 
 def _find_smallest_change(workload: "Workload") -> str:
-    """Return a sentence about the smallest change that would start a workload.
-
-    The names of workloads are not redacted.
-    """
+    """Return a sentence with unredacted workload names."""
     from scheduler.reports.visibility import UNRESTRICTED
     from scheduler.reports.what_if.smallest_change import find_smallest_change
 

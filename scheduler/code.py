@@ -47,7 +47,7 @@ class _RunningFetch:
 class CodeFetcher(LeasedThread):
     """Thread that fetches code with a few workers and stores the results.
 
-    Interrupted fetches are repeated, and their temporary files are deleted when another process takes over.
+    Interrupted fetches are repeated.
     """
 
     lease_name: ClassVar[str] = "code"

@@ -65,7 +65,7 @@ def metrics_snapshot(window: SampleWindow, config: AutoscalerConfig) -> dict[str
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return whether `every` seconds have passed since `last`, or the clock has been set back since then."""
+    """Return whether `every` seconds have passed since `last`, or the clock has been set back."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
@@ -130,9 +130,7 @@ def _evaluate_autoscaler(
 def _submit_request(
     service: Service, decision: ScalingDecision, count: int, metrics: dict[str, Any], now: datetime
 ) -> bool:
-    """Store the request and the autoscaler's record of the request, in the caller's transaction. Return
-    False if the request was rejected or has no effect.
-    """
+    """Return False if the request was rejected or has no effect."""
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
         if decision.action is ScalingAction.OUT:

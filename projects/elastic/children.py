@@ -84,9 +84,7 @@ def _create_engine(request: ScaleRequest, now: datetime, **columns: Any) -> Infe
 
 
 def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Submit the inference engine's workload. If that fails, mark the engine as failed and continue with
-    the pass.
-    """
+    """Submit the inference engine's workload. If that fails, mark the engine as failed."""
     base = engine.service.workload
     try:
         with transaction.atomic():

@@ -15,9 +15,8 @@ Fence = Callable[[], AbstractContextManager[None]]
 class PassContext:
     """Interfaces that the reconciliation of a service uses.
 
-    `engines` takes the kind of an inference engine and whether Berth manages the engine. The address of an
-    unmanaged engine was chosen by a user, so its client rejects forbidden addresses. `router` returns None
-    for a service without a router. `fence` opens a transaction that commits only if this process is still the
+    `engines` takes the kind of an inference engine and whether Berth manages it. `router` returns None for a
+    service without a router. `fence` opens a transaction that commits only if this process is still the
     leader.
     """
 

@@ -37,8 +37,8 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REJECTED, ErrorKind.UNREADABLE, Erro
 class Probe:
     """Result of probing an inference engine.
 
-    `healthy` is None if health was not checked. `rejection` explains why the engine cannot join the service.
-    `unreachable` is True if the engine did not accept a connection or did not respond in time.
+    `healthy` is None if health was not checked. `rejection` says why the engine cannot join the service.
+    `unreachable` is True if it did not respond.
     """
 
     healthy: bool | None = None
@@ -119,7 +119,7 @@ def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
 
 
 def _connect_engine(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
-    """Check whether the engine serves the service's model with the same parameters as the initial engines."""
+    """Check that the engine serves the model with the same parameters as the initial engines."""
     try:
         identity = adapter.identity(url)
     except ServingError as error:

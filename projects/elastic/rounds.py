@@ -36,8 +36,7 @@ EMPTY_SECONDS = 5.0
 class ServiceLoop(LeaderLoop):
     """Leader loop that reconciles services.
 
-    `build_pass_context` returns the dependencies of a pass. Its argument is the fence that rejects writes
-    once leadership is lost.
+    `build_pass_context` takes the fence that rejects writes once leadership is lost.
     """
 
     name: ClassVar[str] = NAME
@@ -97,15 +96,13 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _discard_ended_services(self, live_ids: Collection[int]) -> None:
-        """Remove the due times of ended services that no pass is reconciling. Otherwise, these services would
-        stay due.
-        """
+        """Remove the due times of ended services, which would otherwise stay due."""
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]
             self._due.pop(pk, None)
 
     def _run_pass(self, service: Service) -> None:
-        """Run one pass over a service in a thread that has its own database connection."""
+        """Run one pass over a service in a thread with its own database connection."""
         seconds = IDLE_SECONDS
         try:
             with bound_contextvars(service=service.workload.handle), span("service pass") as trace:

@@ -1,7 +1,7 @@
 """Register inference engines with the router and deregister them.
 
-Berth stores an engine's row before it calls the router. After a crash, the next leader therefore knows which
-engines may be registered. All calls are idempotent.
+All calls are idempotent. An engine's row is stored before the router is called, so the next leader can clean
+up after a crash.
 """
 
 import logging
@@ -63,9 +63,9 @@ def should_route(engine: InferenceEngine, view: ServiceView, now: datetime) -> b
 
 
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
-    """Mark a draining inference engine as isolated. Return False if it was already marked or is not draining.
+    """Return False if the engine was already isolated or is not draining.
 
-    If there is no router, the clients themselves must stop sending requests to the engine.
+    Without a router, clients must stop sending requests themselves.
     """
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False

@@ -24,8 +24,7 @@ def apply_probes(
 ) -> bool:
     """Update the states of the service, its engines and its scale request from the results of probes.
 
-    Return whether a state changed. Runs in the caller's transaction. The caller must load `view` after
-    locking the service.
+    Return whether a state changed. `view` must have been loaded under the service's lock.
     """
     any_changed = False
     for engine in view.engines:
@@ -44,9 +43,7 @@ def apply_probes(
 
 
 def _may_end_service(view: ServiceView, now: datetime) -> bool:
-    """Return whether the service may end although its router is unreachable. All of its engines must have
-    ended long ago.
-    """
+    """Return whether the service may end although its router is unreachable."""
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 
@@ -83,9 +80,7 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether to remove the inference engine although the router has not responded. The engine is then
-    deregistered once the router is reachable again.
-    """
+    """Return whether to remove the inference engine although the router has not responded."""
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 
 
@@ -131,7 +126,7 @@ def _update_engine_state(
 def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
     """Start removing an inference engine and cancel its workload.
 
-    Return False if the engine's state has changed since the engine was read.
+    Return False if the engine's state has changed meanwhile.
     """
     reason = message or engine.message
     any_changed = transition_engine(
@@ -196,11 +191,7 @@ def _request_columns(
 
 
 def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
-    """Drain or remove the engines of a scale request if the request's status requires this. Return whether a
-    state changed.
-
-    Idempotent.
-    """
+    """Return whether the request's status changed the state of an engine. Idempotent."""
     if request.status not in ("ROLLING_BACK", "DRAINING"):
         return False
     any_changed = False
@@ -215,9 +206,7 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
 
 
 def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
-    """Drain the inference engine if it is registered with a router. Otherwise, remove the engine. Return
-    whether the engine's state changed.
-    """
+    """Return whether the engine's state changed."""
     if engine.is_routed:
         return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
     return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)

@@ -1,7 +1,6 @@
 """Copy weights from initial inference engines to added engines.
 
-During a copy, a mark in the service's row prevents trainers from changing the weights. While a trainer
-changes the weights, no weights are copied. If a process dies during a copy, the next leader clears its mark.
+Weights are never copied while a trainer changes them.
 """
 
 import logging
@@ -64,7 +63,7 @@ def copy_to_next_engine(view: ServiceView, pass_context: PassContext, now: datet
 def clear_sync_marks(fence: Fence) -> None:
     """Mark all weight syncs as no longer in progress.
 
-    Only a new leader calls this, before any process starts copying.
+    Only a new leader calls this, before any copying starts.
     """
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)

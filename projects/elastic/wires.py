@@ -26,8 +26,8 @@ from projects.serving.wire import Wire
 class ServingClients:
     """Clients for inference engines and routers.
 
-    For engines that were added by address, `networks` are allowed in addition to public addresses. Engines on
-    nodes of Berth's own pools may have any address, including this machine's.
+    Engines that users add by address may use public addresses and `networks`. Engines on nodes of Berth's own
+    pools may have any address.
     """
 
     networks: tuple[str, ...]

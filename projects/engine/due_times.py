@@ -13,8 +13,8 @@ WINDOWS = tuple(timedelta(days=days) for days in (1 / 24, 1, 40, 400, 3000))
 def due_times(expression: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """Yield the due times after `after`, in UTC.
 
-    A due time that daylight saving skips is moved to the end of the gap. A local time that occurs twice is
-    due once, unless the expression is due every hour or minute.
+    Times that daylight saving skips are moved to the end of the gap. Times that occur twice are due once,
+    except for hourly or more frequent runs.
     """
     for run in CronSim(expression, after.astimezone(zone)):
         yield run.astimezone(UTC)

@@ -18,10 +18,7 @@ RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
 
 
 def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
-    """Describe each requested amount that an edit increases.
-
-    A workload that requests more is queued as if it had been submitted at the time of the edit.
-    """
+    """Describe each requested amount that an edit increases."""
     old_tree, new_tree = build_tree(before), build_tree(after)
     increases: list[str] = []
     for resource, amount in RESOURCES.items():

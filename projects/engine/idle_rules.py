@@ -25,9 +25,9 @@ class IssuedWarning:
 
 @dataclass(frozen=True, slots=True)
 class IdleFacts:
-    """Idle rule of a running workload, and the time since which all of its GPUs have been idle.
+    """Idle rule of a running workload, and when all of its GPUs became idle.
 
-    `idle_since` is None while a GPU is not measured. During the warm-up, `idle_since` is in the future.
+    `idle_since` is None while a GPU is not measured, and in the future during the warm-up.
     """
 
     run: int
@@ -37,10 +37,7 @@ class IdleFacts:
 
 
 def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:
-    """Return the next step, or None if no step is due.
-
-    While a GPU is not measured, a warning is neither withdrawn nor followed by a suspension.
-    """
+    """Return the next step, or None if no step is due."""
     rule, since, warning = facts.rule, facts.idle_since, facts.warning
     if warning is not None and (rule != warning.rule or facts.run != warning.run):
         return IdleStep.WITHDRAW

@@ -23,10 +23,8 @@ class ProcessState(Enum):
 class InferenceEngineFacts:
     """Inputs that determine the next state of an inference engine.
 
-    `healthy` and `connected` come from the current probe, and are None if the probe returned no result.
-    `isolated` is the number of seconds since the router stopped sending requests, or None if it may still
-    send them. `running` is None if unknown. `in_router` is True while the engine may be registered with the
-    router.
+    `healthy` and `connected` are None if the probe returned no result. `isolated` is the number of seconds
+    since the router stopped sending requests, or None if it has not. `running` is None if unknown.
     """
 
     state: str
@@ -87,8 +85,8 @@ def next_state(engine: InferenceEngineFacts) -> EngineTransition | None:
 
 
 def is_drained(engine: InferenceEngineFacts) -> bool:
-    """Return whether the draining inference engine can be removed: it has no requests left, its timeout
-    has passed, its removal is forced, or its process is not running.
+    """Return whether the draining inference engine can be removed: it has no requests left or need not finish
+    them.
     """
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
@@ -102,7 +100,7 @@ def is_drained(engine: InferenceEngineFacts) -> bool:
 def may_serve(engine: InferenceEngineFacts, *, is_stale: bool) -> bool:
     """Return whether the router may send requests to the inference engine.
 
-    Stale weights prevent this only if the service requires strict consistency.
+    Stale weights prevent this only under strict consistency.
     """
     if engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False
@@ -138,10 +136,7 @@ def _next_transition(engine: InferenceEngineFacts) -> EngineTransition | None:
 
 
 def _unreachable_transition(engine: InferenceEngineFacts) -> EngineTransition:
-    """Return the transition to failed for an external inference engine that cannot be reached.
-
-    External engines must already be running when they are added.
-    """
+    """Return the transition for an external inference engine that cannot be reached."""
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineTransition("REMOVING", "FAILED", failure, message)

@@ -1,7 +1,4 @@
-"""Workload states and the allowed transitions between them.
-
-An eviction is counted and recorded as an event, but it is not a state. An evicted workload is pending again.
-"""
+"""Workload states and the allowed transitions between them. An evicted workload is pending again."""
 
 from collections.abc import Mapping
 from datetime import timedelta

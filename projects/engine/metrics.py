@@ -34,9 +34,9 @@ class Point(NamedTuple):
 class Series:
     """Reported values of one metric, reduced to at most POINTS_MAX points.
 
-    `points` are sorted by step. Each point is the report with the lowest step in a range of `stride` steps.
-    If there are too many points, the stride doubles. `last` is the latest report. `lowest` and `highest` are
-    exact. `not_finite_step` is set while the latest report is infinite or not a number.
+    `points` are sorted by step, at most one in each range of `stride` steps. `last` is the latest report.
+    `lowest` and `highest` are exact. `not_finite_step` is set while the latest report is infinite or not a
+    number.
     """
 
     points: list[Point] = field(default_factory=list)

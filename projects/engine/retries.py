@@ -12,10 +12,10 @@ from berth.core.wording.words import format_count
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a run. `kind` is an exit code, a signal or a reason, as in retry rules.
+    """Failure of a run.
 
-    `role` and `node` are set if a single pod failed. If a pod failed, `of_pod` is True, and rules for
-    `pod_failed` also match.
+    `kind` is an exit code, a signal or a reason, as in retry rules. `role` and `node` are set if a single pod
+    failed. `of_pod` is True if rules for `pod_failed` also match.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Failure:
 class RetryState:
     """Retry rules and previous restarts of a workload.
 
-    `counts` is the number of restarts per failure kind. `memory` is each role's memory in MiB.
+    `counts` is keyed by failure kind. `memory` is each role's memory in MiB.
     """
 
     rules: Sequence[RetryRule] = ()
@@ -38,10 +38,10 @@ class RetryState:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Restart after a failure. `number` is the number of restarts by the same rule.
+    """Restart after a failure.
 
-    `backoff` is None for the default backoff. `memory` is the new memory of the failed role in MiB, or None
-    if it stays the same. If `other_node` is set, the restart avoids the node where the run failed.
+    `number` counts the restarts by the same rule. `backoff` is None for the default. `memory` is the new
+    memory of the failed role in MiB, or None. `other_node` avoids the node where the run failed.
     """
 
     failure: Failure
@@ -97,7 +97,7 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
 
 
 def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
-    """Return the index of the first rule that matches this kind of failure, or None if no rule does.
+    """Return the index of the first matching rule, or None.
 
     A `pod_failed` rule also matches failed image pulls, unless an earlier rule lists `image_pull`.
     """
@@ -106,9 +106,8 @@ def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
 
 
 def _larger_memory(rule: RetryRule, memory: int) -> int | None:
-    """Return the memory in MiB for the next run.
-
-    Return 0 if it cannot be increased further, or None if the rule adds no memory.
+    """Return the memory in MiB for the next run, 0 if no increase is possible, or None if the rule adds no
+    memory.
     """
     if rule.memory_factor is None or rule.memory_max_mib is None:
         return None

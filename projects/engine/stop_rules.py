@@ -16,9 +16,7 @@ WORST = math.inf
 
 @dataclass(frozen=True)
 class TaskReports:
-    """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped. Only
-    points in `series` before the step of the best value are used.
-    """
+    """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped."""
 
     index: int
     is_running: bool
@@ -32,10 +30,8 @@ class TaskReports:
         return -1 if self.series.last is None else self.series.last.step
 
     def best_loss_until(self, step: int, sign: int) -> float | None:
-        """Return the best value up to a step, multiplied by `sign`. Return None if the task has not reached
-        the step.
-
-        Once a task stops reporting finite numbers, its value is WORST from that step on.
+        """Return the best value up to a step, multiplied by `sign`, or None if the task has not reached the
+        step. A task that stops reporting finite numbers has the value WORST from then on.
         """
         series = self.series
         if series.not_finite_step is not None and series.not_finite_step <= step:
@@ -86,10 +82,8 @@ class TaskStop:
 def steps_to_compare(
     rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
 ) -> tuple[list[int], int]:
-    """Return the latest steps of running tasks in ascending order, and the index of the next task to read.
-
-    Tasks before index `first` and tasks that have not reached the rule's `after_steps` are omitted. The
-    returned index is 0 unless there are more than `limit` different steps.
+    """Return up to `limit` latest steps of running tasks in ascending order, and the index of the next task
+    to read. The reading starts at index `first`, and the returned index is 0 at the end.
     """
     steps: set[int] = set()
     for task in sorted(tasks, key=lambda each: each.index):
@@ -104,9 +98,8 @@ def steps_to_compare(
 def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[int]) -> list[TaskStop]:
     """Return the running tasks to stop, sorted by index.
 
-    Only tasks whose latest step is in `steps` are considered. A task is stopped if its best value is worse
-    than the median of the other tasks' best values up to the same step. Tasks that have not reached this step
-    are ignored. A task whose latest value is not finite counts as the worst task.
+    A task is stopped if its best value is worse than the median of the others' best values up to the same
+    step. Only tasks whose latest step is in `steps` are considered.
     """
     sign = 1 if rule.goal == "min" else -1
     losses: dict[int, list[float]] = {step: [] for step in steps}

@@ -21,9 +21,9 @@ class Assignment:
 
 
 def assign_calls(calls: Iterable[PendingCall], slots_by_node: Mapping[int, int], turn: int) -> Assignment:
-    """Assign calls, in order, to nodes with free slots. Nodes take turns, starting with `turn`.
+    """Assign calls, in order, to nodes with free slots.
 
-    A call that must run on a specific node waits for that node and does not advance the turn.
+    Nodes take turns, starting with `turn`. A call for a specific node waits for that node.
     """
     free_slots = {node: free for node, free in slots_by_node.items() if free > 0}
     assigned: dict[int, int] = {}

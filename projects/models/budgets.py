@@ -16,9 +16,7 @@ def default_warnings() -> list[int]:
 
 
 class Budget(models.Model):
-    """Monthly budget in GPU-hours (calendar months in UTC). Exceeding it triggers notifications and has no
-    other effect.
-    """
+    """Monthly budget in GPU-hours (calendar months in UTC). Exceeding it only triggers notifications."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

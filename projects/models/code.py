@@ -53,11 +53,7 @@ class CodeTree(models.Model):
 
 
 class CodeFetch(models.Model):
-    """Git commit whose files workloads receive.
-
-    The commit is fetched once, after the submission. All tasks of an array, and workloads submitted together
-    with the same `code` section, share one fetch.
-    """
+    """Git commit whose files workloads receive. The tasks of an array share one fetch."""
 
     class State(models.TextChoices):
         WAITING = "waiting"

@@ -1,6 +1,6 @@
 """Append-only models for events, audit entries and quota changes.
 
-IDs and names are copied, not referenced, because history outlives its objects.
+IDs and names are copied, because history outlives its objects.
 """
 
 from django.contrib.postgres.indexes import BrinIndex

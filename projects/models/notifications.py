@@ -74,10 +74,9 @@ class Subscription(FastRows):
 
 
 class Delivery(models.Model):
-    """Notification to one address, stored in the same transaction as the change that it reports.
+    """Notification to one address, stored in the transaction of the change that it reports.
 
-    IDs and names are copied, because deliveries outlive workloads and subscriptions. With a foreign key, a
-    concurrent deletion of the subscription would make the change's transaction fail.
+    IDs and names are copied, because deliveries outlive workloads and subscriptions.
     """
 
     class State(models.TextChoices):

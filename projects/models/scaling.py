@@ -91,9 +91,7 @@ class Service(models.Model):
 
 
 class ScaleRequest(models.Model):
-    """Request for more or fewer inference engines. During a rollback, `ends_as` is the status in which the
-    rollback will end.
-    """
+    """Request for more or fewer inference engines. `ends_as` is the status in which a rollback will end."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="requests")
@@ -163,8 +161,7 @@ class ScaleStep(models.Model):
 class InferenceEngine(models.Model):
     """Inference engine of a service.
 
-    `router_url` is stored before the router is called, so that stale router entries can be removed after a
-    crash.
+    `router_url` is stored before the router is called, so that a crash leaves no stale entry.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -75,10 +75,7 @@ class Schedule(models.Model):
 
 
 class ScheduleRun(models.Model):
-    """Run of a schedule: its due time and its outcome.
-
-    Each due time has a single row, so that its run is submitted only once.
-    """
+    """Run of a schedule: its due time and its outcome. Each due time has a single row."""
 
     schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, related_name="runs")
     due_at = models.DateTimeField()

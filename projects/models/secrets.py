@@ -46,7 +46,7 @@ class UserSecret(Secret):
 class SecretValue(models.Model):
     """Encrypted value of a secret version that runs have received.
 
-    The value is masked in the logs of these runs, even after the secret has been replaced or deleted.
+    It is masked in their logs, even after the secret was replaced or deleted.
     """
 
     class Kind(models.TextChoices):
@@ -72,10 +72,10 @@ class SecretValue(models.Model):
 
 
 class SecretUse(models.Model):
-    """Secret version that a run's pods received. The row is written before the first pod starts.
+    """Secret version that a run's pods received.
 
-    The secret is identified by its owner and name, so that the record outlives the secret. Secrets of plugins
-    belong to pools and are named PLUGIN.PARAMETER.
+    The record outlives the secret, so it stores the owner and the name. Secrets of plugins belong to pools
+    and are named PLUGIN.PARAMETER.
     """
 
     class Owner(models.TextChoices):

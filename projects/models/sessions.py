@@ -72,8 +72,7 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call that runs on one node, or a broadcast. If `node` is not set, nodes are used in
-    round-robin order.
+    """Function call that runs on one node, or a broadcast.
 
     A broadcast has one child call per worker and is never leased itself.
     """

@@ -269,7 +269,7 @@ class Workload(FastRows):
 
 
 class WorkloadDeletion(models.Model):
-    """Record of a transaction that deleted workloads or pods that were live or had ended within a day.
+    """Record of a transaction that deleted live or recently ended workloads or pods.
 
     Written by database triggers.
     """

@@ -1,6 +1,6 @@
 """Filter headers between browsers and pods.
 
-Berth's own cookies never reach a pod, and a pod cannot set or clear cookies of other hosts.
+Berth's own cookies never reach a pod, and a pod cannot set cookies of other hosts.
 """
 
 from collections.abc import Collection, Iterable
@@ -116,9 +116,7 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
 def is_cross_site(
     headers: Iterable[tuple[bytes, bytes]], *, own_origin: str, method: str, is_socket: bool
 ) -> bool:
-    """Return whether the request came from a different site. Following a link to a page does not count.
-    Browsers treat all port hosts as the same site and send cookies to all of them.
-    """
+    """Return whether the request came from a different site. Following a link to a page does not count."""
     headers = list(headers)
     origin = find_header(headers, b"origin")
     if origin:

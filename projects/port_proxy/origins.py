@@ -1,8 +1,6 @@
 """Map workload ports to host names and back.
 
-A workload's submitter controls what its pods serve. Each port therefore has its own host, so that scripts
-from a pod can neither read Berth's pages nor send requests to Berth or to other workloads on behalf of the
-visitor.
+Each port has its own host, so that scripts from a pod can neither read Berth's pages nor act for the visitor.
 """
 
 import re

@@ -53,8 +53,8 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class PortProxy:
     """ASGI application that proxies requests for port hosts to pods.
 
-    The proxy neither sends `reserved_cookies` to pods nor lets pods set these cookies. `own_ports` are
-    Berth's ports on this machine. `open_port` connects to a pod that is reachable only through its cluster.
+    `reserved_cookies` are Berth's own. `own_ports` are Berth's ports on this machine. `open_port` connects to
+    a pod through its cluster.
     """
 
     berth: App
@@ -170,10 +170,7 @@ class PortProxy:
         address: PortAddress,
         handle: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Handle a request until it or the port session ends.
-
-        Return False if the port session ended first.
-        """
+        """Return False if the port session ended before the request."""
         if not self.sessions.enter(port):
             raise _TooManyRequests
         handling = asyncio.ensure_future(handle())
@@ -199,7 +196,7 @@ class PortProxy:
         return not handling.cancelled()
 
     async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
-        """Wait until the port session ends, for example because its browser session or run ended."""
+        """Wait until the port session ends, for example because its run ended."""
         opened = WATCHER.open(Credential(port_session=hash_cookie(cookie)))
         try:
             while await self.sessions.is_valid(cookie, port, address):
@@ -231,8 +228,7 @@ class _TooManyRequests(Exception):
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
     """Return whether Berth may call the address.
 
-    Cloud metadata addresses and Berth's own ports are forbidden. Tunnels are always allowed, because they
-    lead only to their pod.
+    Tunnels are always allowed, because they lead only to their pod.
     """
     if address.tunnel_pod:
         return True

@@ -26,7 +26,7 @@ async def proxy_socket(
 ) -> None:  # fmt: skip
     """Connect to the pod, then accept the socket and forward messages both ways.
 
-    Raises NoResponse if the pod rejects the handshake, before the socket is accepted.
+    Raises NoResponse if the pod rejects the handshake.
     """
     await receive()  # receive and ignore the websocket.connect message
     pod = await _connect(scope, address, headers, open_port)
@@ -94,7 +94,7 @@ async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
 
 
 def _sendable_close_code(code: int | None) -> int:
-    """Return a code that is valid in a close frame, replacing codes reserved for local use."""
+    """Return a code that is valid in a close frame."""
     if code in (1005, 1006, None):
         return GOING_AWAY
     return code if code in SENDABLE_CLOSE_CODES else INTERNAL_ERROR

@@ -1,7 +1,4 @@
-"""Open connections to pod ports, directly or through the pod's cluster.
-
-For a connection through the cluster, this process creates a socket that the runtime connects to the pod.
-"""
+"""Open connections to pod ports, directly or through the pod's cluster."""
 
 import asyncio
 import socket

@@ -1,7 +1,6 @@
 """Accrued costs of workloads, at the prices of the pools where they ran.
 
-The cost is computed from the allocations of all runs, exactly as in usage reports: the price at the beginning
-of an hour applies to the whole hour.
+As in usage reports, the price at the beginning of an hour applies to the whole hour.
 """
 
 import uuid
@@ -52,7 +51,7 @@ ARRAY_GPU_TIME = GPU_TIME.format(
 def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
     """Return the accrued cost of each workload, to four decimals.
 
-    Workloads that used no GPUs or ran at an unknown price are omitted.
+    Workloads without GPUs or a known price are omitted.
     """
     return _costs_by_owner(_gpu_time(WORKLOAD_GPU_TIME, workloads, now))
 
@@ -63,8 +62,9 @@ def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID,
 
 
 def array_gpu_hours_and_cost(array: uuid.UUID, now: datetime) -> tuple[float, Decimal | None]:
-    """Return an array's GPU-hours over all tasks, and their cost as in `array_costs`. The cost is None if the
-    tasks used no GPUs or the price is unknown.
+    """Return an array's GPU-hours over all tasks, and their cost.
+
+    The cost is None if no GPUs were used or the price is unknown.
     """
     rows = _gpu_time(ARRAY_GPU_TIME, [array], now)
     return _gpu_hours(rows), _costs_by_owner(rows).get(array)

@@ -12,10 +12,7 @@ from projects.models.workloads import ENDED_PHASES
 
 @dataclass(frozen=True, slots=True)
 class AppliedRule:
-    """Idle rule that applies to a workload.
-
-    `owner` is the pool or project that the rule comes from, such as "pool train".
-    """
+    """Idle rule that applies to a workload. `owner` is where the rule comes from, such as "pool train"."""
 
     owner: str
     rule: IdleRule
@@ -43,7 +40,7 @@ class IdleStatus:
 def idle_status(workload: Workload) -> IdleStatus:
     """Return the idle rules of a workload, and the current warning.
 
-    Ended workloads, workloads without GPUs and inference services have no idle rules.
+    Ended workloads, inference services and workloads without GPUs have no rules.
     """
     if workload.phase in ENDED_PHASES or not _has_gpus(workload) or _serves_requests(workload):
         return IdleStatus((), None)

@@ -11,10 +11,7 @@ from projects.models import Phase, Pod, WorkloadKind
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the GPU-seconds of work that would be lost.
-
-    This is the work since the start or the last checkpoint, whichever is later.
-    """
+    """Return the GPU-seconds of work since the start or the last checkpoint, whichever is later."""
     since = max(since, checkpoint_at or since)
     return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000
 
@@ -22,8 +19,7 @@ def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | 
 def work_lost_if_stopped(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, int]:
     """Return the GPU-seconds of work that each running workload loses if it is stopped now.
 
-    Workloads that would lose no work, such as inference services, are omitted. Each pod of the current run
-    counts only for the time since the pod started.
+    Workloads that would lose no work are omitted.
     """
     placed = Pod.objects.filter(
         workload__in=list(workloads), workload__phase=Phase.RUNNING, run=F("workload__run"),

@@ -29,10 +29,9 @@ def services(actor: Actor) -> QuerySet[Service]:
 
 
 def find_service(actor: Actor, reference: str) -> Service:
-    """Return a service by workload ID, `project.name` or a name that is unique among live services. If no
-    live service has the name, return the newest ended one.
+    """Return a service by workload ID, `project.name` or a name.
 
-    Raises NotFound or, for an ambiguous name, Conflict.
+    Live services come first, then the newest ended one. Raises NotFound or, for an ambiguous name, Conflict.
     """
     rows = services(actor)
     if (workload_id := _parse_id(reference)) is not None:

@@ -15,10 +15,7 @@ from projects.models import Project
 
 @dataclass(frozen=True, slots=True)
 class UsableVolume:
-    """Volume in one pool.
-
-    `nodes` is the number of nodes that have the volume. `pool_nodes` is the number of all nodes in the pool.
-    """
+    """Volume in one pool. `nodes` is the number of nodes that have the volume, out of `pool_nodes`."""
 
     name: str
     pool: str
@@ -49,7 +46,7 @@ def project_volumes(project: Project) -> list[UsableVolume]:
 def visible_volumes(actor: Actor, pool: NodePool) -> list[tuple[Volume, int]]:
     """Return the pool's volumes that the user's projects may use, each with its number of nodes.
 
-    Platform admins see all volumes. Other users see neither the source nor the other projects of a volume.
+    Only platform admins see the source and the other projects of a volume.
     """
     volumes = read_volumes(pool.volumes)
     if volumes and not is_platform_admin(actor):

@@ -1,3 +1,4 @@
-"""Audited write operations on tenants and workloads, and the checks and queries that they share. All
-arguments, including `actor`, are keyword-only.
+"""Audited write operations on tenants and workloads, and the checks and queries that they share.
+
+All arguments are keyword-only.
 """

@@ -1,8 +1,7 @@
 """Store code that is submitted with workloads.
 
-A tree lists the chunks of its files. Clients send the tree first, then the chunks that the project lacks. The
-row of a chunk exists only while its content is stored, so an interrupted upload continues where it stopped.
-Nothing is shared between projects. Knowing a digest does not grant access to another project's files.
+A tree lists the chunks of its files. Clients send the tree first, then the chunks that the project lacks.
+Projects share nothing.
 """
 
 import hashlib
@@ -45,8 +44,8 @@ class CodeLimits:
 class WorkloadGit:
     """Git repository with a workload's code.
 
-    `state` is waiting, fetched or failed. `error` comes from the last attempt. `retry_at` is the time of the
-    next attempt after an error.
+    `state` is waiting, fetched or failed. `error` comes from the last attempt, and `retry_at` is the time of
+    the next.
     """
 
     url: str
@@ -105,10 +104,10 @@ def stored_size(project: Project) -> int:
 def register_tree(
     *, actor: Actor, project: Project, files: Sequence[CodeFile], now: datetime | None = None
 ) -> RegisteredTree:
-    """Store the tree if the project has all chunks of its files. Otherwise, return the missing chunks.
+    """Store the tree if the project has all chunks of its files.
 
-    Raises Forbidden or NotFound. Raises Invalid for a path outside the tree or a tree that is too large, and
-    Conflict if the project exceeds its storage limit.
+    Otherwise, return the missing chunks. Raises Forbidden, NotFound, Invalid for a bad path or a tree that is
+    too large, and Conflict if the project exceeds its storage limit.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
@@ -128,10 +127,10 @@ def register_tree(
 def store_chunks(
     *, actor: Actor, project: Project, chunks: Sequence[tuple[str, bytes]], now: datetime | None = None
 ) -> None:
-    """Store chunks under their digests. Must not be called inside a transaction.
+    """Store chunks under their digests.
 
-    Raises Forbidden, NotFound or StoreFailure. Raises Invalid if a digest is wrong, and Conflict if the
-    project exceeds its storage limit.
+    Must not be called inside a transaction. Raises Forbidden, NotFound, StoreFailure, Invalid if a digest is
+    wrong, and Conflict if the project exceeds its storage limit.
     """
     require(actor, Action.SUBMIT, project)
     _check_contents(chunks)
@@ -139,9 +138,10 @@ def store_chunks(
 
 
 def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) -> None:
-    """Store contents under their digests, which must be correct. Must not be called inside a transaction.
+    """Store contents under their digests, which must be correct.
 
-    Raises StoreFailure. Raises Conflict if the project exceeds its storage limit.
+    Must not be called inside a transaction. Raises StoreFailure, and Conflict if the project exceeds its
+    storage limit.
     """
     stored = _touch_chunks(project, contents, at)
     rows = [
@@ -161,9 +161,9 @@ def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) 
 
 
 def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> CodeTree | None:
-    """Store a tree whose chunks are already stored. Return the tree, or None if there are no files.
+    """Store a tree whose chunks are already stored, and return it.
 
-    Raises Conflict if the project exceeds its storage limit.
+    Return None if there are no files. Raises Conflict if the project exceeds its storage limit.
     """
     ordered = sorted(files, key=lambda file: file.path)
     if not ordered:
@@ -175,10 +175,10 @@ def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> Cod
 
 
 def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
-    """Return the size of the tree's tar archive, and an iterator over its parts. Iterating runs no queries.
+    """Return the size of the tree's tar archive, and an iterator over its parts.
 
-    If a path is given, the archive contains only the files at and below the path. The iterator raises
-    StoreFailure if a chunk is missing or damaged.
+    `path` selects the files at and below it. The iterator raises StoreFailure if a chunk is missing or
+    damaged.
     """
     files = [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
     mtime = int(tree.created_at.timestamp())
@@ -188,7 +188,7 @@ def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
 def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
     """Return an iterator over the content of one file in the tree.
 
-    The iterator raises StoreFailure in the same cases as that of `read_tree`.
+    It raises StoreFailure if a chunk is missing or damaged.
     """
     return file_parts(open_store(), file, _chunk_keys(tree, [file]))
 
@@ -294,9 +294,7 @@ def _tree_digest(files: Sequence[CodeFile]) -> str:
 
 
 def _check_files(files: Sequence[CodeFile]) -> None:
-    """Raise Invalid if the list is empty or too long, contains an invalid file or conflicting paths, or is
-    too large in total.
-    """
+    """Raise Invalid if the list is empty or too large, or contains invalid or conflicting files."""
     limits = code_limits()
     if not files:
         raise Invalid([Problem("files", "is empty", "", "at least one file")])

@@ -1,7 +1,6 @@
 """Requests to fetch workload code from Git servers.
 
-A submission stores a request and a pending workload that waits for it. The thread that fetches code stores
-the files like uploaded files, and then assigns the commit to all workloads of the request in one transaction.
+A workload stays pending until its request is fetched and has assigned the commit to it.
 """
 
 from collections.abc import Collection
@@ -45,9 +44,7 @@ def waiting_message(url: str) -> str:
 
 
 def store_fetches(workloads: Collection[Workload]) -> None:
-    """Insert the fetch requests of new workloads, in the caller's transaction. Must be called before the
-    workloads are inserted.
-    """
+    """Insert the fetch requests of new workloads. Must be called before the workloads are inserted."""
     new = {each.code_fetch_id: each.code_fetch for each in workloads if each.code_fetch_id is not None}
     fetches = [fetch for fetch in new.values() if fetch is not None and fetch._state.adding]
     if fetches:
@@ -61,9 +58,9 @@ def copy_code(new: Workload, stored: Workload) -> None:
 
 
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
-    """Return the due request with the fewest attempts, or None if no request is due.
+    """Return the due request with the fewest attempts, or None.
 
-    Ties go to the oldest request. Requests in `running` and requests by projects in `full` are ignored.
+    Requests in `running` and of projects in `full` are ignored.
     """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)
@@ -96,8 +93,9 @@ def read_key(fetch: CodeFetch) -> ReadKey:
 
 
 def delete_unused_fetches(before: datetime) -> int:
-    """Delete requests that were created before `before` and whose workloads have been deleted. Return the
-    number of deleted requests.
+    """Delete requests created before `before` whose workloads have been deleted.
+
+    Return the number of deleted requests.
     """
     unused = CodeFetch.objects.filter(~Exists(Workload.objects.filter(code_fetch=OuterRef("pk"))))
     return int(unused.filter(created_at__lt=before).delete()[0])

@@ -28,9 +28,9 @@ WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload 
 
 
 def finish_fetch(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:
-    """Assign the fetched code to the workloads that wait for it, in the caller's transaction.
+    """Assign the fetched code to the workloads that wait for it.
 
-    The chunks of the files must already be stored. Raises Conflict if the project exceeds its storage limit.
+    The chunks must already be stored. Raises Conflict if the project exceeds its storage limit.
     """
     if not _lock_fetch(fetch):
         return
@@ -56,9 +56,9 @@ def finish_fetch(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: dat
 
 
 def postpone_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
-    """Record a failed attempt to fetch the code, in the caller's transaction.
+    """Record a failed attempt to fetch the code.
 
-    After the last attempt, fail the workloads that wait for the code.
+    After the last attempt, fail the workloads that wait for it.
     """
     if not _lock_fetch(fetch):
         return
@@ -77,9 +77,9 @@ def postpone_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
-    """Fail the request's workloads, in the caller's transaction.
+    """Fail the request's workloads, except suspended ones.
 
-    Suspended workloads do not fail. Their code is requested again when they are resumed.
+    Their code is requested again when they are resumed.
     """
     if not _lock_fetch(fetch):
         return
@@ -107,7 +107,7 @@ def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def _lock_fetch(fetch: CodeFetch) -> bool:
-    """Lock the request. Return False if another leader has already handled it."""
+    """Return False if another leader has already handled the request."""
     rows = CodeFetch.objects.select_for_update(of=("self",))
     return rows.filter(pk=fetch.pk, state=CodeFetch.State.WAITING).exists()
 
@@ -122,10 +122,7 @@ def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
 
 
 def _record_secret_uses(fetch: CodeFetch, key: ReadKey, workloads: Sequence[Workload], now: datetime) -> None:
-    """Record which version of the secret was used to fetch the workloads' code.
-
-    The records have the same form as the records of secrets that pods receive.
-    """
+    """Record which version of the secret was used to fetch the workloads' code."""
     secret = key.secret
     if secret is None or not workloads:
         return
@@ -160,11 +157,7 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Convert an error to a sentence.
-
-    Fetch errors are already sentences. The first letter of a fetch error is not capitalized, because the
-    error may begin with a host name.
-    """
+    """Convert an error to a sentence. Fetch errors may begin with a host name in lower case."""
     if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]

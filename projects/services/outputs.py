@@ -30,12 +30,10 @@ def store_files(
     project: Project, runtime: Runtime, pod_id: str, listing: PodFiles, now: datetime,
     proceed: Callable[[], None],
 ) -> CodeTree | None:  # fmt: skip
-    """Copy the files from the pod's node to the store. Return the tree of these files, or None if there are
-    no files.
+    """Copy the files from the pod's node to the store.
 
-    Only a few chunks are in memory at a time, and chunks that an interrupted call has stored are not stored
-    again. `proceed` is called after each chunk and may raise an error to stop. Raises OutputsRejected,
-    RuntimeFailure, StoreFailure, or FilesNotFound.
+    Return the tree of these files, or None if there are none. `proceed` is called after each chunk and may
+    raise an error to stop. Raises OutputsRejected, RuntimeFailure, StoreFailure, or FilesNotFound.
     """
     _check_size(listing.files)
     files = [file for file in listing.files if not path_problem(file.path)]
@@ -97,9 +95,7 @@ def _no_space_error(project: Project) -> OutputsRejected:
 
 
 def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes]:
-    """Yield the file's content in parts of CHUNK_BYTES. Stop at the size that the file had when it was
-    listed.
-    """
+    """Yield the file's content in parts of CHUNK_BYTES, up to the size when it was listed."""
     for offset in range(0, file.size, CHUNK_BYTES):
         wanted = min(CHUNK_BYTES, file.size - offset)
         content = b""

@@ -13,8 +13,7 @@ from projects.services import announce, audit
 def may_change_row(actor: Actor, project: Project, owner_id: int | None) -> bool:
     """Return whether the user may change a row of the project.
 
-    Project admins may change all rows. The row's owner may change the row as long as they may submit to the
-    project.
+    Project admins may change all rows, and other users their own.
     """
     if may(actor, Action.OPERATE, project):
         return True

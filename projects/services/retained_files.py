@@ -70,8 +70,7 @@ def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
 def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None:
     """Release the files of all but the latest PODS_MAX failed pods of each workload or array.
 
-    The caller has locked `workloads`, but not the other tasks of their arrays. Pods that another transaction
-    has locked are skipped, because waiting for the lock could cause a deadlock.
+    The caller must have locked `workloads`. Pods that another transaction has locked are skipped.
     """
     arrays = {each.array_id for each in workloads if each.array_id is not None}
     owned = Q(workload__in=[each.pk for each in workloads]) | Q(workload__array__in=arrays)

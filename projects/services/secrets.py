@@ -1,7 +1,6 @@
 """Project and user secrets, and the secret values that pods and image pulls receive.
 
-A project's secret overrides the pool's secret of the same name. A document must mark personal secrets
-explicitly.
+A project's secret overrides the pool's secret of the same name.
 """
 
 import base64
@@ -40,10 +39,7 @@ class UnusableSecret(BerthError):
 
 
 class MissingSecret(UnusableSecret):
-    """Raised if a secret that a pod needs is missing.
-
-    The secret is neither in the pod's project, nor in its pool, nor among the submitter's personal secrets.
-    """
+    """Raised if a secret that a pod needs does not exist."""
 
 
 def set_project_secret(
@@ -55,10 +51,10 @@ def set_project_secret(
     at: datetime,
     expected_version: int | None = None,
 ) -> tuple[ProjectSecret, bool]:
-    """Create or replace a project's secret. Return the secret and whether it is new.
+    """Create or replace a project's secret.
 
-    Raises Forbidden, Invalid or SecretExists. Raises Conflict if the project has too many secrets or already
-    has credentials for the registry.
+    Return the secret and whether it is new. Raises Forbidden, Invalid, SecretExists, or Conflict for too many
+    secrets or a second set of credentials for a registry.
     """
     require(actor, Action.SET_SECRETS, project)
     with transaction.atomic():
@@ -85,10 +81,10 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
 def set_personal_secret(
     *, actor: Actor, name: str, content: SecretContent, at: datetime, expected_version: int | None = None
 ) -> tuple[UserSecret, bool]:
-    """Create or replace a personal secret of the user. Return the secret and whether it is new.
+    """Create or replace a personal secret of the user.
 
-    Raises Invalid or SecretExists. Raises Forbidden for a component, and Conflict if the user has too many
-    secrets.
+    Return the secret and whether it is new. Raises Invalid, SecretExists, Forbidden for a component, and
+    Conflict for too many secrets.
     """
     if actor.user is None:
         raise Forbidden("Only users have personal secrets. Sign in as a user.")
@@ -115,7 +111,7 @@ def require_submitter_for_personal_secrets(
 ) -> None:
     """Raise Forbidden if a document uses personal secrets and the actor did not submit the documents.
 
-    Otherwise, a project admin could edit the command and read another user's secrets.
+    Otherwise, an edit of the command could reveal another user's secrets.
     """
     if actor.user is not None and actor.user.pk == submitter_id:
         return
@@ -125,17 +121,16 @@ def require_submitter_for_personal_secrets(
 
 @dataclass(frozen=True, slots=True)
 class RegistryAuth:
-    """Credentials for image pulls: the text of an auth.json file, and the secret for each registry. The text
-    is "" if there are no credentials.
+    """Credentials for image pulls: the text of an auth.json file, and the secret for each registry.
+
+    The text may be "".
     """
 
     json: str = field(default="", repr=False)
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
     def secret_for_image(self, image_name: str) -> Secret | None:
-        """Return the secret used to pull an image such as registry.example.org/team/train, or None if no
-        secret matches the image.
-        """
+        """Return the secret used to pull an image such as registry.example.org/team/train, or None."""
         matches = [name for name in self.secrets if f"{image_name}/".startswith(f"{name}/")]
         return self.secrets[max(matches, key=len)] if matches else None
 
@@ -143,8 +138,8 @@ class RegistryAuth:
 def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], RegistryAuth | UnusableSecret]:
     """Return the credentials for image pulls, keyed by (project, pool).
 
-    `keys` are pairs of primary keys. A project's credentials override the pool's for the same registry. If a
-    secret cannot be used, the value is the error.
+    `keys` are pairs of primary keys. A project's credentials override the pool's for the same registry. A
+    value may be the error why a secret cannot be used.
     """
     of_projects, of_pools = defaultdict[int, list[Secret]](list), defaultdict[int, list[Secret]](list)
     for secret in ProjectSecret.objects.filter(
@@ -211,8 +206,8 @@ def unseal_secret(row: Secret) -> str:
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     """Return maskers for the secrets that runs of the workloads received.
 
-    Workloads without secrets are omitted. Values are not masked if this installation no longer has the
-    encryption key. If there are too many values, only the most recently used values are masked.
+    Workloads without secrets are omitted. Values without an encryption key or beyond the maximum number are
+    not masked.
     """
     uses = SecretUse.objects.filter(workload__in=workload_ids).order_by("-value__used_at")
     sealed_values = defaultdict[UUID, dict[str, None]](dict)

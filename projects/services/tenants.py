@@ -85,7 +85,7 @@ def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fie
 def _require_admin_for_volumes(actor: Actor, name: str) -> None:
     """Raise Forbidden if an existing volume names the new project, unless the user may define volumes.
 
-    Otherwise, an admin of a different department could reuse a deleted project's name and read its files.
+    Otherwise, its new admin could read a deleted project's files.
     """
     stored = NodePool.objects.exclude(volumes=[]).values_list("volumes", flat=True)
     if not may(actor, Action.ADMINISTER) and any(
@@ -143,10 +143,7 @@ def _editable_fields(obj: Tenant) -> tuple[str, ...]:
 
 
 def _save_tenant(obj: Model) -> None:
-    """Validate and save a department or project.
-
-    Raises Invalid, which lists every invalid field, or Conflict if the name is in use.
-    """
+    """Raises Invalid, which lists every invalid field, or Conflict if the name is in use."""
     try:
         obj.full_clean()
     except ValidationError as error:

@@ -34,7 +34,7 @@ class Upload:
 class Progress:
     """State of a transfer: the last stored file in path order, the last deletion, and an unfinished upload.
 
-    `size` is the number of stored bytes, including the parts.
+    `size` is the number of stored bytes.
     """
 
     file: str = ""
@@ -56,8 +56,7 @@ class Progress:
 class VolumeTransfer:
     """Transfer of one pod's changes to one volume.
 
-    `read` reads one of the pod's files. `save` stores the progress. It may raise an error to stop the
-    transfer.
+    `read` reads one of the pod's files. `save` stores the progress, and may raise an error to stop.
     """
 
     def __init__(
@@ -74,11 +73,10 @@ class VolumeTransfer:
             self._check_size(listed)
 
     def run(self, is_time_up: Callable[[], bool]) -> bool:
-        """Continue the transfer until everything is stored or the time is up. Return whether everything is
-        stored.
+        """Continue the transfer until everything is stored or the time is up.
 
-        New files are stored before old ones are deleted, so that the volume always contains a complete
-        checkpoint. Raises FilesNotFound, Conflict or Unavailable, and the errors of `read` and `save`.
+        Return whether everything is stored. Raises FilesNotFound, Conflict or Unavailable, and the errors of
+        `read` and `save`.
         """
         progress = self.progress
         for file in self._files:
@@ -100,9 +98,7 @@ class VolumeTransfer:
         return True
 
     def _storable_files(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
-        """Yield the files that can be stored as objects, sorted by path. Record why the others cannot be
-        stored.
-        """
+        """Yield the files that can be stored as objects, sorted by path. Record why the others cannot."""
         remaining = set(listed) - {path for path, _ in self._deleted}
         folders = {folder for path in remaining for folder in _parent_folders(path)}
         for file in sorted(files, key=lambda each: each.path):
@@ -135,7 +131,7 @@ class VolumeTransfer:
             )
 
     def _store_file(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:
-        """Store a file. Return False if the time is up before all of its parts are stored."""
+        """Return False if the time is up before all parts of the file are stored."""
         part_bytes = max(PART_BYTES, -(-file.size // PARTS_MAX))
         if file.size <= part_bytes:
             self._writer.put(file.path, self._read_content(file, 0, file.size))
@@ -199,6 +195,5 @@ def _list_all_objects(bucket: Bucket) -> Iterator[ListedObject]:
 
 
 def _parent_folders(path: str) -> Iterator[str]:
-    """Yield the directories that contain the path."""
     while path := path.rpartition("/")[0]:
         yield path

@@ -1,7 +1,7 @@
 """Normalize addresses of inference engines, and reject addresses that Berth must not call.
 
-Users choose the URLs of engines. A URL must not make Berth send requests to itself, to its own machine or to
-a cloud metadata service. A host name is resolved for each call, and only the validated address is contacted.
+Users choose the URLs, so none may lead to Berth itself, its machine or a cloud metadata service. Only the
+validated address of a host name is called.
 """
 
 import ipaddress
@@ -40,9 +40,8 @@ class InvalidAddress(ValueError):
 class AddressPolicy:
     """Addresses that Berth may call as inference engines or routers.
 
-    `networks` are allowed in addition to public addresses. This machine is allowed only if `networks` include
-    its loopback address. `own_ports` are Berth's ports on this machine. Berth never calls its own ports,
-    link-local addresses or metadata addresses.
+    `networks` are allowed in addition to public addresses. `own_ports` are Berth's ports on this machine,
+    which are never allowed.
     """
 
     networks: tuple[str, ...] = ()
@@ -94,10 +93,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 
 
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
-    """Return the host's IP addresses. Raises ForbiddenAddress or OSError.
-
-    All of them must be allowed, because Berth cannot choose the address of the connection.
-    """
+    """Return the host's IP addresses. Raises OSError, or ForbiddenAddress if any of them is not allowed."""
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port_or_default(parts)
     try:

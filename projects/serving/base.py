@@ -1,7 +1,7 @@
 """Client interfaces for inference engines and routers.
 
-Every call uses the network. A call may be slow, may raise ServingError, and must not be made while a
-transaction is open. Addresses are base URLs that `projects.serving.addresses` has normalized.
+Calls may be slow, may raise ServingError, and must not be made while a transaction is open. Addresses are
+base URLs that `projects.serving.addresses` has normalized.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class ServingError(Exception):
 class Identity:
     """Model and parameters reported by an inference engine.
 
-    `weight_version` is None if the engine does not report its version. All engines of a service must have the
-    same `parameters`, because the engines would otherwise respond differently to the same request.
+    `weight_version` is None if the engine does not report it. All engines of a service must have the same
+    `parameters`.
     """
 
     model: str
@@ -84,8 +84,8 @@ class EngineAdapter(Protocol):
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         """Copy the weights of `seed` directly to the inference engine at `to`.
 
-        `group` is a unique name for this copy. Both engines continue to serve. The weight version that `to`
-        reports does not change.
+        `group` is a unique name for this copy. Both engines continue to serve, and the reported weight
+        version does not change.
         """
         ...
 
@@ -121,8 +121,7 @@ class EngineAdapter(Protocol):
 class Worker:
     """Inference engine as reported by its router.
 
-    `running` is the number of requests sent through the router, or None if unknown. `model` is empty if the
-    router serves only one model.
+    `running` is the number of requests sent through the router, or None if unknown. `model` may be empty.
     """
 
     address: str
@@ -138,9 +137,9 @@ class RouterClient(Protocol):
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """Add the engine to the router, which sends requests to the engine immediately or after a health
-        check. If the router never considers the engine healthy, raise ServingError with TIMEOUT and do not
-        add the engine.
+        """Add the engine to the router.
+
+        If the router never considers it healthy, raise ServingError with TIMEOUT and do not add it.
         """
         ...
 
@@ -149,18 +148,14 @@ class RouterClient(Protocol):
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
-        """Stop new requests to the inference engine until `mark_healthy` is called. Running requests
-        continue.
+        """Stop new requests to the inference engine until `mark_healthy` is called.
 
-        If the router cannot mark engines, it removes the engine from its list and from `workers`.
+        Running requests continue. `workers` may omit the engine meanwhile.
         """
         ...
 
     def mark_healthy(self, engine: str) -> None:
-        """Allow the router to send requests to the inference engine again, and register the engine if needed.
-
-        The router's own health checks still apply.
-        """
+        """Allow the router to send requests to the inference engine again, and register it if needed."""
         ...
 
     def workers(self) -> tuple[Worker, ...]:

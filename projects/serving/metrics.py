@@ -62,10 +62,7 @@ def parse_metrics(engine: str, text: str) -> MetricReading:
 
 
 def _parse_lines(engine: str, text: str) -> Lines:
-    """Return the samples, keyed by metric name.
-
-    Text without a final newline is rejected as truncated, because its last number may be incomplete.
-    """
+    """Return the samples, keyed by metric name. Raises ServingError for text without a final newline."""
     if text and not text.endswith("\n"):
         raise ServingError(
             ErrorKind.UNREADABLE, engine, "the metrics are truncated: the last line is incomplete"
@@ -91,9 +88,9 @@ def _sum_over_ranks(lines: Lines, names: Iterable[str]) -> float | None:
 
 
 def _token_usage(lines: Lines) -> float | None:
-    """Return the token usage from 0 to 1, weighted by the ranks' capacities if these are known.
+    """Return the token usage from 0 to 1, weighted by the ranks' capacities if known.
 
-    Return None if the usage is missing or implausible.
+    Return None if it is missing or implausible.
     """
     fractions = _gauges_by_rank(lines, USAGE)
     if not fractions or any(not _is_plausible(value, MAX_FRACTION) for value in fractions.values()):
@@ -110,9 +107,9 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the values of the first of the metrics that is present, keyed by rank.
+    """Return the values of the first metric that is present, keyed by rank.
 
-    Values for a single priority are ignored. If a rank has several values, its value is NaN.
+    A rank with several values has NaN.
     """
     name = next((name for name in names if lines.get(name)), "")
     values_by_rank: dict[Key, float] = {}
@@ -125,7 +122,7 @@ def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
 
 
 def _parse_histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
-    """Return the histogram merged over all label sets, or None if any of the histograms is implausible."""
+    """Return the histogram merged over all label sets, or None if any of them is implausible."""
     name = next((name for name in names if lines.get(f"{name}_bucket")), "")
     series: dict[Key, list[tuple[float, float]]] = defaultdict(list)
     for line in lines.get(f"{name}_bucket", ()):

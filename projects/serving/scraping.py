@@ -21,20 +21,14 @@ class ScrapeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample of a service's metrics, and the errors of the inference engines that the sample lacks.
-
-    `errors` is keyed by engine ID.
-    """
+    """Sample of a service's metrics. `errors` is keyed by the ID of each engine that the sample lacks."""
 
     sample: MetricsSample
     errors: dict[str, ServingError]
 
 
 def scrape(targets: Sequence[ScrapeTarget], *, now: Callable[[], float], seconds: float) -> Scrape:
-    """Scrape all targets. Inference engines that do not respond within `seconds` have no reading.
-
-    The sample's time is when the requests were sent.
-    """
+    """Scrape all targets. Inference engines that do not respond within `seconds` have no reading."""
     at, deadline = now(), time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")
     try:

@@ -1,7 +1,7 @@
 """Transfer weights between two serving inference engines.
 
-The caller must prevent changes to the seed's weights during the transfer. If the weights change or an error
-occurs, the engine continues to serve and to report its previous version.
+The caller must prevent changes to the seed's weights during the transfer. After an error, the engine
+continues to serve its previous version.
 """
 
 import logging
@@ -13,10 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
-    """Copy weights, and return the new weight version of the inference engine at `to`. Raises ServingError.
+    """Copy weights, and return the new weight version of the inference engine at `to`.
 
-    The engine is paused during the copy. Its requests wait, so no response mixes old and new weights. Then
-    its cache is flushed. The engine is resumed even if an error occurs.
+    The engine is paused during the copy, so no response mixes old and new weights. Raises ServingError.
     """
     version = adapter.weight_version(seed)
     if not version:

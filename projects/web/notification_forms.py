@@ -29,9 +29,9 @@ TITLES = {
 
 
 class CheckboxSelectMultiple(forms.CheckboxSelectMultiple):
-    """Check boxes. `shown_for` maps the value of a box to the scopes for which it is shown.
+    """Check boxes.
 
-    Other boxes are always shown.
+    `shown_for` maps the value of a box to the scopes for which it is shown. Other boxes are always shown.
     """
 
     shown_for: Mapping[str, Sequence[str]] = {}

@@ -39,9 +39,7 @@ class ReservationAdmin(ReadOnlyModelAdmin):
 
 
 class QueueAdmin(ReadOnlyModelAdmin):
-    """Base class of read-only admin pages with one row per queue. Departments come before their projects, in
-    a different style.
-    """
+    """Base class of read-only admin pages with one row per queue. Departments come before their projects."""
 
     ordering = (
         "pool__name",

@@ -17,10 +17,7 @@ class FragmentationLevelResponse(ResponseModel):
 
 
 class FragmentationResponse(ResponseModel):
-    """Entirely free GPUs on ready nodes, excluding reserved GPUs.
-
-    CPU and memory are not considered, so fewer replicas may fit.
-    """
+    """Entirely free GPUs on ready nodes, excluding reserved GPUs. CPU and memory are not considered."""
 
     nodes: int
     free_gpus: int

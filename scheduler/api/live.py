@@ -33,8 +33,8 @@ class Visibility:
 class LiveConsumer(SignedInConsumer):
     """WebSocket consumer that sends {"kind", "ids"} for each change.
 
-    If `ids` is null, any object may have changed. With `?since=` (seconds since 1970), the consumer first
-    sends the changes since that time.
+    If `ids` is null, any object may have changed. With `?since=` (seconds since 1970), earlier changes are
+    sent first.
     """
 
     async def check_permission(self, actor: Actor) -> int:

@@ -122,10 +122,7 @@ def _format_cursor(position: int) -> str:
 
 
 def _parse_cursor(cursor: str | None) -> int:
-    """Parse a cursor into the index of the page's first row.
-
-    The indexes of rows in past periods do not change.
-    """
+    """Return the index of the page's first row."""
     if cursor is None:
         return 0
     try:

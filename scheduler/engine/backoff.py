@@ -10,8 +10,8 @@ def backoff_seconds(times: int) -> int:
 
 
 def eviction_backoff_seconds(times: int, run_seconds: float) -> int:
-    """Return the backoff in seconds after an eviction. `times` counts the workload's evictions.
+    """Return the backoff in seconds after an eviction.
 
-    `run_seconds` is the duration of the evicted run. A short run loses little work, so its backoff is short.
+    `times` counts the workload's evictions. A short run has a short backoff.
     """
     return min(backoff_seconds(times), max(INITIAL_SECONDS, round(RUN_MULTIPLE * run_seconds)))

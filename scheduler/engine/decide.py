@@ -26,7 +26,7 @@ def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
 def decide_with_layout(
     snapshot: Snapshot, previous_layout: Layout | None, actions: Sequence[str] | None = None
 ) -> tuple[Plan, Layout]:
-    """Return the plan and the layout, which consists of the boards built from the snapshot.
+    """Return the plan and the layout (the boards).
 
     Pass the layout as `previous_layout` in the next cycle, so that only changed parts are rebuilt.
     """

@@ -1,7 +1,6 @@
 """Estimate the start times of pending workloads from declared runtimes.
 
-At its declared end, a workload frees its GPUs, CPUs and memory. Pending workloads then use these resources in
-queue order. The estimate ignores later submissions and fragmentation.
+The estimate ignores later submissions and fragmentation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,12 +50,10 @@ Sums = list[int]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Estimated start time of a pending workload, in seconds since the epoch.
+    """Estimated start time of a pending workload, in seconds since the epoch, or None.
 
-    `at` is None if the start time is unknown. `because` states the assumptions, or why there is no estimate.
-    `after` lists the workloads that must end before the start, with their end times, earliest first. If the
-    last of them ends later, the start is delayed. `after` is empty if the workload is waiting only for its
-    backoff to end.
+    `because` states the assumptions, or why there is no estimate. `after` lists the workloads that must end
+    before the start, with their end times, earliest first.
     """
 
     at: int | None
@@ -81,10 +78,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 
 
 def minimum_request(tree: RoleGroup | Role) -> tuple[int, int, int]:
-    """Return the smallest amounts that the workload needs to run.
-
-    If a group needs only some of its children, only the smallest children count.
-    """
+    """Return the smallest amounts that the workload needs to run."""
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
         return gpu * tree.min, cpu * tree.min, memory * tree.min
@@ -172,11 +166,7 @@ class _FutureCapacity:
     def _necessary_ends(
         self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
-        """Return the ends of the awaited workloads that must end before the request fits, keyed by name.
-
-        Workloads are checked in order of their ends. A workload is omitted if the request fits while this
-        workload and all previously omitted workloads are still running.
-        """
+        """Return the ends of the awaited workloads that must end before the request fits, keyed by name."""
         spare = list(self._free)
         result: dict[str, int] = {}
         for name, (freed, end) in awaited.items():

@@ -50,7 +50,7 @@ def is_endless(spec: WorkloadSpec) -> bool:
 def scale_up_adds_nodes(spec: WorkloadSpec) -> bool:
     """Return whether a pool may add nodes to scale the workload up.
 
-    Interactive workloads are often idle, so they scale up only onto existing nodes.
+    Interactive workloads are often idle, so they cannot cause that.
     """
     return spec.kind != "interactive"
 

@@ -1,7 +1,7 @@
 """Input of the engine as frozen values.
 
-Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. The number of
-departments, projects, nodes and workloads is not limited. Names are unique within each kind.
+Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. Names are
+unique within each kind.
 """
 
 from collections.abc import Iterator, Mapping
@@ -169,8 +169,7 @@ class ClusterQuota:
     """Quota that the pool's own cluster enforces for a project's pods, such as a Kubernetes ResourceQuota.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
-    `pods`. `resource` is the cluster's name for the kind. `used` excludes the project's pods in this pool.
-    `uid` identifies the quota among those of all clusters.
+    `pods`. `resource` is the cluster's name for it. `used` excludes the project's pods in this pool.
     """
 
     name: str
@@ -184,10 +183,9 @@ class ClusterQuota:
 
 @dataclass(frozen=True, slots=True)
 class PoolQuota:
-    """Quota, limit and weights of one queue in one pool. A quota of None is unlimited.
+    """Quota, limit and weights of one queue in one pool.
 
-    If `group` is set, the quota and the limit are shared by all pools of the group, and are the same in each
-    of these pools.
+    A quota of None is unlimited. If `group` is set, all pools of the group share the quota and the limit.
     """
 
     quota: Bounds = NO_GPUS
@@ -217,8 +215,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Topology label keys. All pods that the constraint applies to must run on nodes with the same value for
-    `required`, and if possible for `preferred`.
+    """Topology label keys.
+
+    All pods must run on nodes with the same value for `required`, and if possible for `preferred`.
     """
 
     required: str | None = None
@@ -230,9 +229,8 @@ class Request:
     """Resources that one replica requests.
 
     `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared devices.
-    `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. The replica then uses the
-    corresponding fraction of the device, in thousandths rounded up. Free capacity is compared with
-    `limit_cpu` and `limit_memory_mib`, which equal the request if the role sets no limit.
+    `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. `limit_cpu` and `limit_memory_mib`
+    equal the request if the role sets no limit.
     """
 
     gpu: int = 0
@@ -275,9 +273,9 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class RoleGroup:
-    """Inner node of the workload tree. At least `need` of its children must run.
+    """Inner node of the workload tree.
 
-    A role runs if at least `min` of its replicas run.
+    At least `need` of its children must run. A role runs if at least `min` of its replicas run.
     """
 
     name: str
@@ -312,7 +310,7 @@ class Pod:
 class Dependency:
     """Workload that must reach a final state (completed, failed or any) before its dependent may start.
 
-    `status` is a clause about the workload's current state. It is empty if the state is hidden or obvious.
+    `status` is a clause about its current state, or empty.
     """
 
     workload: str

@@ -1,7 +1,6 @@
 """Decide whether a pool can release a node.
 
-The engine's `decide` plans a cycle for a snapshot without the node. The node may be released only if all its
-pods can be placed elsewhere immediately, no other workload is evicted, and no pending workload starts later.
+All its pods must have room elsewhere immediately. No other workload may be evicted or start later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +59,7 @@ def find_empty_nodes(
 def find_node_to_release(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> ReleasableNode | None:
-    """Return the node whose release loses the least work, or None. Only nodes in `offered` qualify.
+    """Return the node in `offered` whose release loses the least work, or None.
 
     `plan` must be the plan for the same snapshot.
     """
@@ -126,9 +125,8 @@ def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _plan_without_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """Return the plan for the snapshot without the nodes in `removed`.
-
-    Return None if any workload that is not in `moving` would be worse off than in `plan`.
+    """Return the plan without the `removed` nodes, or None if any workload that is not in `moving` would be
+    worse off.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)
@@ -156,10 +154,7 @@ def _does_pool_stay_settled(new_plan: Plan, pool: str, moving: Mapping[str, Sequ
 def _remove_nodes(
     snapshot: Snapshot, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Snapshot:
-    """Return the snapshot without the nodes and their pods.
-
-    Workloads in `moving` may use only `pool`.
-    """
+    """Return the snapshot without the nodes and their pods. Workloads in `moving` may use only `pool`."""
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.name not in removed),
@@ -178,8 +173,8 @@ def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Wo
 def _new_placements(
     new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]
 ) -> Mapping[Key, Place] | None:
-    """Return each moving pod's new placement. Return None unless the plan places exactly these pods, all of
-    them immediately and in this pool.
+    """Return each moving pod's new placement, or None unless the plan places exactly these pods, immediately
+    and in this pool.
     """
     steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
@@ -217,7 +212,7 @@ def _build_move_bundle(
     placements: Mapping[Key, Place],
     impacts: tuple[QueueImpact, ...],
 ) -> Bundle:
-    """Return a bundle that stops the pods and reserves their new placements until the pods have stopped."""
+    """Return a bundle that stops the pods and reserves their new placements."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stopped = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     reserved = [replace(placements[name, p.role, p.index], reserved=True) for p in pods]
@@ -227,7 +222,7 @@ def _build_move_bundle(
 
 
 def _queue_impacts(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueImpact, ...]:
-    """Return the impact on the project and its department. Moves do not change the allocations of queues."""
+    """Return the impact on the project and its department. Moves do not change their allocations."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]
@@ -245,8 +240,7 @@ class MoveRules:
     def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
         """Return the work that moving the pods would lose, in milliseconds of the node's full capacity.
 
-        Return None if a move is not allowed or if more than `payback` seconds would be lost. Moving one
-        replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
+        Return None if a move is not allowed or would lose more than `payback` seconds.
         """
         if not all(self._may_move(workload) for workload in workloads):
             return None
@@ -267,10 +261,8 @@ class MoveRules:
         return steady and has_queue and workload.preemptible and not self._is_within_min_runtime(workload)
 
     def _is_within_min_runtime(self, workload: Workload) -> bool:
-        """Return whether the workload is within its minimum runtime.
-
-        The minimum runtime is the longer of the minimum runtimes for preemption and for reclaim, because a
-        move interrupts the workload like any eviction.
+        """Return whether the workload is within the longer of its minimum runtimes for preemption
+        and reclaim.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

@@ -155,7 +155,8 @@ def decided_cycles(
 ) -> QuerySet[Cycle]:
     """Return the period's cycles with at least one visible decision that matches the filters, among the
     latest CYCLES_SEARCHED. Without filters, platform admins get all cycles with decisions, dropped bundles or
-    notes."""
+    notes.
+    """
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")
     if since is not None:

@@ -75,7 +75,8 @@ def project_from_handle(handle: str) -> str:
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Return the topmost queue on the path of `side` ("victim" or "preemptor") that is not on the other
-    party's path. The other party may see only this one. The list may be empty."""
+    party's path. The other party may see only this one. The list may be empty.
+    """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")
     )

@@ -320,6 +320,7 @@ def _reservation_phrase(nodes: Sequence[Node]) -> str:
 
 def _expected_ready_at(nodes: Sequence[Node]) -> datetime | None:
     """Return when all booting nodes are expected to be ready, or None if none is booting or a time is
-    unknown."""
+    unknown.
+    """
     booting = [node.ready_at for node in nodes if node.state in PENDING]
     return max(filter(None, booting), default=None) if booting and all(booting) else None

@@ -17,8 +17,7 @@ class Condition:
     """Scaling condition.
 
     `is_met` is None if too few inference engines report. `since` and `held` are the start and the duration of
-    the streak up to the latest sample. `triggered` is True once the condition has been met for its
-    `duration`.
+    the streak. `triggered` is True once it has lasted for `duration`.
     """
 
     name: str
@@ -73,9 +72,9 @@ def compute_metrics(window: SampleWindow, config: AutoscalerConfig) -> ServiceMe
 
 
 def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerConfig) -> SampleWindow:
-    """Return a new window with the sample added, the streaks updated and expired samples dropped.
+    """Return a new window with the sample added.
 
-    The window is reset if the clock was set back or no sample has arrived for too long.
+    The window starts over after a long gap or if the clock was set back.
     """
     latest = window.latest
     if latest is not None and not 0 <= sample.at - latest.at <= config.max_sample_age:
@@ -92,10 +91,7 @@ def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerC
 
 
 def conditions(window: SampleWindow, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
-    """Return the conditions as of the latest sample.
-
-    All conditions are unknown if the sample is too old or in the future.
-    """
+    """Return the conditions as of the latest sample. All are unknown if it is too old or in the future."""
     latest = window.latest
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
     evaluated = evaluate_conditions(compute_metrics(window, config) if is_fresh else None, config)

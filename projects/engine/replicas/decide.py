@@ -41,10 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Times for a scaling decision: the current time, and when and how the service was last scaled.
-
-    Times are Unix times. The kind of the last action determines the cooldown.
-    """
+    """Times for a scaling decision, as Unix times. The kind of the last action determines the cooldown."""
 
     now: float
     last_scaled_at: float | None = None
@@ -212,6 +209,6 @@ def _hold_decision(
 
 
 def _all_engines_report(evaluated: tuple[Condition, ...]) -> bool:
-    """Return whether all inference engines report the two metrics that every kind of engine supports."""
+    """Return whether all inference engines report the two metrics that every kind supports."""
     required = [condition for condition in evaluated if condition.name in {"token_usage_low", "no_queue"}]
     return all(condition.is_met is not None for condition in required)

@@ -140,10 +140,7 @@ def _valid_values(
     problems: list[Problem],
     rules: Mapping[str, FieldRule] = RULES,
 ) -> dict[str, Any]:
-    """Return the valid values, and append a problem for each invalid value.
-
-    A null value counts as missing.
-    """
+    """Return the valid values, and append a problem for each invalid one. Null counts as missing."""
     valid: dict[str, Any] = {}
     for key, value in values.items():
         field_path = f"{path}.{key}" if path else str(key)

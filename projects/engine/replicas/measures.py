@@ -12,10 +12,7 @@ PickHistogram = Callable[[MetricReading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, with the number of engines that reported it and the total number of engines.
-
-    The value is None if unknown.
-    """
+    """Aggregated value, or None if unknown. Also says how many of the engines reported it."""
 
     value: float | None
     reporting: int
@@ -43,7 +40,7 @@ def sum_values(sample: MetricsSample, pick: Pick) -> Measure:
 def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: float) -> Measure:
     """Return a quantile of all engines' observations between the first and last samples.
 
-    The value is None if there are no observations.
+    The value is None without observations.
     """
     if not samples:
         return Measure(None, 0, 0)
@@ -59,8 +56,7 @@ def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: 
 def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure:
     """Return how much the total of all engines varies over time: its variance divided by its squared mean.
 
-    Return 0 if the total is always 0. The value is None for a single sample, or if a sample lacks an engine,
-    because such totals are not comparable.
+    The value is None if there are no two comparable totals.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -86,9 +82,7 @@ def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
-    """Return a quantile, interpolated linearly within its bucket and capped at the last finite bound. Return
-    None if the histogram is empty.
-    """
+    """Return a quantile, interpolated linearly within its bucket, or None if the histogram is empty."""
     if histogram.total <= 0:
         return None
     rank = fraction * histogram.total
@@ -131,7 +125,7 @@ def _engine_histogram(sample: MetricsSample, engine: str, pick: PickHistogram) -
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations between the first and last histograms, taking counter resets into account."""
+    """Return the observations between the first and last histograms. Counters may have been reset."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations since the inference engine started, as cumulative (upper bound, count) buckets.
+    """Observations since the inference engine started, as (upper bound, count) buckets.
 
-    Bounds ascend, and the last bound is infinite.
+    Counts are cumulative, and the last bound is infinite.
     """
 
     buckets: tuple[tuple[float, float], ...] = ()
@@ -50,9 +50,7 @@ class MetricsSample:
 
 @dataclass(frozen=True, slots=True)
 class SampleWindow:
-    """Samples within the time window of scaling conditions, oldest first, and the time since which each
-    condition has been met.
-    """
+    """Samples within the time window, oldest first, and the time since which each condition has been met."""
 
     samples: tuple[MetricsSample, ...] = ()
     since: tuple[tuple[str, float], ...] = field(default=())

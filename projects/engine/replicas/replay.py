@@ -43,12 +43,10 @@ class Replay:
 
 
 def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: int) -> Replay:
-    """Return the decisions that an enabled autoscaler would have made with the given settings.
+    """Return the decisions that an autoscaler would have made with the given settings.
 
-    1. The fleet starts with the recorded number of engines.
-    2. The recorded token usage is spread evenly over the engines of the replay. Queues and latencies are as
-       recorded, and added engines serve immediately.
-    3. Decisions follow the evaluation interval, cooldowns and durations of the settings.
+    The recorded token usage is spread evenly over the engines of the replay. Queues and latencies are as
+    recorded, and added engines serve immediately.
     """
     config = replace(config, enabled=True)
     engines = points[0].engines if points else 0

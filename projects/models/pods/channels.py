@@ -6,10 +6,9 @@ from projects.models.tenants import Project
 
 
 class OpenChannel(models.Model):
-    """A user's open channel. The row is deleted when the audit log records the channel's end.
+    """A user's open channel, deleted when the audit log records its end.
 
-    The row has no foreign keys to the user and workload, because the end is recorded even if they are deleted
-    while the channel is open.
+    There are no foreign keys to the user and workload, because they may be deleted first.
     """
 
     actor = models.CharField(max_length=150, help_text="User name to record in the audit log.")

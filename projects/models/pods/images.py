@@ -9,7 +9,7 @@ from projects.models.workloads import Workload
 class RunImage(models.Model):
     """Container image of one run, by digest once the registry has resolved the tag.
 
-    All pods of the run use this digest, including pods that start later.
+    All pods of the run use this digest.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="images", db_index=False)

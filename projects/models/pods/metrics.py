@@ -9,7 +9,7 @@ from projects.models.workloads import Pod, Workload
 class Metric(models.Model):
     """Metric of a workload, with a bounded number of points.
 
-    The last, minimum and maximum values and their steps are null until a finite value is reported.
+    Values and their steps are null until a finite value is reported.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="metrics", db_index=False)

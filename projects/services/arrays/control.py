@@ -44,10 +44,7 @@ class _Stop:
     unstarted: Sequence[str]
 
     def would_change(self, task: Workload) -> bool:
-        """Return whether the cancellation or suspension would change a live task.
-
-        Cancellation takes precedence over suspension.
-        """
+        """Return whether the cancellation or suspension would change a live task."""
         if task.phase == Phase.STOPPING:
             return task.next_phase not in (*lifecycle.ENDED, self.to)
         return task.phase != self.to
@@ -65,10 +62,10 @@ def cancel(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Cancel the array's live tasks, or only those in `indexes`. Return the number of cancelled tasks.
+    """Cancel the array's live tasks, or only those in `indexes`.
 
-    Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, no task is changed. Raises
-    Invalid for an index that the array does not have.
+    Return the number of cancelled tasks. With `dry_run`, no task is changed. Raises Invalid for an index that
+    the array does not have.
     """
     return _stop_tasks(actor, array, CANCELLATION, indexes, dry_run, now)
 
@@ -81,11 +78,10 @@ def suspend(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Suspend the array's live tasks, or only those in `indexes`. Return the number of suspended tasks.
+    """Suspend the array's live tasks, or only those in `indexes`.
 
-    Tasks that are suspended or being cancelled stay unchanged. The array's held tasks are released in place
-    of the suspended tasks. With `dry_run`, no task is changed. Raises Invalid for an index that the array
-    does not have.
+    Return the number of suspended tasks. Held tasks are released in their place. With `dry_run`, no task is
+    changed. Raises Invalid for an index that the array does not have.
     """
     return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 
@@ -98,10 +94,10 @@ def resume(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Resume the array's suspended tasks, or only those in `indexes`. Return the number of resumed tasks.
+    """Resume the array's suspended tasks, or only those in `indexes`.
 
-    Resumed tasks are released in the order of their indexes. With `dry_run`, no task is changed. Raises
-    Invalid if an index is outside the array.
+    Return the number of resumed tasks. With `dry_run`, no task is changed. Raises Invalid for an index that
+    the array does not have.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
@@ -145,11 +141,11 @@ def retry(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Resubmit the array's failed tasks, or the tasks in `indexes`. Return the number of retried tasks.
+    """Resubmit the array's failed tasks, or the tasks in `indexes`.
 
-    A retried task is a new workload with the next attempt number, and its document is checked again. With
-    `dry_run`, no task is stored. Raises Invalid for an index that the array does not have, and Conflict if a
-    task has not ended or a name is in use.
+    Return the number of retried tasks. Each is a new workload with the next attempt number. With `dry_run`,
+    no task is stored. Raises Invalid for an index that the array does not have, and Conflict if a task has
+    not ended or a name is in use.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
@@ -182,7 +178,7 @@ def retry(
 
 
 def _reuse_commit(array: WorkloadArray, model: Workload) -> None:
-    """Give retried tasks the same commit as the array's other tasks, if that commit is still stored."""
+    """Give retried tasks the same commit as the array's other tasks, if it is still stored."""
     if model.code_fetch_id is not None:
         stored = Workload.objects.filter(array=array, code__isnull=False, code_fetch__isnull=False)
         first = stored.select_related("code").order_by("pk").first()
@@ -191,10 +187,10 @@ def _reuse_commit(array: WorkloadArray, model: Workload) -> None:
 
 
 def delete(*, actor: Actor, array: WorkloadArray) -> None:
-    """Delete an ended array with all of its tasks, their logs and files. Events and evictions are kept.
+    """Delete an ended array with all of its tasks, their logs and files.
 
-    Raises Conflict while a task is live, if another workload depends on the array, or if changes to S3
-    volumes are not stored yet.
+    Raises Conflict while a task is live, another workload depends on the array, or changes to S3 volumes are
+    not stored yet.
     """
     require(actor, Action.OPERATE, array)
     with transaction.atomic():
@@ -248,7 +244,7 @@ def _stop_tasks(
 
 
 def _lock_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> list[Workload]:
-    """Lock the live tasks of a locked array. Raises Invalid for an index that the array does not have."""
+    """Raises Invalid for an index that the array does not have."""
     rows = select_tasks(array, indexes).exclude(phase__in=lifecycle.ENDED)
     tasks = list(rows.select_for_update(of=("self",)).defer(*LONG_COLUMNS).order_by("pk"))
     for task in tasks:
@@ -289,10 +285,7 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
 
 
 def _reactivate(array: WorkloadArray) -> None:
-    """Make a locked array active again.
-
-    Raises Conflict if another live workload or active array has its name.
-    """
+    """Raises Conflict if another live workload or active array has the array's name."""
     try:
         with transaction.atomic():
             WorkloadArray.objects.filter(pk=array.pk).update(

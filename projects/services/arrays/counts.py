@@ -12,9 +12,9 @@ from projects.models import Workload, WorkloadArray
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """Number of an array's tasks in each phase. Held tasks do not count as pending.
+    """Number of an array's tasks in each phase.
 
-    Only the last attempt of each task counts. Deleted tasks are not counted.
+    Held tasks do not count as pending. Only the last attempt of each task counts.
     """
 
     held: int = 0

@@ -18,10 +18,9 @@ from projects.services.arrays.rows import lock_array
 def set_max_running(
     *, actor: Actor, array: WorkloadArray, max_running: int | None, now: datetime | None = None
 ) -> WorkloadArray:
-    """Set the maximum number of tasks that use resources at the same time. None means no maximum.
+    """Set the maximum number of tasks that use resources at the same time, or None for no maximum.
 
-    If the maximum is lowered, surplus pending tasks are held again. Running tasks continue. Idempotent.
-    Raises Conflict if the array has ended.
+    Running tasks continue. Idempotent. Raises Conflict if the array has ended.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()

@@ -1,10 +1,7 @@
 """Release held tasks as earlier tasks end, and end arrays whose tasks have all ended.
 
-A task is released if fewer than PENDING_MAX released tasks of its array are pending, and fewer than
-`max_running` tasks are pending or use resources. A release locks the array, so concurrent releases cannot
-exceed the limits, but requeued tasks may exceed PENDING_MAX. A suspended task
-counts towards neither limit, and is held again when it is resumed. If `max_running` is lowered, surplus
-pending tasks are held again. Running tasks continue.
+At most PENDING_MAX released tasks of an array are pending, and at most `max_running` are pending or use
+resources. Requeued tasks may exceed PENDING_MAX. Suspended tasks do not count.
 """
 
 import uuid
@@ -104,8 +101,7 @@ def due_arrays() -> list[uuid.UUID]:
 def advance_and_end(arrays: Sequence[uuid.UUID], now: datetime) -> int:
     """Release tasks of the arrays, and end arrays whose tasks have all ended, in the caller's transaction.
 
-    Return the number of released tasks and ended arrays. The number of queries does not depend on the number
-    of arrays or tasks.
+    Return the number of released tasks and ended arrays.
     """
     lock_arrays(arrays)
     released = release_held_tasks(arrays, now)
@@ -132,8 +128,9 @@ def release_held_tasks(arrays: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def hold_excess_tasks(array: uuid.UUID, now: datetime) -> int:
-    """Hold pending tasks of a locked array that exceeds `max_running`, highest indexes first. Return the
-    number of tasks that were held.
+    """Hold pending tasks of a locked array that exceeds `max_running`, highest indexes first.
+
+    Return the number of held tasks.
     """
     texts = {"reason": WAITING_REASON, "message": WAITING_MESSAGE}
     with connection.cursor() as cursor:

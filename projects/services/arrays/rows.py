@@ -23,8 +23,9 @@ def lock_array(array: WorkloadArray) -> WorkloadArray:
 
 
 def select_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> QuerySet[Workload]:
-    """Return the last attempt of each task, or of those in `indexes`. Raises Invalid for an index that the
-    array does not have.
+    """Return the last attempt of each task, or of those in `indexes`.
+
+    Raises Invalid for an index that the array does not have.
     """
     rows = Workload.objects.filter(array=array, superseded=False)
     if indexes is None:

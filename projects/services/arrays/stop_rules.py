@@ -39,7 +39,7 @@ SUMMARY_COLUMNS = (
 class StopDecision:
     """Tasks to stop, with the time of each task's last report.
 
-    `next_index` is the index of the task where the next round starts, or 0 if all tasks have been compared.
+    `next_index` is where the next round starts, or 0.
     """
 
     stops: list[TaskStop]
@@ -53,8 +53,9 @@ def parse_stop_rule(array: WorkloadArray) -> StopRule | None:
 
 
 def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
-    """Return the tasks that the array's stop rule would stop now, or an empty list if it has no rule. Return
-    None if there are more than PREVIEW_TASKS_MAX tasks, because comparing them would take too long.
+    """Return the tasks that the array's stop rule would stop now.
+
+    Return None if there are more than PREVIEW_TASKS_MAX tasks.
     """
     if array.task_count > PREVIEW_TASKS_MAX and parse_stop_rule(array) is not None:
         return None
@@ -64,7 +65,7 @@ def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
 def decide_tasks_to_stop(
     array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX
 ) -> StopDecision:
-    """Compare the running tasks of an array, and return the tasks to stop.
+    """Return the running tasks to stop.
 
     The comparison starts at task index `first` and covers at most `steps_max` different steps.
     """
@@ -88,7 +89,7 @@ def arrays_with_rules(
 ) -> list[WorkloadArray]:
     """Return the active arrays that have a stop rule.
 
-    If `workloads` is not None, return only arrays that have a task in `workloads` or are in `arrays`.
+    If `workloads` is not None, only arrays with one of these tasks or in `arrays` are returned.
     """
     rows = WorkloadArray.objects.filter(state=ArrayState.ACTIVE, spec__array__has_key="stop")
     if workloads is not None:
@@ -100,8 +101,7 @@ def arrays_with_rules(
 def cancel_tasks_to_stop(array: WorkloadArray, decision: StopDecision, now: datetime) -> int:
     """Cancel the tasks that are still running and have not reported since the decision.
 
-    Return the number of cancelled tasks. The events, audit entries and notifications are stored in the same
-    transaction.
+    Return the number of cancelled tasks.
     """
     if not decision.stops:
         return 0
@@ -125,7 +125,7 @@ def cancel_tasks_to_stop(array: WorkloadArray, decision: StopDecision, now: date
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
     """Return the indexes of the live tasks with the worst values of a metric, worst first.
 
-    Tasks whose latest value is not finite rank as the worst. Tasks without reports are omitted.
+    Values that are not finite are the worst.
     """
     live = Metric.objects.filter(workload__array=array, workload__superseded=False, name=metric)
     live = live.exclude(workload__phase__in=(*ENDED_PHASES, Phase.STOPPING))
@@ -142,7 +142,7 @@ def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> li
 def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Iterator[TaskReports]:
     """Yield the metric reports of each task.
 
-    Points are loaded in batches, and only for tasks that reported their best value after `first_step`.
+    Points are loaded only for tasks that reported their best value after `first_step`.
     """
     column = f"{rule.goal}_step"
     for start in range(0, len(rows), TASKS_PER_QUERY):
@@ -162,10 +162,7 @@ def _to_reports(row: Metric) -> TaskReports:
 
 
 def _lock_unchanged(array: WorkloadArray, decision: StopDecision) -> dict[int, Workload]:
-    """Lock the running tasks that the decision would stop.
-
-    Return those that have not reported since the decision, keyed by index.
-    """
+    """Return the running tasks that have not reported since the decision, keyed by index."""
     indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
     rows = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.RUNNING, array_index__in=indexes
@@ -205,7 +202,7 @@ def _audit_entry(task: Workload, stop: TaskStop) -> Audit:
 
 
 def _summarize_stops(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
-    """Return text for a notification: how many tasks were stopped, and why the first ones were stopped."""
+    """Return text for a notification: how many tasks were stopped, and why the first ones were."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""
     return f"{format_count(len(stopped), 'task')} stopped by the array's stop rule. {shown}{more}."

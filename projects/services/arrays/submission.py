@@ -65,9 +65,8 @@ def submit(
 ) -> ArraySubmission:
     """Store a new active array with all of its tasks, or store nothing.
 
-    `on_checked` is called with the checked array before it is stored, and may reject it. Raises Invalid with
-    every problem in the document. Raises NotFound or Forbidden if the user may not submit to the project, and
-    Conflict if a live workload or an active array already has the name of the array or of one of its tasks.
+    `on_checked` may reject the checked array. Raises Invalid with every problem in the document, NotFound or
+    Forbidden if the user may not submit to the project, and Conflict if a name is in use.
     """
     spec = parse_workload(document)
     with transaction.atomic():  # use a savepoint, because the insert fails if a name is in use
@@ -98,8 +97,7 @@ def predict(
 ) -> tuple[WorkloadArray, TasksPrediction]:
     """Return the array that `submit` would store, and the outcome of the next cycle for its tasks.
 
-    Tasks that would initially be held count as queued. Raises the errors of `submit`, and RateLimited while
-    too many of the project's dry runs are in progress.
+    Raises the errors of `submit`, and RateLimited during too many dry runs of the project.
     """
     at = now or timezone.now()
     view = SubmissionView(preload_roles(actor))
@@ -160,7 +158,7 @@ def _check_size(section: ArraySpec, document: Mapping[str, Any]) -> None:
 
 
 def _insert_array(array: WorkloadArray) -> None:
-    """Insert the array. Raises Conflict if its name is in use."""
+    """Raises Conflict if the array's name is in use."""
     WorkloadArray.objects.bulk_create([array], ignore_conflicts=True)
     if not WorkloadArray.objects.filter(pk=array.pk).exists():
         raise _name_taken_error(array, "an active array")

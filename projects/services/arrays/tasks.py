@@ -22,7 +22,7 @@ Attempts = Mapping[int, int]  # attempt number of each task index
 def store_tasks(
     array: WorkloadArray, model: Draft, attempts: Attempts, actor: Actor, warnings: Sequence[str]
 ) -> None:
-    """Store a held task for each index, in the caller's transaction. `model` is the workload to copy.
+    """Store a held task for each index, as a copy of `model`.
 
     Raises Conflict if a live workload or an active array has the name of a task.
     """

@@ -38,9 +38,8 @@ def dependency_problems(
 ) -> list[list[Problem]]:
     """Return the problems with the dependencies of each document.
 
-    Documents may refer to each other. If `edited` is set, the only document replaces the stored workload with
-    this name. If `view` holds locks, call this function in the transaction that stores the documents. The
-    number of queries depends on the number of projects in the dependencies, not on the number of documents.
+    Documents may refer to each other. If `edited` is set, the only document replaces this workload. If `view`
+    holds locks, call this in the transaction that stores the documents.
     """
     names = _awaited_names(documents)
     if not names:
@@ -63,9 +62,8 @@ def dependency_problems(
 
 
 def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
-    """Return the warnings for each document.
-
-    There is a warning for each awaited name that neither exists nor is being submitted.
+    """Return the warnings for each document about awaited names that neither exist nor are being
+    submitted.
     """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
@@ -111,10 +109,7 @@ def _document_problems(
 
 
 def _task_problems(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
-    """Yield a problem if the awaited object is not an array, or lacks a task index of the dependent array.
-
-    An array that does not exist yet is accepted.
-    """
+    """Yield a problem if the awaited object is not an array, or lacks a task index of the dependent array."""
     if each.newest is None or spec.array is None:
         return
     if not each.newest.is_array:

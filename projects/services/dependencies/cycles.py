@@ -24,9 +24,8 @@ class DependencyGraph:
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
         """Load the waiting workloads and arrays that new documents depend on, directly or indirectly.
-        Projects are loaded as a whole.
 
-        `referred` contains the names in the documents. The workload or array `without` is ignored.
+        `referred` contains the names in the documents. `without` is ignored.
         """
         graph = cls()
         loaded: set[str] = set()
@@ -38,9 +37,7 @@ class DependencyGraph:
         return graph
 
     def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
-        """Load the projects' waiting workloads and arrays that have dependencies. Return the names in
-        these dependencies.
-        """
+        """Return the names that the projects' waiting workloads and arrays depend on."""
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
         columns = ("project__name", "name", "spec__after")
@@ -67,8 +64,9 @@ class DependencyGraph:
             self._arrays[AwaitedName(project, name)] = AwaitedName(project, array)
 
     def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
-        """Add a document to the graph unless the document would close a cycle. Return the names in that
-        cycle, or [] if the document was added.
+        """Add a document to the graph unless it would close a cycle.
+
+        Return the names in that cycle, or [] if it was added.
         """
         if spec.array is not None:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
@@ -80,7 +78,7 @@ class DependencyGraph:
         return cycle
 
     def _shortest_cycle(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
-        """Return the shortest cycle from `target` through one of `starts`, or [] if there is none."""
+        """Return the shortest cycle from `target` through one of `starts`, or []."""
         previous: dict[AwaitedName, AwaitedName] = {}
         level = self._new_steps(target, starts, previous)
         while level:

@@ -39,8 +39,7 @@ def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Depen
 def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
     """Raise Conflict if deleting an ended workload or array would block a workload that depends on it.
 
-    Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or
-    array with its name, so older workloads and arrays can be deleted.
+    Dependencies stay locked until the end of the transaction.
     """
     lock_dependencies()
     name = AwaitedName(owner.project.name, owner.name)

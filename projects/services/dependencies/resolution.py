@@ -1,7 +1,6 @@
 """Resolve dependencies to workloads and arrays, and check whether they have reached the required state.
 
-A name refers to the newest workload or array with that name. A dependency is met once this workload
-or array is in the required state, and can never be met if it has ended in another state.
+A name refers to the newest workload or array with that name.
 """
 
 import uuid
@@ -32,10 +31,7 @@ class NewestObject:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedDependency:
-    """Dependency, and the newest workload or array with the name in the dependency.
-
-    `newest` is None if there is none.
-    """
+    """Dependency, and the newest workload or array with its name. `newest` is None if there is none."""
 
     awaited: AwaitedName
     state: str
@@ -56,9 +52,9 @@ class ResolvedDependency:
 
 
 def lock_dependencies() -> None:
-    """Serialize transactions that add dependencies, or delete workloads that other workloads may depend on.
+    """Serialize transactions that add dependencies, or delete workloads that others may depend on.
 
-    Without this lock, two submissions could form a cycle, or depend on a workload that is being deleted.
+    Without this lock, two submissions could form a cycle.
     """
     with connection.cursor() as cursor:
         cursor.execute(LOCK)
@@ -99,10 +95,7 @@ def resolve_dependencies(
 
 
 def unmeetable_dependency_message(project: str, resolved: Collection[ResolvedDependency]) -> str | None:
-    """Return why a workload in `project` can never start, or None if its dependencies can still be met.
-
-    The text omits the phases of workloads in other projects.
-    """
+    """Return why a workload in `project` can never start, or None if its dependencies can still be met."""
     for each in resolved:
         if each.is_unreachable:
             if each.awaited.project != project:

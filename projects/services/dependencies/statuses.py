@@ -24,8 +24,8 @@ HIDDEN = "hidden"
 class DependencyStatus:
     """Dependency with the current state of the awaited workload or array.
 
-    `outcome` is met, waiting or never_met, or hidden for a project that the user cannot see. `id` and `phase`
-    are None for hidden workloads, and if no workload has the name.
+    `outcome` is met, waiting, never_met or hidden. `id` and `phase` are None if it is hidden or does not
+    exist.
     """
 
     project: str
@@ -49,10 +49,7 @@ class DependencyStatus:
 
 
 def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[DependencyStatus]:
-    """Return the status of each dependency, in document order.
-
-    Once the workload has started, all of its dependencies are met.
-    """
+    """Return the status of each dependency, in document order. Once the workload has started, all are met."""
     dependencies = _stored_dependencies(owner.spec)
     if not dependencies:
         return []
@@ -74,10 +71,7 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
 
 
 def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
-    """Return a message about the unmet dependencies, or None if there are none.
-
-    The states and queue positions in the message are current.
-    """
+    """Return a current message about the unmet dependencies, or None if there are none."""
     waiting = [each for each in dependency_statuses(actor, workload) if each.outcome != "met"]
     awaited = [Awaited(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]
     return f"Waiting for {describe_awaited(awaited)}." if awaited else None

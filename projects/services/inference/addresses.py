@@ -1,6 +1,6 @@
 """Normalize and validate the addresses of inference engines.
 
-Host names are resolved when Berth calls an engine, and the resulting addresses are checked at that time.
+Host names are resolved and checked when Berth calls an engine.
 """
 
 import ipaddress
@@ -57,12 +57,9 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rejection_reason(url: str) -> str:
-    """Return why Berth must not connect to the literal IP address in the URL, or "" if the address is
-    allowed.
+    """Return why Berth must not connect to the literal IP address in the URL, or "".
 
-    Only addresses that are never allowed, such as loopback, link-local and metadata addresses, are checked
-    here. Host names are not resolved during the request. Other forbidden addresses are rejected when Berth
-    connects to the inference engine.
+    Host names are not resolved here.
     """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:

@@ -137,8 +137,9 @@ def scale_in(
 
 
 def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
-    """Cancel a scale-out, so that the engines that it added are removed. Idempotent. Raises Conflict for a
-    scale-in, and for a request that has completed or failed.
+    """Cancel a scale-out, so that the engines that it added are removed.
+
+    Idempotent. Raises Conflict for a scale-in or an ended request.
     """
     service = request.service
     require(actor, Action.OPERATE, service.workload)

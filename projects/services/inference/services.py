@@ -68,9 +68,7 @@ def check_service(spec: WorkloadSpec) -> None:
 
 
 def require_no_live_engines(workload: Workload) -> None:
-    """Raise Conflict while any engine is live or registered with a router, because Berth needs an engine's
-    row to remove the engine.
-    """
+    """Raise Conflict while any engine is live or registered with a router."""
     live = InferenceEngine.objects.filter(service__workload=workload)
     if live.filter(ended_at__isnull=True).exists() or live.exclude(router_url="").exists():
         raise Conflict("The engines of this service are still being removed. Try again in a moment.")

@@ -1,6 +1,6 @@
 """Change the state of scale requests and inference engines by compare-and-set.
 
-Each status change of a request also adds a row to the request's history.
+Each status change of a request is also added to its history.
 """
 
 from datetime import datetime
@@ -28,7 +28,7 @@ def transition_request(
 ) -> bool:
     """Set a scale request's status to `to`.
 
-    Return False if the status in the database differs from `request.status`.
+    Return False if the stored status differs from `request.status`.
     """
     allowed = scaling.allowed_request_transitions(request.direction)
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
@@ -79,8 +79,8 @@ def record_observations(engine: InferenceEngine, **columns: Any) -> None:
 
 
 def _complete_scaling(request: ScaleRequest, now: datetime) -> None:
-    """Add the outcome and the actual number of inference engines to the autoscaler's record of
-    the request.
+    """Add the outcome and the actual number of inference engines to the autoscaler's record of the
+    request.
     """
     live = InferenceEngine.objects.filter(service=request.service, ended_at__isnull=True)
     count = live.exclude(state__in=scaling.LEAVING).count()

@@ -16,9 +16,8 @@ from projects.services.inference.requests import lock_service
 
 def begin_update(*, actor: Actor, service: Service, now: datetime | None = None) -> Service:
     """Pause weight copies and drains of the service's inference engines until `end_update` is called.
-    Idempotent.
 
-    Raises Conflict while weights are being copied.
+    Idempotent. Raises Conflict while weights are being copied.
     """
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():

@@ -1,7 +1,7 @@
 """Queue and retry notification deliveries.
 
-A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. If
-its task dies, a delivery soon becomes due again. A delivery can therefore arrive twice, but is not lost.
+A delivery is stored in the transaction of the change that it reports, and sent by the task queue. It can
+arrive twice, but is not lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +52,9 @@ class PhaseChange:
 
 
 def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
-    """Queue deliveries in the transaction that changes the phases. Return the number of deliveries.
+    """Queue deliveries in the transaction that changes the phases.
 
-    Array tasks are not reported (see `enqueue_array_ends`). The number of queries does not depend on the
-    number of workloads.
+    Return the number of deliveries. Array tasks are not reported.
     """
     reported = [
         (change, kind)
@@ -82,10 +81,9 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
 
 
 def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime) -> int:
-    """Queue notifications about ended arrays. Return the number of deliveries.
+    """Queue notifications in the transaction that ends the arrays.
 
-    Must be called in the transaction that ends the arrays. Each item of `ended` is an array with a message.
-    The number of queries does not depend on the number of arrays.
+    Return the number of deliveries. Each item of `ended` is an array with a message.
     """
     arrays = [array for array, _ in ended]
     subscriptions = notify.find_subscriptions(arrays, {array.state for array in arrays})
@@ -111,12 +109,10 @@ def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: 
 
 
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
-    """Queue notifications about unschedulable workloads. Return the number of deliveries.
+    """Queue notifications in the transaction that marks the workloads as unschedulable.
 
-    Must be called in the transaction that marks the workloads as unschedulable. Each report is a workload
-    with a message. Addresses subscribed to failures are also notified, because the workload will neither fail
-    nor complete. Without a subscription, the submitter is notified by email. An array is reported once, in
-    place of its tasks.
+    Return the number of deliveries. Each report is a workload with a message. Without a subscription, the
+    submitter gets an email. An array is reported once.
     """
     merged = _merge_tasks_into_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
@@ -148,7 +144,7 @@ class IdleReport:
 def enqueue_idle_notifications(reports: Sequence[IdleReport], now: datetime) -> int:
     """Queue notifications about idle GPUs, in the transaction that stores the warnings or suspensions.
 
-    Return the number of deliveries. If no address is subscribed, the submitter is notified by email.
+    Return the number of deliveries. Without a subscription, the submitter gets an email.
     """
     subscriptions = notify.find_subscriptions([report.workload for report in reports], {"idle"})
     addresses = _addresses_or_submitter([report.workload for report in reports], ["idle"], subscriptions)
@@ -172,9 +168,7 @@ def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
 def _addresses_or_submitter(
     workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
-    """Return the addresses to notify for each workload. Fall back to the submitter's email address if no
-    address is subscribed to the events.
-    """
+    """Return the addresses to notify for each workload, or the submitter's if none is subscribed."""
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
         workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads
     }
@@ -261,7 +255,7 @@ def deliver(delivery: int, now: datetime) -> bool:
 def enqueue_due_retries(now: datetime) -> int:
     """Enqueue tasks for deliveries that are due for a retry or whose task was killed.
 
-    Return the number of enqueued tasks.
+    Return the number of tasks.
     """
     due = Delivery.objects.filter(state=Delivery.State.PENDING, next_attempt_at__lte=now).order_by(
         "next_attempt_at", "pk"

@@ -53,8 +53,7 @@ Recipient = tuple[str, Channel, Subscription | None]
 class Subscriptions:
     """Subscriptions that may concern a set of workloads.
 
-    `visible` maps the IDs of subscribed users to the projects that they can see. A subscription to a user's
-    own workloads applies only while the user can see the workload.
+    `visible` maps the IDs of subscribed users to the projects that they can see.
     """
 
     rows: Sequence[Subscription]
@@ -132,10 +131,9 @@ def create_delivery(
 
 
 def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
-    """Store deliveries in the caller's transaction, and enqueue their tasks. Return the number of deliveries.
+    """Store deliveries in the caller's transaction, and enqueue their tasks.
 
-    To save time, only one task is enqueued here. If there are several deliveries, this task enqueues a task
-    for each of them.
+    Return the number of deliveries.
     """
     pks = [row.pk for row in Delivery.objects.bulk_create(new_deliveries)]
     if len(pks) == 1:
@@ -147,6 +145,7 @@ def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
 
 def notify_about_pending_workloads(now: datetime) -> int:
     """Notify subscribers once about each workload that has been pending longer than their threshold.
+
     Return the number of deliveries.
     """
     count = 0
@@ -164,10 +163,9 @@ def notify_about_pending_workloads(now: datetime) -> int:
 
 
 def lock_subscription(pk: int) -> Subscription | None:
-    """Lock a subscription, so that no other task notifies the subscriber. Return None if another task has
-    locked the subscription.
+    """Lock a subscription, so that no other task notifies the subscriber.
 
-    Scheduling cycles can still create deliveries, because the lock permits new foreign keys to the row.
+    Return None if another task has locked it.
     """
     rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
     return rows.select_related("user", "project", "department").filter(pk=pk).first()

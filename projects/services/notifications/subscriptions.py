@@ -37,7 +37,7 @@ def subscribe(
 ) -> Subscription:
     """Subscribe to events of the user's own workloads, or of a scope that the user administers.
 
-    Raises Invalid or Forbidden. Raises Conflict for a duplicate, or if there are too many subscriptions.
+    Raises Invalid, Forbidden, or Conflict for a duplicate or too many subscriptions.
     """
     _require_permission(actor, scope)
     channel, ordered_events = _validate_subscription(actor, scope, to, list(events), pending_minutes)
@@ -73,8 +73,8 @@ def edit_subscription(
 ) -> Subscription:
     """Change the address, events or pending threshold of a subscription, and return it.
 
-    The scope stays the same. Deliveries in progress are still sent to the old address. Raises Invalid, or
-    Conflict if the address is already subscribed in the scope.
+    Deliveries in progress keep the old address. Raises Invalid, or Conflict if the address is already
+    subscribed in the scope.
     """
     require_change_permission(actor, subscription)
     with transaction.atomic():
@@ -111,9 +111,9 @@ def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
 
 
 def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Delivery:
-    """Queue a test message to the subscription's address. Return the delivery.
+    """Queue a test message to the subscription's address.
 
-    Raises Conflict if the last test message is less than a minute old, to avoid flooding the address.
+    Return the delivery. Raises Conflict if the last test message is less than a minute old.
     """
     require_change_permission(actor, subscription)
     with transaction.atomic():
@@ -138,10 +138,10 @@ def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Del
 
 
 def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now: datetime) -> Delivery:
-    """Queue a failed delivery again, with as many attempts as a new delivery. Return the delivery.
+    """Queue a failed delivery again, with the same content and delivery ID.
 
-    The address receives the same content with the same delivery ID. Raises Conflict if the delivery has not
-    failed, and Forbidden if the subscriber can no longer see the delivery's project.
+    Return the delivery. Raises Conflict if the delivery has not failed, and Forbidden if the subscriber can
+    no longer see its project.
     """
     require_change_permission(actor, subscription)
     if subscription.user_id is not None and not _may_see_project(actor, delivery):
@@ -252,7 +252,7 @@ def _validate_subscription(
 
 
 def _address_problem(to: str) -> str:
-    """Describe why the text is not a valid address, such as "begins with ftp://, which is not supported"."""
+    """Return why the text is not a valid address, such as "begins with ftp://, which is not supported"."""
     scheme, separator, rest = to.strip().partition("://")
     if separator and scheme.removeprefix("slack:").lower() not in ("http", "https"):
         return f"begins with {format_value(scheme[:20])[1:-1]}://, which is not supported"
@@ -268,9 +268,7 @@ def _duplicate_error() -> Conflict:
 
 
 def _shown_values(row: Subscription) -> dict[str, object]:
-    """Return the values for the audit log. Two webhook URLs of one host can look the same, because most of
-    the path is hidden.
-    """
+    """Return the values for the audit log. Most of a webhook's path is hidden."""
     return {"to": display_address(row.to), "events": row.events, "pending_minutes": row.pending_minutes}
 
 

@@ -29,14 +29,10 @@ class Deactivation:
 
 
 def deactivate(*, actor: Actor, user: User) -> Deactivation:
-    """Prevent a user from signing in, and end their access. Nothing happens if the account is inactive.
+    """Prevent a user from signing in, and end their sessions and tokens.
 
-    1. Deactivate the account.
-    2. Revoke its tokens. Activating the account does not restore them.
-    3. Delete its browser sessions and port sessions.
-
-    Open connections of the user, such as commands in pods, then end within a second. Workloads keep running,
-    and roles are kept. Raises Conflict for the acting user and for the last platform admin.
+    Workloads keep running, and roles are kept. Raises Conflict for the acting user and for the last platform
+    admin.
     """
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
@@ -103,10 +99,7 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
 
 
 def _browser_sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the key and values of each of the user's sessions.
-
-    The session table has no user column, so this function reads all sessions.
-    """
+    """Yield the key and values of each of the user's sessions."""
     for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         values = row.get_decoded()
         if values.get(SESSION_KEY) == str(user.pk):

@@ -1,9 +1,7 @@
 """Identify users who sign in through the organization's OpenID Connect provider.
 
-A returning user is identified by the provider's subject, never by a username or email address, because these
-may have been reassigned. On the first sign-in, an account that an admin created without a password is linked
-if its email address is the one that the provider has verified. A username alone never links an account,
-because many providers let users choose their own.
+A returning user is identified by the provider's subject, never by a username or email address. On the first
+sign-in, an account without a password is linked if the provider has verified its email address.
 """
 
 import re
@@ -72,9 +70,7 @@ def _link_or_create_account(
 
 
 def _linkable_account(mail: str) -> User | None:
-    """Return the account with the address if it has neither a password nor an identity. Otherwise, return
-    None.
-    """
+    """Return the account with the address if it has neither a password nor an identity."""
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")
@@ -89,9 +85,7 @@ def _linkable_account(mail: str) -> User | None:
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Return whether the email addresses are equal. Case is ignored only if both are ASCII, because
-    letters of other scripts must not equal ASCII letters.
-    """
+    """Return whether the email addresses are equal. Case is ignored only in ASCII addresses."""
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
@@ -115,6 +109,6 @@ def _has_identity(user: User) -> bool:
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str:
-    """Return the email address that the provider has verified, or an empty string if there is none."""
+    """Return the email address that the provider has verified, or an empty string."""
     mail = str(claims.get("email") or "")
     return mail if claims.get("email_verified") is True and len(mail) <= 254 and "@" in mail else ""

@@ -24,8 +24,8 @@ PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membership:
     """Grant the user a role in the scope, replacing any other role.
 
-    Raises Forbidden. Raises Invalid if the role does not exist in the scope, and NotFound if the user or
-    scope was deleted.
+    Raises Forbidden, Invalid if the role does not exist in the scope, and NotFound if the user or scope was
+    deleted.
     """
     _check_role(role, scope)
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
@@ -72,8 +72,7 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
 def check_not_last_admin(user: User) -> None:
     """Raise Conflict if the user is the last active platform admin.
 
-    Lock the active platform admins, so that two admins cannot remove each other at the same time. Read the
-    admins again after locking, because a statement that waits for a lock may return outdated rows.
+    All platform admins stay locked until the transaction ends.
     """
     is_admin = Q(is_superuser=True) | Q(
         pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")
@@ -85,9 +84,10 @@ def check_not_last_admin(user: User) -> None:
 
 
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
-    """Create a user. If `password` is None, the user cannot sign in until one is set.
+    """Create a user.
 
-    Raises Invalid for invalid values, or Conflict if the name is in use.
+    Without a password, the user cannot sign in until one is set. Raises Invalid for invalid values, or
+    Conflict if the name is in use.
     """
     require(actor, Action.ADMINISTER)
     user = User(username=username, email=email)

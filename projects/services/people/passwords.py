@@ -39,12 +39,9 @@ class PasswordChange:
 def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    Tokens created by sign-in are revoked. If `revoke_tokens` is set, all other tokens are also revoked. Port
-    sessions end. Other browser sessions end, because each contains a hash of the password. The caller renews
-    the session of the current request. If the request used a token created by sign-in, a new token with the
-    same scopes and expiry replaces it.
-
-    Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
+    All other sessions end, and tokens created by sign-in are revoked, except that of the request itself.
+    `revoke_tokens` revokes all other tokens too. Raises Conflict for accounts without a password,
+    WrongPassword, and Invalid for a weak new password.
     """
     if actor.user is None:
         raise Forbidden("Only users have passwords. Sign in as a user.")

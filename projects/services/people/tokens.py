@@ -46,11 +46,9 @@ def issue(
     user: User | None = None,
     interactive: bool = False,
 ) -> tuple[ApiToken, str]:
-    """Return a new token and its secret. The secret is not stored and cannot be shown again.
+    """Return a new token and its secret, which cannot be shown again.
 
-    If the request is authenticated by a token, the new token cannot exceed that token's scopes or expiry, and
-    by default has the same expiry. A token created by sign-in becomes invalid when the user's password
-    changes.
+    A token issued with another token cannot exceed that token's scopes or expiry.
     """
     owner = user or actor.user
     if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):
@@ -126,7 +124,7 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
 
 
 def delete_ended_tokens(*, before: datetime) -> int:
-    """Delete tokens that were revoked or expired before the given time. The tokens' audit rows are kept.
+    """Delete tokens that were revoked or expired before the given time.
 
     Return the number of deleted tokens.
     """
@@ -141,10 +139,9 @@ def authenticate(secret: str) -> ApiToken | None:
 
 
 def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, ...]] | None:
-    """Return the valid token with the given secret and all roles of its user, or None if the secret is
-    invalid.
+    """Return the valid token with the given secret and all roles of its user, or None.
 
-    Nothing is cached, so the revocation of a token or role takes effect with the next request.
+    Nothing is cached, so a revocation takes effect with the next request.
     """
     now = timezone.now()
     row = prepared.fetch_one(VALID_TOKEN, [_hash_secret(secret), now])

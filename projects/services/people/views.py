@@ -16,9 +16,10 @@ DROPPED_KEYS = ("cursor", "csrfmiddlewaretoken", "format")
 
 
 def save_view(*, actor: Actor, name: str, query: str) -> SavedView:
-    """Save a view for the acting user. A view with the same name is replaced.
+    """Save a view for the acting user.
 
-    Raises Invalid for an invalid name, Conflict for too many views, and Forbidden if the actor is not a user.
+    A view with the same name is replaced. Raises Invalid for an invalid name, Conflict for too many views,
+    and Forbidden if the actor is not a user.
     """
     owner = _require_user(actor)
     name = name.strip()

@@ -29,11 +29,10 @@ def set_budget(
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Budget:
-    """Create or change a budget. Values of missing keys are unchanged. If `expected_version` is 0, the budget
-    must not exist yet.
+    """Create or change a budget.
 
-    Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound or
-    Forbidden.
+    Missing keys are unchanged. If `expected_version` is 0, the budget must not exist yet. Raises Invalid,
+    PreconditionFailed, NotFound or Forbidden.
     """
     require_quota_permission(actor, owner)
     with checked_references(owner.name, created="this budget"):

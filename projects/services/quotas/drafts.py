@@ -1,7 +1,7 @@
 """Apply quota drafts atomically.
 
-A draft is checked against the versions that its author saw. The draft's tag contains one version per quota,
-so that a conflict error can name the quotas that another user changed.
+A draft is checked against the versions that its author saw. Its tag contains one version per quota, so that a
+conflict error can name the changed quotas.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,9 +39,9 @@ QuotaKey = tuple[int | None, int | None, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class QuotaChangeDraft:
-    """Drafted change of one quota in a pool or a quota group. `columns` is None if the quota is removed.
+    """Drafted change of one quota in a pool or a quota group.
 
-    `path` is the change's location in the document.
+    `columns` is None if the quota is removed. `path` is the location in the document.
     """
 
     owner: Tenant
@@ -63,7 +63,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftedChange:
-    """Change in a draft, with the quota before and after the change.
+    """Change in a draft, with the quota before and after.
 
     `after` is unsaved, or None if the quota is removed.
     """
@@ -116,19 +116,17 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines each quota's version after the draft, even if the quota has been changed
-    again since.
-    """
+    """Return a tag that combines each quota's version after the draft, even if it has changed again since."""
     return "-".join(version_tag(item.after) for item in drafted)
 
 
 def apply_draft(
     *, actor: Actor, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
-    """Apply all changes of a draft, or none. Return the recorded change and the drafted changes.
+    """Apply all changes of a draft, or none.
 
-    The recorded change is None if every quota already has the values in the draft. `expected` is the tag that
-    the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
+    Return the recorded change, or None if nothing changed, and the drafted changes. `expected` is the tag
+    that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_quota_permission(actor, owner)
@@ -220,9 +218,7 @@ def version_tag(quota: Quota | None) -> str:
 
 
 def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
-    """Return an error that lists the quotas changed since the draft began, and the users who made these
-    changes.
-    """
+    """Return an error that lists the quotas changed since the draft began, and who changed them."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")

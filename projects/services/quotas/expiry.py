@@ -1,7 +1,4 @@
-"""Revert temporary quota changes when they expire.
-
-Only quotas that were not edited since the change are reverted.
-"""
+"""Revert temporary quota changes when they expire, except for quotas that were edited since."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -49,10 +46,7 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 
 
 def _revert_unedited_quotas(change: QuotaChange) -> str:
-    """Revert an expired change, except for quotas that have been edited since.
-
-    Return a sentence about the quotas that were not reverted, or an empty string if there are none.
-    """
+    """Return a sentence about the quotas that were edited since and not reverted, or an empty string."""
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY
     try:

@@ -41,10 +41,10 @@ def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> Quota
 def edit_group(
     *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], expected_version: int | None = None
 ) -> QuotaGroup:
-    """Change the pools of a group. The group's quotas then apply to the new pools and their running
-    workloads.
+    """Change the pools of a group.
 
-    Raises Invalid, PreconditionFailed, NotFound or Forbidden.
+    The group's quotas then apply to the new pools and their running workloads. Raises Invalid,
+    PreconditionFailed, NotFound or Forbidden.
     """
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
@@ -128,7 +128,7 @@ def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
 
 
 def _overlap_problem(group: QuotaGroup, pools: Collection[int]) -> Problem | None:
-    """Return a problem if an owner has quotas for both the group and one of its pools, or None."""
+    """Return a problem if an owner has quotas for both the group and one of its pools."""
     in_group = {(row.department_id, row.project_id) for row in Quota.objects.filter(group=group)}
     rows = Quota.objects.filter(pool__in=pools).select_related("pool", "department", "project").order_by("pk")
     both = [str(row) for row in rows if (row.department_id, row.project_id) in in_group]

@@ -18,8 +18,9 @@ def find_pool_or_group(name: str) -> PoolOrGroup | None:
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if a different quota of the owner applies to the same pool. Otherwise, return None.
-    The quotas of pools and groups in `removed` are ignored.
+    """Return a problem if a different quota of the owner applies to the same pool, else None.
+
+    The quotas in `removed` are ignored.
     """
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
     others = [quota.pool_or_group for quota in rows if quota.pool_or_group not in removed]

@@ -38,9 +38,8 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
 def prepare_revert(actor: Actor, change: QuotaChange) -> tuple[Draft, str]:
     """Return the draft that reverts a change, and the tag of the quota versions that the change wrote.
 
-    Raises PreconditionFailed if one of these quotas was changed again. Raises Conflict if the change has
-    already been reverted, or if an owner or pool was deleted. Raises Forbidden, without details, if a quota
-    in the change is hidden from the user.
+    Raises PreconditionFailed if a quota was changed again, Conflict if the change was already reverted or an
+    owner or pool was deleted, and Forbidden if a quota is hidden from the user.
     """
     scope = VisibleScope(actor)
     if not all(scope.includes(entry.get("project_id"), entry["department_id"]) for entry in change.written):

@@ -126,10 +126,7 @@ _PARSERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
 
 
 def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> int | None:
-    """Return the amount in thousandths of a GPU or CPU, or in MiB. None means unlimited.
-
-    Errors are appended to `problems`.
-    """
+    """Return the amount in thousandths of a GPU or CPU, or in MiB. None means unlimited."""
     if value is None:
         return None
     scale = SCALE[resource]

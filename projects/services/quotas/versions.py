@@ -14,7 +14,8 @@ def check_version(
     row: Versioned | None, expected: int | None, row_values: Callable[[Versioned], dict[str, Any]]
 ) -> None:
     """Raise PreconditionFailed, with the current values, if the row does not have the expected version.
-    Without a row, the current version is 0.
+
+    Without a row, the version is 0.
     """
     current = row.version if row else 0
     if expected is not None and expected != current:

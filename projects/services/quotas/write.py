@@ -28,9 +28,9 @@ def set_quota(
 ) -> Quota:
     """Create or change a quota in a pool or a quota group.
 
-    `values` have the keys and units of documents (gpu, limit, weight, ...). The value of a missing key is
-    unchanged or, for a new quota, the default. If `expected_version` is 0, the quota must not exist yet.
-    Raises Invalid, PreconditionFailed, NotFound or Forbidden.
+    `values` have the keys and units of documents (gpu, limit, weight, ...). Missing keys are unchanged. If
+    `expected_version` is 0, the quota must not exist yet. Raises Invalid, PreconditionFailed, NotFound or
+    Forbidden.
     """
     require_quota_permission(actor, owner)
     columns = parse_columns(values)
@@ -70,7 +70,7 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
 def require_quota_permission(actor: Actor, owner: Tenant) -> None:
     """Raise Forbidden unless the user may set the owner's quotas.
 
-    Only platform admins may set the quotas of departments.
+    Only platform admins may set those of departments.
     """
     require(actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):

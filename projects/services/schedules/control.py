@@ -32,12 +32,11 @@ def set_schedule(
     expected_version: int | None = None,
     now: datetime | None = None,
 ) -> Schedule:
-    """Create or change a schedule. If `expected_version` is 0, the schedule must not exist yet.
+    """Create or change a schedule.
 
-    Members of the project may create schedules. The schedule's owner and project admins may change the
-    schedule. The user who changes a schedule becomes its owner. A paused schedule stays paused. A run that is
-    already due is submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden or NotFound.
-    Raises Conflict if the project has too many schedules.
+    The user becomes its owner. If `expected_version` is 0, the schedule must not exist yet. A run that is
+    already due uses the new values. Raises Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if
+    the project has too many schedules.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
@@ -93,9 +92,9 @@ def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = N
 
 
 def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
-    """Resume a schedule from its next due time. Idempotent.
+    """Resume a schedule from its next due time.
 
-    Raises Conflict if the owner may not submit to the project.
+    Idempotent. Raises Conflict if the owner may not submit to the project.
     """
     with transaction.atomic():
         locked = _lock_schedule(actor, schedule)
@@ -113,7 +112,7 @@ def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = 
 
 
 def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> ScheduleRun:
-    """Submit a run with the user's permissions, whether or not the schedule is paused.
+    """Submit a run with the user's permissions, even if the schedule is paused.
 
     Raises the same errors as a submission, and Conflict while the previous run has not ended.
     """
@@ -156,7 +155,7 @@ def schedule_values(schedule: Schedule) -> dict[str, Any]:
 
 
 def _lock_schedule(actor: Actor, schedule: Schedule) -> Schedule:
-    """Return the locked schedule. Raises NotFound, or Forbidden if the user may not change the schedule."""
+    """Raises NotFound, or Forbidden if the user may not change the schedule."""
     rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department", "owner")
     locked = rows.filter(pk=schedule.pk).first()
     if locked is None:

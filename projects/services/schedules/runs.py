@@ -1,8 +1,7 @@
 """Submit the due runs of schedules.
 
-Each run is stored in one transaction with its workload and the schedule's next due time. A run is therefore
-never stored in part, and two processes cannot submit the same run. If several due times have passed while
-Berth was not running, only the latest run is submitted.
+Each run is stored in one transaction with its workload and the next due time, so it is submitted exactly
+once. If several due times have passed, only the latest run is submitted.
 """
 
 import logging
@@ -45,10 +44,10 @@ def has_due_runs(now: datetime) -> bool:
 
 
 def submit_due_runs(now: datetime) -> int:
-    """Submit runs that are due or queued. Return the number of submitted runs.
+    """Submit runs that are due or queued.
 
-    Projects take turns. A schedule that cannot be processed is retried later, so that it does not delay other
-    schedules.
+    Return the number of submitted runs. Projects take turns, and a failing schedule does not delay the
+    others.
     """
     since = Greatest("next_at", "retry_at")
     turn = Window(RowNumber(), partition_by=F("project"), order_by=[since.asc(), F("pk").asc()])
@@ -67,9 +66,7 @@ def submit_due_runs(now: datetime) -> int:
 
 
 def _due_schedules(now: datetime) -> QuerySet[Schedule]:
-    """Return schedules with a due run, or with a queued run that can start because the previous run has
-    ended.
-    """
+    """Return schedules with a due run, or with a queued run whose previous run has ended."""
     runs = ScheduleRun.objects.filter(schedule=OuterRef("pk"))
     is_ready = Exists(runs.filter(outcome=RunOutcome.QUEUED)) & ~Exists(runs.filter(IS_LIVE))
     rows = Schedule.objects.filter(Q(retry_at=None) | Q(retry_at__lte=now))
@@ -83,11 +80,7 @@ def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
 
 
 def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: datetime) -> None:
-    """Submit the schedule's document for a run. Raises the same errors as a submission.
-
-    The rules for scheduled documents are checked again, because a template may have changed since the
-    schedule was set.
-    """
+    """Submit the schedule's document for a run. Raises the same errors as a submission."""
     document = schedule_document(schedule)
     spec = parse_schedulable_document(document)
     if schedule.template and spec.uses_personal_secrets:
@@ -125,9 +118,7 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
 
 
 def _submit_queued_run(schedule: Schedule, now: datetime) -> ScheduleRun | None:
-    """Submit the queued run if the previous run has ended. Return the run, or None if no run was
-    submitted.
-    """
+    """Submit the queued run if the previous run has ended. Return the run, or None."""
     run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
     if run is None or find_live_run(schedule) is not None:
         return None
@@ -165,10 +156,7 @@ def _submit_due_run(schedule: Schedule, now: datetime) -> ScheduleRun | None:
 
 
 def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
-    """Submit the run with the owner's permissions.
-
-    If the submission is rejected, record the rejection and notify the owner.
-    """
+    """Submit the run with the owner's permissions. Notify the owner of a rejection."""
     assert schedule.owner is not None
     if run.outcome == RunOutcome.QUEUED:
         run.message = ""
@@ -184,9 +172,7 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
-    """Cancel a workload or array. If the cancellation fails, log the reason, such as that the workload has
-    ended.
-    """
+    """Cancel a workload or array. A failure is only logged."""
     try:
         if isinstance(live, WorkloadArray):
             arrays.cancel(actor=BERTH, array=live, now=now)
@@ -197,9 +183,7 @@ def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
 
 
 def _pause_schedule(schedule: Schedule, now: datetime) -> None:
-    """Pause a schedule whose owner may no longer submit to the project, and skip its queued run. Notify
-    the owner and subscribers.
-    """
+    """Pause a schedule whose owner may no longer submit to the project. Notify the owner and subscribers."""
     name = "The owner" if schedule.owner is None else schedule.owner.get_username()
     message = f"{name} may no longer submit to {schedule.project.name}."
     _save_next_due_time(schedule, None, now, message)

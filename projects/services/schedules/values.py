@@ -57,7 +57,7 @@ def check_values(
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """Return the document to submit, with the project added. Its name defaults to the schedule's name.
+    """Return the document to submit, with the project and a name.
 
     Raises Invalid if the schedule's template no longer exists.
     """
@@ -82,7 +82,7 @@ def preview_due_times(
     values: ScheduleValues, count: int, now: datetime
 ) -> tuple[list[datetime], list[Problem]]:
     """Return the next due times in the schedule's time zone, and the problems with its cron expression and
-    time zone. One of the two lists is empty.
+    time zone. One of the lists is empty.
     """
     first, problems = _first_due_time(values, now)
     if problems or first is None:
@@ -146,7 +146,7 @@ def _never_due_problem(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone whose name or city is most similar to the text. Return "" if none is similar."""
+    """Return the time zone that is most similar to the text, or ""."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}
@@ -219,7 +219,7 @@ def _missing_template_problem(project: Project, name: str) -> Problem:
 
 
 def _template_source(template: Template, name: str) -> dict[str, Any]:
-    """Return the template's document. If the document has no name, it is named `name`."""
+    """Return the template's document, named `name` if it has no name."""
     document = read_document(template.text)
     return {**template_document(template), "name": document.get("name", name)}
 

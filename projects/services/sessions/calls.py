@@ -63,7 +63,7 @@ class AddedCalls:
 
 
 def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = None) -> AddedCalls:
-    """Add calls. A call whose key already exists is ignored, so that a call sent twice runs once.
+    """Add calls, except those whose key already exists.
 
     Raises Conflict if the session has ended or is full, or if no node is ready for a broadcast.
     """
@@ -124,9 +124,7 @@ def max_call_bytes() -> int:
 
 
 def _delete_calls(calls: QuerySet[Call]) -> int:
-    """Delete calls without loading their payloads. Django loads whole rows by default, because calls have
-    children.
-    """
+    """Delete calls without loading their payloads, which Django would do by default."""
     return calls.only("pk").delete()[0]
 
 
@@ -153,7 +151,7 @@ def _ended_calls_after(session: Session, after: int) -> list[EndedCall]:
 
 
 def _get_or_create_broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
-    """Return a broadcast's child calls. Create one per ready worker unless they already exist."""
+    """Return a broadcast's child calls, one per ready worker."""
     parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")
     if not rows.exists():

@@ -1,7 +1,6 @@
 """Lease session calls to workers, and requeue or end calls.
 
-All operations lock the session's row. Therefore, each call ends only once, and no two calls of a session end
-at the same time.
+All operations lock the session's row, so each call ends only once.
 """
 
 import uuid
@@ -133,10 +132,7 @@ def end_message(session: Session) -> str:
 
 
 def _fail_calls_without_node(session: Session) -> bool:
-    """Fail broadcast calls for nodes that have left permanently. Return whether any call failed.
-
-    Calls are kept while a gang restarts, because the gang will have all of its nodes again.
-    """
+    """Fail broadcast calls for nodes that have left permanently. Return whether any call failed."""
     if session.workload.phase != Phase.RUNNING:
         return False
     ranks = Pod.objects.filter(

@@ -68,8 +68,7 @@ def open_session(
 ) -> Session:
     """Open a session by submitting a workload whose pods run calls.
 
-    `document` contains the name, the project, the pools and, under `node`, the resources per node. This
-    function sets the command.
+    `document` contains the name, the project, the pools and, under `node`, the resources per node.
     """
     at = now or timezone.now()
     node = {**document.get("node", {}), "name": ROLE}

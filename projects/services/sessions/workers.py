@@ -70,8 +70,9 @@ def authenticate_pod(secret: str) -> Pod:
 
 
 def fail_on_version_mismatch(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Fail the session if the worker's versions are incompatible with the client's. Return the error message,
-    or "" if they are compatible.
+    """Fail the session if the worker's versions are incompatible with the client's.
+
+    Return the error message, or "".
     """
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
@@ -118,7 +119,7 @@ def deliver_leased_calls(
 ) -> list[LeasedCall]:
     """Return leased calls that the worker has not received, and mark them as delivered.
 
-    Calls whose response was lost are included. Also record that the worker is alive.
+    Also record that the worker is alive.
     """
     record_heartbeat(pod=pod, now=now)
     with transaction.atomic():
@@ -139,10 +140,7 @@ def deliver_leased_calls(
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return the calls leased to the pod that its worker has not confirmed.
-
-    A call that was requeued and leased to the same worker again is also unconfirmed.
-    """
+    """Return the calls leased to the pod that its worker has not confirmed."""
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
@@ -199,10 +197,7 @@ def leave(*, pod: Pod, error: str = "") -> None:
 
 
 def _version_mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
-    """Return an error message if versions are incompatible, otherwise an empty string.
-
-    Pickled functions require the same release series of Python and cloudpickle.
-    """
+    """Return an error message if versions are incompatible, otherwise an empty string."""
     for software, worker_version, client_version in (
         ("Python", versions.python, session.python),
         ("cloudpickle", versions.cloudpickle, session.cloudpickle),

@@ -31,7 +31,7 @@ DOCUMENTS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """Outcome of one document: a submission or, if the document is rejected, an error.
+    """Outcome of one document: a submission or an error.
 
     In a dry run, an accepted document has only warnings.
     """
@@ -44,10 +44,10 @@ class BatchItem:
 def submit_batch(
     *, actor: Actor, documents: Sequence[Any], atomic: bool, now: datetime | None = None
 ) -> list[BatchItem]:
-    """Submit the documents, and return one item per document.
+    """Submit the documents in one transaction, and return one item per document.
 
-    All workloads are stored in one transaction, so a crash stores no workload. With `atomic`, a single
-    invalid document rejects the whole batch: Invalid is raised with the problems of all documents.
+    With `atomic`, a single invalid document rejects the whole batch: Invalid is raised with the problems of
+    all documents.
     """
     with transaction.atomic():
         view = SubmissionView(preload_roles(actor), locks=True)
@@ -90,7 +90,7 @@ def item_problems(index: int, error: BerthError) -> list[Problem]:
 
 
 def _prepare_drafts(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
-    """Return a draft for each valid document, and an error for each invalid document."""
+    """Return a draft for each valid document, and an error for each invalid one."""
     specs = [_parse_item(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
     drafts = [
@@ -154,7 +154,7 @@ def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft 
 
 
 def _reject_atomic_batch(atomic: bool, outcomes: Sequence[object]) -> None:
-    """If the batch is atomic and has rejected documents, raise Invalid with all of their problems."""
+    """Raise Invalid if the batch is atomic and has rejected documents."""
     errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
     if atomic and errors:
         raise Invalid(problem for index, error in errors for problem in item_problems(index, error))

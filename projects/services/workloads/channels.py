@@ -1,6 +1,6 @@
 """Authorize and audit channels to a workload's pods.
 
-Audit entries contain the kind of channel, the pod and the duration, but never the command, paths or contents.
+Audit entries never contain the command, paths or contents.
 """
 
 import json
@@ -23,9 +23,8 @@ BATCH = 500  # number of channels loaded at a time
 
 
 def require_channel(actor: Actor, workload: Workload) -> None:
-    """Raise NotFound or Forbidden if the user may not operate the workload.
-
-    Raise Conflict if the workload is not running.
+    """Raise NotFound or Forbidden if the user may not operate the workload, and Conflict if it is
+    not running.
     """
     require(actor, Action.OPERATE, workload)
     if workload.phase != Phase.RUNNING:
@@ -106,7 +105,7 @@ def close_abandoned_channels(at: datetime) -> int:
 def _record_end(
     rows: QuerySet[OpenChannel], channel: OpenChannel, at: datetime, exit_code: int | None
 ) -> bool:
-    """Delete the channel and write to the audit log. Return False if the channel was already deleted."""
+    """Delete the channel and write to the audit log. Return False if it was already deleted."""
     actor = Actor(None, channel.actor, request_id=channel.request_id)
     # The workload's row may have been deleted.
     workload = Workload(pk=channel.workload, name=channel.workload_name)

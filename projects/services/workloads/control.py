@@ -67,7 +67,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
 
 
 def delete(*, actor: Actor, workload: Workload) -> None:
-    """Delete an ended workload with its logs and files. Events and evictions are kept.
+    """Delete an ended workload with its logs and files.
 
     Raises Conflict if the workload has not ended or is still needed, for example by a dependent workload.
     """
@@ -89,10 +89,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
 
 @dataclass
 class BulkChange:
-    """Outcome of a change to several workloads.
-
-    The rejection of one workload does not prevent changes to other workloads.
-    """
+    """Outcome of a change to several workloads. Each is changed or rejected on its own."""
 
     changed: list[Workload] = field(default_factory=list)
     rejected: list[tuple[Workload, str]] = field(default_factory=list)
@@ -158,8 +155,9 @@ def _cancel_or_suspend(
 
 
 def _change_next_phase(locked: Workload, to: str, reason: str, message: str, actor: Actor) -> None:
-    """Change the next phase of a workload that is already stopping. Cancellation takes precedence over
-    suspension.
+    """Change the next phase of a workload that is already stopping.
+
+    Cancellation takes precedence over suspension.
     """
     if locked.next_phase in lifecycle.ENDED:
         raise Conflict(f"This workload is already stopping and will be {locked.next_phase}.")
@@ -170,7 +168,7 @@ def _change_next_phase(locked: Workload, to: str, reason: str, message: str, act
 
 
 def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
-    """Update columns and increment the version, so that decisions based on the old version are rechecked."""
+    """Increment the version too, so that decisions based on the old one are rechecked."""
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
@@ -201,8 +199,8 @@ def _audit(
 
 
 def lock_pods(workloads: Iterable[Workload]) -> None:
-    """Lock the pods of workloads that are about to be deleted. A concurrent measurement of a pod could make
-    the deletion fail.
+    """Lock the pods of workloads that are about to be deleted, so that no measurement makes the
+    deletion fail.
     """
     rows = Pod.objects.select_for_update().filter(workload__in=workloads)
     list(rows.order_by("pk").values_list("pk", flat=True))

@@ -63,9 +63,9 @@ class DocumentChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2`.
+    """Outcome of an edit.
 
-    `draft` is the edited workload to store.
+    `increases` describes each larger amount, such as `3 GPUs instead of 2`. `draft` is the workload to store.
     """
 
     workload: Workload
@@ -86,10 +86,9 @@ def edit(
 ) -> Edit:
     """Apply a JSON merge patch to the document of a pending or suspended workload.
 
-    The new document is validated like a submission. The edited workload keeps its queue position unless its
-    request increases. With `dry_run`, the edit is not stored. Raises Invalid for a document that a submission
-    would reject, Conflict if the workload cannot be edited, and PreconditionFailed if it is no longer at
-    `version`.
+    The workload keeps its queue position unless its request increases. With `dry_run`, the edit is not
+    stored. Raises Invalid for a document that a submission would reject, Conflict if the workload cannot be
+    edited, and PreconditionFailed if it is no longer at `version`.
     """
     require(actor, Action.OPERATE, workload)
     at = now or timezone.now()
@@ -147,7 +146,7 @@ def _edit_obstacle(workload: Workload) -> str:
 
 
 def _parse_stored_document(locked: Workload) -> WorkloadSpec | None:
-    """Return the stored document, or None if it is no longer valid. An edit can make it valid again."""
+    """Return None if the stored document is no longer valid. An edit can make it valid again."""
     try:
         return parse_workload(locked.spec)
     except SpecError:
@@ -234,7 +233,7 @@ def _sets_environment(change: DocumentChange) -> bool:
 
 
 def _recorded_value(change: DocumentChange, value: Any) -> int | float | str | None:
-    """Return the value as None, a number or short text. Hide values that contain environment variables."""
+    """Return the value as None, a number or short text, without environment variables."""
     if value is None or isinstance(value, int | float):
         return value
     return HIDDEN if _sets_environment(change) else format_value_briefly(value)

@@ -13,22 +13,16 @@ SUGGESTION_RANGES = 2  # number of ranges that are searched for a suggestion
 
 
 def next_free_name(project: Project, name: str) -> str:
-    """Return the first numbered name after `name` that the project has not used: `train-2` after `train`.
+    """Return the first numbered name after `name` that the project has not used:
 
-    A number in the name, as in `train-2`, is increased only if the project has also used `train`. Otherwise,
-    the number is part of the name: `resnet-50` is followed by `resnet-50-2`.
-
-    Even thousands of used names take only a few queries, because each range of numbers is ten times as large
-    as the previous one. Errors call `free_name_to_suggest` instead.
+    `train-2` after `train`. A number such as the one in `resnet-50` is kept, so `resnet-50-2` follows, unless
+    the project has also used `resnet`.
     """
     return next(filter(None, _candidate_names(project, name)))
 
 
 def free_name_to_suggest(project: Project, name: str) -> str:
-    """Return the next free name, or "" if a few queries find none.
-
-    The search is limited, because rejected submissions may be repeated many times.
-    """
+    """Return the next free name, or "" if a few queries find none."""
     return next(filter(None, islice(_candidate_names(project, name), SUGGESTION_RANGES)), "")
 
 
@@ -38,10 +32,7 @@ def free_name(project: Project, name: str) -> str:
 
 
 def _candidate_names(project: Project, name: str) -> Iterator[str]:
-    """Search for free names by increasing the number at the end of `name`, one range of numbers at a time.
-
-    For each range, yield the first free name, or "" if the range contains no free name.
-    """
+    """Yield the first free name in each range of numbers, or "" if the range has none."""
     base, number = name, 1
     numbered = NUMBERED.fullmatch(name)
     if numbered is not None and _used_names(project, [numbered["base"]]):
@@ -60,7 +51,7 @@ def _add_number(base: str, number: int) -> str:
 
 
 def _used_names(project: Project, names: Iterable[str]) -> set[str]:
-    """Return which of the `names` are used by a live or ended workload or array of the project."""
+    """Return which of the `names` a live or ended workload or array of the project uses."""
     models = (Workload, WorkloadArray)
     return {
         name

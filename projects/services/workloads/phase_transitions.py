@@ -40,12 +40,10 @@ CLOSED_REASON = {
 
 @dataclass(frozen=True, slots=True)
 class PhaseTransition:
-    """A workload's transition from one of the `expected` phases to `to`.
+    """A workload's transition from one of the `expected` phases to `to`, which `lifecycle` must allow.
 
-    `columns` are written in the same query. When a workload stops, is suspended or ends, its reservations are
-    deleted, because reservations for scaling up must not outlive the run. Set `keep_reservations` for a
-    workload that stops only to restart on its reserved nodes. `expected` must contain only phases from which
-    `lifecycle` allows the transition.
+    `columns` are written in the same query. `keep_reservations` is for a workload that stops only to restart
+    on its reserved nodes.
     """
 
     workload: Workload
@@ -107,11 +105,10 @@ def change_phase(
 def change_phases(
     transitions: Sequence[PhaseTransition], *, actor: str, now: datetime
 ) -> list[PhaseTransition]:
-    """Change the phases of several workloads. Return the transitions that were applied.
+    """Change the phases of several workloads, and return the applied transitions.
 
-    Workloads that are not in an expected phase are skipped. Successive transitions of one workload each have
-    an event, but the workload's row is written only once. The number of queries does not depend on the number
-    of workloads.
+    Workloads that are not in an expected phase are skipped. Each of several transitions of one workload has
+    an event.
     """
     with transaction.atomic(savepoint=False):
         changed = _update_rows(transitions, now)
@@ -150,10 +147,7 @@ def _update_rows(transitions: Sequence[PhaseTransition], now: datetime) -> set[A
 
 
 def _merge(changes: Sequence[RowChange]) -> RowChange:
-    """Merge successive changes of one row into a single change.
-
-    No change but the last may stop the workload, because `NEXT_VALUES` reads the stored phase.
-    """
+    """Merge successive changes of one row. Only the last one may stop the workload."""
     first, *later = changes
     if not later:
         return first

@@ -1,8 +1,6 @@
 """Issue one-time links to workload ports, exchange them for port sessions, and check these sessions.
 
-Every request in a port session is checked. The port session ends after twelve hours. The session ends sooner
-if the browser session that requested it ends or the token is revoked, if the user loses permission to control
-the workload, if the password changes, if the account is deactivated, or if the run that opened the port ends.
+A port session ends after twelve hours, or sooner if its run ends or its user loses access.
 """
 
 import hashlib
@@ -37,8 +35,7 @@ MAX_UNUSED_LINKS = 20  # maximum number of unused links per user and workload
 class PortAddress:
     """Address of a pod's port, and the secret that authenticates Berth to the pod.
 
-    If `tunnel_pod` is set, Berth connects to this pod's port through the pod's cluster instead of to the
-    host.
+    If `tunnel_pod` is set, Berth connects through this pod's cluster.
     """
 
     host: str
@@ -155,7 +152,7 @@ def _pod_address(link: PortLink) -> PortAddress:
 
 
 def _limit_unused_links(user: User, workload: Workload, at: datetime) -> None:
-    """Delete expired links. Raise Conflict if the user has too many other unused links to the workload."""
+    """Delete expired links. Raise Conflict if the user has too many unused links to the workload."""
     PortLink.objects.filter(user=user, workload=workload, used_at__isnull=True, expires_at__lte=at).delete()
     unused = PortLink.objects.filter(user=user, workload=workload, used_at__isnull=True)
     if unused.count() >= MAX_UNUSED_LINKS:

@@ -1,6 +1,6 @@
 """Predict the effect of submitting a workload, without storing it.
 
-The scheduler, which depends on this package, registers its predictor here.
+The scheduler registers its predictor here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,7 @@ from projects.services.workloads.submission_view import SubmissionView
 class Prediction:
     """Outcome of the next scheduling cycle if nothing else changes.
 
-    `outcome` is would_start, would_evict, would_stay_pending or unschedulable. GPUs are whole devices or
-    fractions.
+    `outcome` is would_start, would_evict, would_stay_pending or unschedulable.
     """
 
     outcome: str
@@ -54,8 +53,8 @@ class Prediction:
 class TasksPrediction:
     """Outcome of the next scheduling cycle for all tasks of an array if nothing else changes.
 
-    `would_start` and `would_evict` are the numbers of tasks that would start without and with evictions. The
-    remaining tasks would be queued. `blockers` are those of the first queued task.
+    `would_start` counts the tasks that start without evictions, and `would_evict` those that need them. All
+    others are queued, with the `blockers` of the first.
     """
 
     first_task: Prediction
@@ -84,9 +83,8 @@ class Predictor(Protocol):
     ) -> TasksPrediction:
         """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
-        If `edited` is set, the unsaved workload replaces the stored workload `edited`, and keeps its
-        submission time unless it is `requeued`. Raises RateLimited if too many dry runs of the project are in
-        progress.
+        If `edited` is set, the unsaved workload replaces that one. It keeps its submission time unless it is
+        `requeued`. Raises RateLimited during too many dry runs of the project.
         """
         ...
 
@@ -101,8 +99,7 @@ def register_predictor(predictor: Predictor) -> None:
 def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> Prediction:
     """Return the predicted outcome of the next scheduling cycle for the document.
 
-    Raises the same errors as `submit`, and RateLimited while too many of the project's dry runs are in
-    progress.
+    Raises the same errors as `submit`, and RateLimited during too many dry runs of the project.
     """
     at = now or timezone.now()
     view = SubmissionView(actor)
@@ -128,10 +125,9 @@ def predict_drafts(
 
 
 def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Prediction:
-    """Return the predicted outcome of the next scheduling cycle if the edit were stored.
+    """Return the predicted outcome if the edit were stored and the workload were pending.
 
-    A suspended workload is predicted as if it were also resumed. Warnings are omitted, because `edit`
-    contains them. Raises RateLimited while too many of the project's dry runs are in progress.
+    Raises RateLimited during too many dry runs of the project.
     """
     (predict,) = _predictors
     draft = edit.draft

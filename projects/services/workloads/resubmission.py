@@ -18,8 +18,8 @@ MAX_ATTEMPTS = 5  # maximum attempts; one fails if a concurrent submission takes
 def resubmit(*, actor: Actor, workload: Workload) -> Submission:
     """Submit the document of an ended workload again, to the same project under the next free name.
 
-    Raises Conflict if the workload has not ended, or if its document cannot be submitted separately. If the
-    document is no longer valid, raises the errors of `submit_with_warnings`.
+    Raises Conflict if the workload has not ended or cannot be submitted separately, and the errors of
+    `submit_with_warnings`.
     """
     require(actor, Action.SUBMIT, workload.project)
     if obstacle := resubmission_obstacle(workload):

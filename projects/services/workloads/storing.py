@@ -73,9 +73,9 @@ def store_workloads(
 ) -> Collection[UUID]:
     """Insert workloads, and return the IDs of the inserted rows.
 
-    A workload is skipped, with its event and audit entry, if a live workload or active array of the project
-    has the same name. If all workloads are skipped, no responses are stored. Outside a transaction, raises
-    IntegrityError if a project has been deleted or a response's key is already in use.
+    A workload is skipped if a live workload or active array of the project has the same name. If all
+    workloads are skipped, no responses are stored. Outside a transaction, raises IntegrityError if a project
+    has been deleted or a response's key is already in use.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
@@ -95,7 +95,6 @@ def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
 
 
 def _column_values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each row's values, keyed by column. Column names equal attribute names."""
     values = attrgetter(*columns)
     return [dict(zip(columns, values(row), strict=True)) for row in rows]
 

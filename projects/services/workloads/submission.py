@@ -95,13 +95,12 @@ def submit_with_warnings(
     respond: Respond | None = None,
     resubmitted_from: str = "",
 ) -> Submission:
-    """Store a new pending workload. If `project` is None, the document names the project.
+    """Store a new pending workload.
 
-    `respond` returns the response, which is stored together with the workload. `resubmitted_from` is the name
-    of the ended workload whose document is submitted again.
-
-    Raises Invalid with every problem in the document. Raises NotFound or Forbidden if the user may not submit
-    to the project, and NameInUse if a live workload already has the name.
+    If `project` is None, the document names the project. `respond` returns the response to store with the
+    workload. `resubmitted_from` is the name of the original. Raises Invalid with every problem in the
+    document, NotFound or Forbidden if the user may not submit to the project, and NameInUse if a live
+    workload already has the name.
     """
     spec = parse_workload(document)
     is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)
@@ -119,8 +118,7 @@ def submit_with_warnings(
 def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
     """Return whether a single SQL statement can store the whole submission.
 
-    A single statement needs no explicit transaction, which saves two round trips to the database. The
-    statement also checks that the project exists, so the project needs no lock.
+    It needs no explicit transaction and no lock on the project.
     """
     return spec.code is None and spec.service is None and not spec.after
 
@@ -149,7 +147,7 @@ def require_valid_dependencies(
 def name_taken_error(workload: Workload, *, free: str | None = None) -> NameInUse:
     """Return the error for a name that a live workload of the project already uses.
 
-    `free` is the name to suggest, "" to suggest no name, or None to look for a free name with a few queries.
+    `free` is the name to suggest, "" to suggest none, or None to look for a free name.
     """
     project, name = workload.project.name, workload.name
     free = free_name_to_suggest(workload.project, name) if free is None else free
@@ -175,8 +173,7 @@ def prepare(
 ) -> Draft:
     """Check a parsed document, and return the workload that `submit` would store.
 
-    If `is_array` is set, the document must describe an array, and the returned workload is the model for its
-    tasks.
+    If `is_array` is set, the workload is the model for the array's tasks.
     """
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = resolve_project(view, spec, project, where)
@@ -238,9 +235,9 @@ def prepare(
 def store_drafts(
     view: SubmissionView, drafts: Sequence[Draft], respond: Respond | None = None
 ) -> list[Submission | None]:
-    """Store the workloads in the caller's transaction, and wake the scheduler once after the commit.
+    """Store the workloads in the caller's transaction.
 
-    Return None for a workload if a live workload of the project or an earlier draft already has its name.
+    Return None for a workload whose name is in use by a live workload or an earlier draft.
     """
     actor, warnings = view.actor, collect_warnings(view, drafts)
     submissions = [
@@ -290,9 +287,7 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings for the workload's first pool. If one of its pools causes no warning, return
-    an empty list.
-    """
+    """Return the quota warnings for the workload's first pool, or nothing if one of its pools causes none."""
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):
         project, department, is_oversubscribed = view.allowances(workload.project, pool)

@@ -62,7 +62,7 @@ QUOTAS = """
 def _projects_query(lock: str) -> str:
     """Return the SQL query that reads projects by name.
 
-    To avoid repetition, a department's quotas are in only one row of the result, and so is the list of pools.
+    A department's quotas and the list of pools are each in only one row.
     """
     return f"""
         WITH row AS MATERIALIZED (
@@ -181,10 +181,7 @@ class SubmissionView:
         return project_allowance, department_allowance, is_oversubscribed
 
     def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
-        """Return the project's code tree with the given digest, or None if it is not stored.
-
-        A view with locks extends the tree's retention by a day.
-        """
+        """Return the project's code tree with the given digest, or None if it is not stored."""
         key = (project.pk, digest)
         if key not in self._code:
             self._code[key] = (
@@ -195,7 +192,7 @@ class SubmissionView:
     def code_fetch(self, project: Project, spec: GitSpec, at: datetime) -> CodeFetch:
         """Return the fetch request for the code that `spec` describes.
 
-        Documents with the same `code.git` section share one request.
+        Documents with the same `code.git` section share one.
         """
         key = (project.pk, spec.model_dump_json())
         if key not in self._code_fetches:
@@ -227,7 +224,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """Owners and names of the loaded projects' secrets, by kind of secret."""
+        """Return owners and names of the loaded projects' secrets, by kind of secret."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)

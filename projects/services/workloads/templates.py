@@ -36,10 +36,10 @@ def set_template(
     description: str = "",
     expected_version: int | None = None,
 ) -> Template:
-    """Create or change a template. If `expected_version` is 0, the template must not exist yet.
+    """Create or change a template.
 
-    Members of the project may create templates. The author and project admins may change them. Raises
-    Invalid, PreconditionFailed, Forbidden or NotFound. Raises Conflict if the project has too many templates.
+    If `expected_version` is 0, the template must not exist yet. Raises Invalid, PreconditionFailed,
+    Forbidden, NotFound, or Conflict if the project has too many templates.
     """
     require(actor, Action.SUBMIT, project)
     _check_template(project, name, text, description)
@@ -63,9 +63,10 @@ def set_template(
 
 
 def delete_template(*, actor: Actor, template: Template, expected_version: int | None = None) -> None:
-    """Delete a template. Workloads created from the template are kept.
+    """Delete a template.
 
-    Raises NotFound, Forbidden or PreconditionFailed. Raises Conflict if schedules use the template.
+    Workloads created from it are kept. Raises NotFound, Forbidden, PreconditionFailed, or Conflict if
+    schedules use the template.
     """
     with transaction.atomic():
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")

@@ -10,8 +10,9 @@ HEALTH_SECONDS = 10.0
 
 
 class OpenAIEngines:
-    """Adapter for engines with an OpenAI-compatible API, such as vLLM. These engines cannot copy weights to
-    each other.
+    """Adapter for engines with an OpenAI-compatible API, such as vLLM.
+
+    They cannot copy weights to each other.
     """
 
     kind = "openai"

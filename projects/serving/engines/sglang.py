@@ -50,11 +50,7 @@ class SGLangEngines:
         return str(info) or None
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        """Connect the ranks of both engines through ports on the seed's machine, then send the weights.
-
-        The call to one engine returns only after the other engine has joined, so both engines are called
-        concurrently.
-        """
+        """Connect the ranks of both engines through ports on the seed's machine, then send the weights."""
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:
             info = f"the seed has {ranks[seed]} ranks and this engine has {ranks[to]}"
@@ -91,9 +87,9 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def unfinished_requests(self, engine: str) -> int | None:
-        """Read the number of requests from the load endpoint or, on older engines, from the metrics.
+        """Return the number of requests from the load endpoint or, on older engines, from the metrics.
 
-        Return None if a number is missing or invalid.
+        Return None if it is missing or invalid.
         """
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:
@@ -122,11 +118,7 @@ class SGLangEngines:
 
 
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
-    """Call both engines concurrently, and raise the first error as soon as it occurs.
-
-    After an error, the call to the other engine may continue until its time limit, but does not delay the end
-    of the process.
-    """
+    """Call both engines concurrently, and raise the first error as soon as it occurs."""
     results: SimpleQueue[Exception | None] = SimpleQueue()
 
     def call_and_report(engine: str, rank: int) -> None:

@@ -1,8 +1,7 @@
 """Client for sglang-router.
 
-The router cannot mark inference engines as unhealthy, and checks the engines' health only once a minute.
-Therefore, an engine that must receive no new requests is removed from the router's list. The engine's running
-requests still complete.
+The router cannot mark inference engines as unhealthy. An engine that must receive no new requests is
+therefore removed from the router's list.
 """
 
 import time
@@ -133,7 +132,6 @@ def _parse_worker(address: str, info: dict[str, Any]) -> Worker:
 
 
 def _normalize_if_valid(url: str) -> str:
-    """Return the normalized URL, or the URL itself if it is not a valid address."""
     try:
         return normalize(url)
     except InvalidAddress:

@@ -1,9 +1,7 @@
-"""Router client that edits an nginx upstream file.
+"""Router client that edits an nginx upstream file and reloads nginx after each change.
 
-The file is the only state and is replaced atomically. Each call reads the file again, so a restarted process
-continues from its contents. After each change, a command configured by the administrator reloads nginx. A
-failed reload is retried. nginx resolves host names when it reloads. By then, a name may resolve to an address
-that Berth must not call. The file therefore contains only IP addresses that Berth has resolved and validated.
+The file is the only state and is replaced atomically. It contains only IP addresses that Berth has validated,
+because nginx resolves host names later.
 """
 
 import fcntl
@@ -42,8 +40,8 @@ class ListedEngine:
 class StaticRouter:
     """Router client that edits one service's upstream file.
 
-    `resolve` returns the validated IP addresses of an inference engine's URL and raises ForbiddenAddress or
-    OSError. `reload` is the command to run after each change, such as `nginx -s reload`.
+    `resolve` returns the validated IP addresses of an engine's URL and raises ForbiddenAddress or OSError.
+    `reload` is a command such as `nginx -s reload`.
     """
 
     kind = "static"
@@ -89,7 +87,7 @@ class StaticRouter:
     def _edit_file(self) -> Iterator[dict[str, ListedEngine]]:
         """Lock the upstream file and yield its inference engines.
 
-        Write the file and reload nginx if the engines have changed after the block.
+        Write the file and reload nginx if they have changed after the block.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,10 +124,9 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the `server` value for the engine. The value in the upstream file is kept if it is still
-        valid.
+        """Return the `server` value for the engine.
 
-        Raises ServingError.
+        A valid one from the file is kept. Raises ServingError.
         """
         _check_address(engine)
         try:
@@ -150,9 +147,8 @@ class StaticRouter:
             return True  # the listed address has been checked, and no newer one is known
 
     def _resolve_listed_address(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
-        """Return the inference engine with its host name resolved, because older releases wrote host names.
-
-        An engine whose address cannot be used is returned as unhealthy.
+        """Return the inference engine with its host name resolved, or as unhealthy if its address cannot be
+        used. Older releases wrote host names.
         """
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))
@@ -207,7 +203,7 @@ def _check_address(engine: str) -> None:
 
 
 def _format_server(address: str, engine: str) -> str:
-    """Format an address and port in nginx syntax. The protocol is configured outside the upstream."""
+    """Format an address and port in nginx syntax, without the protocol."""
     parts = urlsplit(engine)
     host, port = ipaddress.ip_address(address), parts.port or PORTS[parts.scheme]
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"

@@ -83,8 +83,8 @@ class ValueChange:
 class ActivityEntry:
     """Sentence about an audit entry: the actor, `verb`, the object `name` with its link, and the `tail`.
 
-    `changes` are the values that the sentence does not already contain. `in_group` is the verb of a sentence
-    about several entries, such as "submitted {} workloads", or "" if these entries are never grouped.
+    `changes` are the values that the sentence does not contain. `in_group` is the verb for several entries,
+    such as "submitted {} workloads", or "" if they are never grouped.
     """
 
     row: Audit
@@ -212,7 +212,7 @@ def _describe_role(row: Audit) -> ActivityEntry:
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
-    """Return a colon and the values that end the entry's sentence, or "" if the sentence shows none."""
+    """Return a colon and the values that end the entry's sentence, or "" if it shows none."""
     after = row.after or {}
     if row.action == "submit":
         parts = [after["kind"]] if "kind" in after else []

@@ -39,10 +39,9 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    """Yield the entries in order, with similar entries combined into a group.
+    """Yield the entries in order, with similar entries of one minute combined into a group.
 
-    A group contains the entries of one minute with the same actor and verb, and takes the place of the first
-    of these entries. Entries of different quota changes are not grouped.
+    Entries of different quota changes are not grouped.
     """
     for _, of_minute in groupby(entries, key=_entry_minute):
         yield from _group_minute(list(of_minute))

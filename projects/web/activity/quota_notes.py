@@ -9,8 +9,9 @@ from projects.models import Audit, QuotaChange, QuotaExpiry
 
 @dataclass(frozen=True, slots=True)
 class QuotaNote:
-    """Details of a quota change, shown with its activity entry. `reverts` is the number of the change that
-    this change reverts.
+    """Details of a quota change, shown with its activity entry.
+
+    `reverts` is the number of the change that it reverts.
     """
 
     number: int

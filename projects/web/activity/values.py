@@ -47,7 +47,7 @@ def field_label(name: str) -> str:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values. For example, {"limit": {"gpu": 4}} becomes {"limit gpu": 4}."""
+    """Turn {"limit": {"gpu": 4}} into {"limit gpu": 4}."""
     flat_values: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix} {key}".strip().replace("_", " ")

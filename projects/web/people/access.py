@@ -246,7 +246,6 @@ def _grant_from_form(actor: Actor, person: User, values: dict[str, Any]) -> None
 
 
 def _role_permissions() -> list[tuple[str, str]]:
-    """Return the name and the permissions of each role."""
     return [(token_to_words(role.value), permissions) for role, permissions in ROLE_PERMISSIONS]
 
 

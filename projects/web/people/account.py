@@ -130,10 +130,7 @@ def password(request: Request) -> HttpResponse:
 
 
 def _change_password(request: Request, form: PasswordForm) -> passwords.PasswordChange:
-    """Change the password and keep this browser signed in.
-
-    Raises RateLimited and the service's errors.
-    """
+    """Change the password and keep this browser signed in. Raises RateLimited and the service's errors."""
     values = form.cleaned_data
     with password_attempt(request, request.user.get_username(), passwords.WrongPassword):
         password_change = passwords.change(

@@ -72,7 +72,6 @@ def _token_listing(
 
 
 def _valid_tokens(request: Request) -> QuerySet[ApiToken]:
-    """Return the tokens that are neither revoked nor expired."""
     expiry: Any = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
     return all_tokens(request.actor).filter(expiry, revoked_at__isnull=True)
 

@@ -24,10 +24,10 @@ ROLE_FILTERS = (
 
 @dataclass(frozen=True, slots=True)
 class UserWithRole:
-    """User with one role. `membership` is None for a superuser or a user without a role.
+    """User with one role.
 
-    `email` is empty unless the viewer administers the role's scope. `may_change` is set if the viewer may
-    deactivate the user.
+    `membership` is None for a superuser or a user without a role. `email` is empty unless the viewer
+    administers the role's scope.
     """
 
     user: User
@@ -43,8 +43,9 @@ class UserWithRole:
 
     @property
     def since(self) -> datetime | None:
-        """Return when the role was granted. For a superuser, return when the account was created. Return
-        None for a user without a role.
+        """Return when the role was granted.
+
+        For a superuser, return when the account was created. Return None for a user without a role.
         """
         if self.membership is not None:
             return self.membership.created_at

@@ -21,8 +21,8 @@ class CellField:
     """Field of the quota grid.
 
     `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
-    `limit.cpu`. If `adds_up` is True, the sum over the projects is shown next to the department's value. An
-    `is_rare` field is shown only on request, or if a quota has a value other than the default.
+    `limit.cpu`. `adds_up` shows the sum over the projects with the department's value. An `is_rare` field is
+    shown only if it is requested or used.
     """
 
     title: str
@@ -72,10 +72,7 @@ def format_cell_value(field: CellField, value: Any) -> str:
 
 
 def parse_cell(field: CellField, text: str) -> Any:
-    """Convert a cell's text to a value in the service's units.
-
-    Invalid text is returned unchanged, so that the service rejects it.
-    """
+    """Convert a cell's text to a value in the service's units. Invalid text is returned unchanged."""
     word = text.strip().lower()
     if field.kind == "flag":
         return True if word in YES else False if word in NO else text
@@ -110,8 +107,7 @@ def removes_quota(text: str) -> bool:
 def build_document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
     """Convert the values entered in one quota's cells to a document for the service.
 
-    If `equal_weights` is False, the entered weight applies only to GPUs. The weights of CPU and memory stay
-    unchanged.
+    If `equal_weights` is False, the weight applies only to GPUs.
     """
     values: dict[str, Any] = {}
     for name, text in inputs.items():

@@ -19,7 +19,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 def set_min_runtime_help(field: forms.Field, name: str, owner: Tenant | None) -> None:
     """Set a field's help text and placeholder to the value that an empty field inherits.
 
-    `owner` is the department or project, or None for a department or project that does not exist yet.
+    `owner` is None for a department or project that does not exist yet.
     """
     value, source = inherited_min_runtime(name, owner)
     field.widget.attrs["placeholder"] = f"inherits {value}"

@@ -27,8 +27,9 @@ DEFAULTS: Mapping[str, Any] = {"frequency": DAILY, "minute": 0, "at": "03:00", "
 
 
 def build_cron(values: Mapping[str, Any]) -> str:
-    """Build the cron expression. Return "" if a value for the frequency is missing. If no frequency is
-    selected, return the expression that was entered.
+    """Build the cron expression, or return the one that was entered.
+
+    Return "" if a value for the frequency is missing.
     """
     frequency = values.get("frequency") or CUSTOM
     if frequency == CUSTOM:

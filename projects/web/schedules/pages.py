@@ -67,8 +67,9 @@ class ScheduleRow:
 
 
 def schedule_time(at: datetime, schedule: Schedule, reader_zone: ZoneInfo | None) -> str:
-    """Return the time in the schedule's zone, or "" if the time is the same in the reader's zone.
-    `reader_zone` is None if the reader's zone is unknown.
+    """Return the time in the schedule's zone, or "" if it is the same in the reader's zone.
+
+    `reader_zone` may be None.
     """
     local = at.astimezone(ZoneInfo(schedule.time_zone))
     if reader_zone is None or local.utcoffset() == at.astimezone(reader_zone).utcoffset():
@@ -258,7 +259,7 @@ def apply_action(request: Request, project: str, name: str, action_name: str) ->
 
 
 def _refuse_run(request: Request, schedule: Schedule, text: str, *, status: int) -> HttpResponse:
-    """Explain why no run can be submitted. Offer to edit the schedule if the user may edit it."""
+    """Explain why no run can be submitted. Offer to edit the schedule if the user may do so."""
     arguments = [schedule.project.name, schedule.name]
     may_edit = schedules.may_change(request.actor, schedule)
     return refusal_page(

@@ -74,10 +74,10 @@ class MetricChart:
 
 @dataclass(frozen=True, slots=True)
 class MetricsOverTime:
-    """Charts of a service over one of the SPANS. There are no charts if nothing was measured.
+    """Charts of a service over one of the SPANS, if anything was measured.
 
-    `bucket_minutes` is set if a chart shows the highest of several samples instead of every sample.
-    `has_older` is True if there are only samples from before the span.
+    `bucket_minutes` is set if a chart shows the highest of several samples. `has_older` is True if there are
+    only samples from before the span.
     """
 
     span: str
@@ -136,8 +136,7 @@ def _build_charts(
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    The number is proportional to the number of engines that report metrics or, if no engine does, to the
-    number of all engines.
+    It is proportional to the number of engines that report metrics or, if none does, of all engines.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 
@@ -202,7 +201,7 @@ def _build_chart(
     axis: TimeAxis,
     *, in_thousandths: bool = False,
 ) -> MetricChart:  # fmt: skip
-    """Return a chart that shows unknown values and missing samples as gaps instead of zeros."""
+    """Return a chart that shows unknown values and missing samples as gaps."""
     times, values = _highest_values(*_step_values(points, pick, axis), axis)
     rounded = [round(value) if value is not None else 0 for value in values]
     highest = max([*rounded, 1])
@@ -248,10 +247,7 @@ def _step_values(
 def _highest_values(
     times: list[float], values: list[float | None], axis: TimeAxis
 ) -> tuple[list[float], list[float | None]]:
-    """Reduce a series of more than MAX_POINTS values to the highest known value of each bucket.
-
-    If a bucket's last value is unknown, a gap follows its highest value.
-    """
+    """Reduce a series of more than MAX_POINTS values to the highest known value of each bucket."""
     if len(times) <= MAX_POINTS:
         return times, values
     begin, bucket_seconds = axis.begin.timestamp(), axis.bucket_seconds

@@ -35,7 +35,7 @@ def measured_at(window: SampleWindow, now: datetime) -> datetime | None:
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
     """Return a condition's table row: its state, and the latest value and threshold with units.
 
-    If the measurement is too old, the state is unknown, and no engine is shown as reporting.
+    If the measurement is too old, the state is unknown.
     """
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = (
@@ -68,10 +68,7 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
 def explain_unknown_states(
     evaluated: Sequence[Condition], measured: datetime | None, *, is_fresh: bool
 ) -> str:
-    """Return why all conditions are unknown, or an empty string if any is known.
-
-    The text does not mention the time of the measurement.
-    """
+    """Return why all conditions are unknown, or an empty string if any is known."""
     if measured is None:
         return "No metrics were measured in the last hour."
     if not is_fresh:

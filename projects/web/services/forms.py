@@ -78,8 +78,8 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the inference engines that the scale-in would remove. Request the scale-in once the user has
-    confirmed it.
+    """Show the inference engines that the scale-in would remove, and request it once the user has
+    confirmed.
     """
     row = _find_service(request, service)
     if running := requests.active_request(row):
@@ -118,13 +118,13 @@ def scale_in(request: Request, service: str) -> HttpResponse:
 
 
 def _describe_engine(engine: InferenceEngine) -> str:
-    """Return the engine's name, status and address, such as "engine_3 (serving), http://10.0.4.11:23004"."""
+    """Return text such as "engine_3 (serving), http://10.0.4.11:23004"."""
     status = engine_status(engine).title
     return f"{engine.name} ({status[:1].lower()}{status[1:]}), {engine.url or 'no address yet'}"
 
 
 def _refuse_scaling(request: Request, row: Service, running: ScaleRequest) -> HttpResponse:
-    """Explain that another scale request is in progress, and offer to cancel it if that is possible."""
+    """Explain that another scale request is in progress, and offer to cancel it if possible."""
     may_cancel = running.direction == "scale_out" and running.status != "ROLLING_BACK"
     cancel_url = reverse("service-cancel", args=[row.workload_id, running.pk])
     return refusal_page(

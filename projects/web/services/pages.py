@@ -268,7 +268,7 @@ def _engine_rows(service: Service) -> list[EngineRow]:
 
 
 def _request_progress(request: ScaleRequest) -> dict[str, Any]:
-    """Return a request's statuses with their times, and the request's pending inference engines."""
+    """Return a request's statuses with their times, and its pending inference engines."""
     reached_at = {step.status: step.at for step in request.steps.all()}
     state_names = list(PROGRESS_STATES[request.direction])
     if request.mode == "external" and request.direction == "scale_out":

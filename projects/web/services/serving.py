@@ -45,10 +45,7 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an inference engine.
-
-    The status is the engine's state or, while a check fails, this failure.
-    """
+    """Return the status of an inference engine: its state or, while a check fails, this failure."""
     title = token_to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:
@@ -82,9 +79,9 @@ def load_serving_statuses(workloads: Iterable[Workload]) -> dict[UUID, ServingSt
 
 
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
-    """Return the status of a service, based on its current inference engines.
+    """Return the status of a service.
 
-    Each engine is counted once, either as serving or by the reason why the engine is not serving.
+    Each engine is counted once, as serving or by the reason why it is not.
     """
     if workload.phase in ENDED_PHASES:
         return ServingStatus(token_to_words(workload.phase), "", "", "The service has ended.")
@@ -112,9 +109,8 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
 
 
 def _not_serving_since(engines: Iterable[InferenceEngine]) -> datetime | None:
-    """Return the earliest state change of the engines that are not serving, or None if all are serving. Also
-    return None if the health check of an active engine failed, because a failed check does not change the
-    engine's state.
+    """Return the earliest state change of the engines that are not serving, or None if all are serving or if
+    a health check failed.
     """
     idle = [engine for engine in engines if engine_status(engine).cause]
     if any(engine.state == "ACTIVE" for engine in idle):

@@ -1,7 +1,7 @@
 """Connect a user to a command or program in a pod.
 
-Each binary message is one frame with a kind and a payload (`pools.runtimes.shim.channels.frames`). This
-process only checks and forwards frames; the relay in the pod enforces the protocol's limits.
+Each binary message is one frame (see `pools.runtimes.shim.channels.frames`). The relay in the pod enforces
+the protocol's limits.
 """
 
 import asyncio
@@ -56,11 +56,10 @@ MESSAGES = {
 
 
 class ChannelConsumer(SignedInConsumer):
-    """WebSocket consumer that opens a channel to the pod in `?pod=ROLE-INDEX`, or to the rank-0 pod without
-    it.
+    """WebSocket consumer that opens a channel to the pod in `?pod=ROLE-INDEX`, or to the rank-0 pod.
 
-    The client's first message is the request. If the connection is rejected or ends early, a status message
-    contains the reason.
+    The client's first message is the request. A status message says why a connection is rejected or ends
+    early.
     """
 
     async def authenticate(self) -> tuple[Credential, frozenset[str]]:
@@ -122,10 +121,7 @@ class ChannelConsumer(SignedInConsumer):
             await self.writer.drain()
 
     def _check_frame(self, frame: bytes | None) -> bytes:
-        """Return a frame if it may be forwarded, else raise Malformed.
-
-        The first frame must be the request.
-        """
+        """Raises Malformed if the frame may not be forwarded. The first frame must be the request."""
         if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
             raise Malformed("A message has an invalid type or size, or is empty.")
         if (frame[0] == START) != (self.use is None):
@@ -223,7 +219,7 @@ async def _wait_until_done(task: asyncio.Task[None]) -> None:
 
 
 def _parse_exit_code(status: bytes) -> int | None:
-    """Return the exit code in a pod's status, or None if the status has none. Raises BrokenFrames."""
+    """Return None if the status contains no exit code. Raises BrokenFrames."""
     try:
         exit_code = json.loads(status).get("exit_code")
     except (ValueError, AttributeError, RecursionError):
@@ -236,15 +232,14 @@ def _parse_exit_code(status: bytes) -> int | None:
 def _has_trusted_origin(headers: Headers) -> bool:
     """Return whether a Berth page opened the connection.
 
-    The session cookie does not suffice as proof. Pods can serve pages on other ports of this host, and
-    browsers also send the cookie from these pages.
+    The session cookie is no proof, because browsers also send it from pages that pods serve.
     """
     origin, host = find_header(headers, b"origin"), find_header(headers, b"host")
     return urlsplit(origin).netloc.lower() == host.lower() or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 def _authenticate_token(secret: str, address: str) -> tuple[Credential, frozenset[str]]:
-    """Return (credential, scopes) for an API token. If the token is invalid, the credential is empty."""
+    """Return (credential, scopes) for an API token. An invalid token has an empty credential."""
     token = tokens.authenticate(secret)
     if token is None:
         with suppress(RateLimited):

@@ -22,7 +22,7 @@ RETRY_SECONDS = 3.0
 class LogConsumer(SignedInConsumer):
     """WebSocket consumer that sends the log of the pod in `?pod=`, from `?offset=` until the pod has ended.
 
-    Messages are {"text", "begin", "next", "complete"}. With `?timestamps=true`, they also have `times`.
+    Messages are {"text", "begin", "next", "complete"}, and with `?timestamps=true` also `times`.
     """
 
     async def check_permission(self, actor: Actor) -> int:

@@ -13,8 +13,7 @@ ReadLog = Callable[[int, int], LogChunk]
 class MaskedReader:
     """Reader that masks secrets in a log.
 
-    `load` returns the masker. `load` is called only after the pod has written output, because the secrets
-    that the pod received are stored by then.
+    `load` returns the masker, and is called only after the pod has written output.
     """
 
     read_raw: ReadLog
@@ -24,8 +23,7 @@ class MaskedReader:
     def read(self, offset: int, limit: int) -> tuple[LogChunk, int]:
         """Return a masked chunk, and the number of its last bytes that may be the beginning of a secret.
 
-        The number is 0 unless the chunk ends at the end of the log. If a gap follows the chunk, such bytes
-        are masked, because the gap may have contained the rest of the secret.
+        The number is 0 unless the chunk ends at the end of the log.
         """
         overlap = self.masker.overlap_length if self.masker is not None and limit else 0
         chunk = self.read_raw(offset, limit + overlap)
@@ -63,10 +61,7 @@ class MaskedReader:
         return chunk
 
     def _read_bytes_before(self, offset: int, count: int) -> bytes:
-        """Return up to `count` bytes of the log that end at the offset.
-
-        If the log has a gap there, return only the bytes after the gap.
-        """
+        """Return up to `count` bytes of the log that end at the offset, but no bytes before a gap."""
         begin = at = max(offset - count, 0)
         data = b""
         while at < offset:

@@ -25,10 +25,10 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(slots=True)
 class PodLog:
-    """Log of a pod. The log is complete once the pod has ended, even if the runtime still lists the pod.
+    """Log of a pod, with the workload's secrets masked.
 
-    The values of the workload's secrets are masked. While the pod runs, trailing bytes are withheld or masked
-    if a secret value could begin with these bytes.
+    The log is complete once the pod has ended. While the pod runs, trailing bytes that may begin a secret are
+    withheld or masked.
     """
 
     pod: Pod
@@ -52,10 +52,7 @@ class PodLog:
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def read_large_chunk(self, offset: int, limit: int) -> LogChunk:
-        """Return a chunk of any size. Callers must ignore its `complete` field, which is unreliable.
-
-        While the pod runs, bytes that may be the beginning of a secret are masked.
-        """
+        """Return a chunk of any size. Callers must ignore its `complete` field, which is unreliable."""
         try:
             chunk, partial_match_length = self._reader.read(offset, limit)
             if partial_match_length and not self._has_ended():

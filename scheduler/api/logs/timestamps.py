@@ -35,7 +35,7 @@ class LineStamper:
 
 
 def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
-    """Return (index, time) for each line whose time differs from the previous line's time.
+    """Return (index, time) for each line whose time differs from the previous line's.
 
     The chunks must be consecutive. Times are Unix times in milliseconds, or 0 if unknown.
     """
@@ -61,7 +61,7 @@ def times_at(log: PodLog, offsets: Sequence[int]) -> list[int]:
 
 
 def _lines_with_times(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
-    """Yield each line or part of a line in the chunk, with the time of its first byte in the chunk."""
+    """Yield each line or part of a line in the chunk, with the time of its first byte."""
     parts = iter(log.read_times(chunk.offset, chunk.next_offset) if chunk.data else ())
     end, moment = next(parts, (chunk.next_offset, 0))
     offset = chunk.offset

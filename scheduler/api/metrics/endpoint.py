@@ -1,7 +1,7 @@
-"""Prometheus endpoint. Metrics come from the database, so all web processes return the same values.
+"""Prometheus endpoint.
 
 Access requires the metrics token (`BERTH_METRICS_TOKEN`), a platform admin's token with the admin scope, or a
-client address in one of the networks in `BERTH_METRICS_NETWORKS`.
+client address in `BERTH_METRICS_NETWORKS`.
 """
 
 from collections.abc import Iterable
@@ -86,7 +86,7 @@ def has_metrics_token(request: HttpRequest) -> bool:
 def is_from_allowed_network(request: HttpRequest) -> bool:
     """Return whether the request comes directly from an allowed network.
 
-    Requests through a proxy do not count, because forwarded addresses can be forged.
+    Forwarded addresses do not count, because they can be forged.
     """
     if any(name in request.META for name in FORWARDED):
         return False

@@ -44,7 +44,7 @@ def _pending_metrics() -> Iterable[Metric]:
 
 
 def _pending_time_metric() -> Metric:
-    """Return the pending-time metric for workloads that first started in the last 24 hours."""
+    """Return the pending times of workloads that first started in the last 24 hours."""
     metric = GaugeMetricFamily(
         "berth_wait_seconds",
         "Time from submission to the first start, in the last 24 hours, without tasks of limited arrays.",
@@ -62,7 +62,7 @@ def _pending_time_metric() -> Metric:
 
 
 def _share_metrics() -> Iterable[Metric]:
-    """Return the last cycle's queue status metrics. Departments have an empty project label."""
+    """Return the last cycle's queue statuses. Departments have an empty project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(
@@ -87,10 +87,7 @@ def _share_metrics() -> Iterable[Metric]:
 
 
 def _quota_metric() -> Metric:
-    """Return the quota metric.
-
-    Unlimited quotas have no sample. A group quota has one sample, with the group's name as its `pool` label.
-    """
+    """Unlimited quotas have no sample. A group quota has one, with the group's name as its `pool` label."""
     metric = GaugeMetricFamily(
         "berth_queue_quota_gpus", "Quota of the queue; absent if unlimited.", labels=QUEUE
     )

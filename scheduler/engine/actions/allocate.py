@@ -49,11 +49,7 @@ def _start_pending_gangs(board: Board, choice: int) -> None:
 
 
 def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Reject all pending groups if none can start. Return whether the groups were rejected.
-
-    The board is unchanged if a group can start, or if there are more than MAX_REQUEST_KINDS distinct
-    requests. The groups can be tried in any order, because the free capacity changes only when a gang starts.
-    """
+    """Return whether all groups were rejected because none can start."""
     start, rejected, rejections = board.log_position(), RejectionCache(), []
     for group in groups:
         gang = group.gangs[group.at]
@@ -69,7 +65,7 @@ def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> b
 def _try_to_start(
     board: Board, group: PendingGroup, gang: Gang, rejected: RejectionCache
 ) -> Rejection | None:
-    """Try to place the gang. Return its rejection, or None on success."""
+    """Return None if the gang was placed."""
     bound = exceeded_bound(gang, gang.requested)
     if bound is not None and _start_on_larger_devices(board, gang):
         return None
@@ -86,9 +82,7 @@ def _try_to_start(
 
 
 def _rejection_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
-    """Return a cache key. If one group is rejected, groups with the same key are rejected for the same
-    reason.
-    """
+    """Return a cache key that groups share if they are rejected for the same reason."""
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 
@@ -116,10 +110,9 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Try to place the gang on devices with more memory, and return whether it was placed.
+    """Place the gang on devices with more memory, and return whether it was placed.
 
-    On a larger device, the gang requests a smaller fraction of the device and may therefore stay within
-    limits and quotas.
+    There, it uses a smaller fraction and may stay within limits.
     """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
@@ -142,8 +135,8 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _placement_horizons(board: Board) -> list[Horizon]:
-    """Return the placement horizons to try: now, after stopping pods have stopped, and after booting nodes
-    are ready. A horizon is omitted if there are no such pods or nodes.
+    """Return when replicas may start: now, after stopping pods have stopped, and after booting nodes are
+    ready.
     """
     horizons = [Horizon.NOW]
     if board.nodes.leaving:

@@ -1,8 +1,7 @@
 """Hold nodes for the workload that has been pending longest, so that smaller workloads do not overtake it.
 
-Nodes are held until the workloads on them end. If an end time is unknown, holds last for limited periods,
-separated by pauses of the same length. Holds are not stored: each cycle computes them from the workload's age
-and prefers the nodes that will be free soonest.
+Nodes are held until the workloads on them end. Without known end times, holds alternate with pauses. Holds
+are not stored: each cycle computes them again.
 """
 
 from collections import defaultdict
@@ -43,8 +42,7 @@ def clear_hold(board: Board) -> None:
 def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Arrange for nodes to be held for the first eligible group in `hold_order`.
 
-    The search for nodes is deferred until a decision depends on held nodes. In a fully allocated pool, this
-    is rare.
+    They are searched only when a decision depends on them.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -62,10 +60,9 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 
 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
-    """Yield each group's next gang, in the order in which the scheduler tries to hold nodes for them.
+    """Yield each group's next gang.
 
-    The gangs that are first in their projects and wait only for nodes come first, in queue order. All other
-    gangs follow, also in queue order.
+    The gangs that are first in their projects and wait only for nodes come first.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
@@ -88,9 +85,7 @@ def _gang_sort_key(entry: tuple[Gang, PendingGroup]) -> GangKey:
 def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for the gang if it has waited long enough and no nodes are held yet.
 
-    The gang must fit into the pool and into its project's quota or fair share. At most MAX_GANGS gangs are
-    tried per cycle. A gang that waits for other workloads of its project as well as for nodes loses its nodes
-    if another project's first gang waits only for nodes.
+    At most MAX_GANGS gangs are tried per cycle.
     """
     cycle = board.cycle
     if not has_waited_long_enough(board, gang):
@@ -117,9 +112,8 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def _waits_only_for_nodes(gang: Gang) -> bool:
-    """Return whether the gang's project would stay within its fair share if the gang started now.
-
-    For a non-preemptible gang, the project's quota applies instead.
+    """Return whether the gang's project would stay within its fair share or, if it is non-preemptible, its
+    quota.
     """
     account = gang.account
     if gang.non_preemptible:
@@ -137,9 +131,8 @@ def _fits_now(board: Board, gang: Gang) -> bool:
 def current_hold_or_pause(waited: int) -> tuple[int, bool]:
     """Return when the current hold or pause ends, and True for a hold or False for a pause.
 
-    If a node's workloads have no known end time, the node is held with pauses. Each pause is as long as the
-    hold before it, and each hold is twice as long as the previous hold. `waited` and the end are both in
-    seconds since nodes could first be held for the pending workload.
+    Each pause is as long as the hold before it, and each hold twice as long as the previous one. All times
+    are in seconds since nodes could first be held for the workload.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)
@@ -148,11 +141,7 @@ def current_hold_or_pause(waited: int) -> tuple[int, bool]:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return the nodes to hold for the gang, or None if holding nodes would not let it start sooner.
-
-    Declared end times are always used. Expected and unknown end times are used only if the gang is within its
-    quota and its project does not borrow.
-    """
+    """Return None if holding nodes would not let the gang start sooner."""
     account, start, views = gang.account, board.log_position(), board.nodes.views
     borrows = any(
         need and have > quota
@@ -181,8 +170,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 class _HoldSearch:
     """Search for the nodes where a gang will fit soonest.
 
-    Running gangs are removed in order of their end times until the gang fits. The gang must also fit within
-    its project's bound (quota or deserved amount). Removed gangs do not count towards the bound.
+    Running gangs are removed in order of their end times until it fits.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:
@@ -217,7 +205,7 @@ class _HoldSearch:
     def find_hold_on_least_allocated_nodes(self) -> NodeHold | None:
         """Hold the nodes with the fewest allocated resources for the gang, and return the hold.
 
-        Return None if the pool can add nodes, if the gang would not fit, or during a pause between holds.
+        Return None if the pool can add nodes, if the gang would not fit, or during a pause.
         """
         board, workload = self._board, self._gang.workload
         _, holds = current_hold_or_pause(board.now - workload.submitted - (board.pool.reservation_after or 0))
@@ -237,10 +225,7 @@ class _HoldSearch:
         return None
 
     def _nodes_by_allocation(self) -> list[int]:
-        """Return the ready nodes, sorted by allocation of the main resource, lowest first.
-
-        Nodes that were held in earlier cycles tend to stay first, because no new pods are placed on them.
-        """
+        """Return the ready nodes, sorted by allocation of the main resource, lowest first."""
         nodes, kind = self._board.nodes, self._kind
         free, key = (nodes.gpu, nodes.cpu, nodes.memory)[kind], ("capacity", kind)
         if key not in nodes.static_cache:
@@ -249,11 +234,7 @@ class _HoldSearch:
         return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
 
     def _treat_as_ended(self, gangs: Iterable[Gang]) -> None:
-        """Treat the gangs as ended.
-
-        To save time, a gang is removed from the board only when the removal can affect the result. Gangs in
-        the same project are removed immediately, because they count towards the project's quota and limit.
-        """
+        """Treat the gangs as ended. They are removed from the board only when that can affect the result."""
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:
             if gang.name in self._ended:
@@ -293,7 +274,7 @@ class _HoldSearch:
 
 
 def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
-    """Place the gang and return its nodes, or None if it does not fit."""
+    """Return the gang's nodes, or None if it does not fit."""
     for arrangement in arrangements(gang):
         before = board.log_position()
         if place_arrangement(board, gang, arrangement, Horizon.LEAVING):
@@ -302,7 +283,7 @@ def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
 
 
 def _latest_end(ends: Iterable[int | None]) -> int | None:
-    """Return the latest end time, or None if any end time is unknown."""
+    """Return the latest end time, or None if any is unknown."""
     latest: int | None = None
     for end in ends:
         if end is None:

@@ -14,10 +14,9 @@ Key = tuple[float | int | str, ...]
 
 
 def enforce_load_limit(board: Board, choice: int) -> None:
-    """Scale down elastic workloads on nodes that exceed their load limit, one replica at a time.
+    """Scale down elastic workloads on nodes that exceed their load limit.
 
-    The workload closest to its maximum comes first. No workload is scaled below its minimum, and
-    non-preemptible workloads are not scaled down.
+    The workload closest to its maximum comes first. None is scaled below its minimum.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
@@ -59,10 +58,8 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of CPU limits on a node, excluding the minimum replicas of other workloads that may
-    overcommit nodes.
-
-    These minimum replicas may exceed the load limit and are no reason to scale down `gang`.
+    """Return the sum of CPU limits on a node, without the minimum replicas of other workloads that may
+    overcommit.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]
@@ -75,10 +72,7 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
 
 
 def _sort_key(victim: Victim) -> Key:
-    """Return a sort key: closest to the maximum first, then lowest priority, least lost work and newest.
-
-    Ties are broken by name and by highest index.
-    """
+    """Return a sort key: closest to the maximum first, then lowest priority, least lost work and newest."""
     workload = victim.gang.workload
     return (
         -victim.fulfilment, workload.priority, victim.lost_gpu_seconds,

@@ -37,10 +37,9 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
 def _pending_reason(
     board: Board, reserved: Sequence[ReservedPod], blocked: Sequence[ReservedPod]
 ) -> tuple[Reason, Numbers]:
-    """Return the reason why a gang with reserved capacity cannot start yet.
+    """Return why a gang with reserved capacity cannot start yet.
 
-    `blocked` contains the pods whose reserved capacity is not free yet. If `blocked` is empty, the gang waits
-    because a queue is over its limit until the victims have stopped.
+    `blocked` contains the pods whose capacity is not free yet.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

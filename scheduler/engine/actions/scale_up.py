@@ -29,8 +29,9 @@ MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cy
 
 
 class ScaleUpStep(NamedTuple):
-    """Next scale-up step of a gang. Steps are sorted by fulfilment (0 at the minimum, 1 at the maximum),
-    size, submission time and name.
+    """Next scale-up step of a gang.
+
+    Steps are sorted by fulfilment (0 at the minimum, 1 at the maximum), size, submission time and name.
     """
 
     fulfilment: float
@@ -100,11 +101,7 @@ class ScaleUpQueue:
 
 
 def elastic_gangs(board: Board, choice: int) -> list[Gang]:
-    """Return the elastic gangs that may scale up.
-
-    They have pods, meet their minimum, are not in backoff and have been neither evicted nor scaled down in
-    this cycle.
-    """
+    """Return the elastic gangs that may scale up."""
     return [
         gang
         for gang in board.elastic_gangs
@@ -141,7 +138,7 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
 def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
     """Yield the possible scale-up steps.
 
-    One step per role adds `replicas` replicas, and one step per missing optional group adds the group.
+    A step adds `replicas` replicas of one role, or one optional group.
     """
     workload = gang.workload
     for part in gang.parts:
@@ -174,8 +171,9 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
 
 
 def _request_more_replicas(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
-    """Return an arrangement with more replicas of a role and of the roles that scale with it. The arrangement
-    is empty if the role cannot be scaled up.
+    """Return an arrangement with more replicas of a role and of the roles that scale with it.
+
+    It is empty if the role cannot be scaled up.
     """
     role = part.role
     if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Trial:
-    """Context manager for one gang's tentative moves. The moves are undone on exit unless they are accepted.
+    """Context manager for one gang's tentative moves, which are undone on exit unless they are accepted.
 
-    A trial that is not accepted records the reason passed to `reject` or, by default, `default_reason`. A
-    trial without a `default_reason` is optional: its failure does not leave the gang pending.
+    The gang is then rejected with the reason passed to `reject` or, by default, `default_reason`. Without a
+    `default_reason`, failure has no effect.
     """
 
     __slots__ = (
@@ -364,7 +364,7 @@ class Board:
         ]
 
     def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
-        """Mark gangs whose relocated pods can no longer start in this cycle, and return the gangs' names."""
+        """Return the names of gangs whose relocated pods can no longer start in this cycle."""
         reserved_only = {
             move.gang.name for move in moves if not move.starts_now and self.starts_entirely(move.gang)
         }

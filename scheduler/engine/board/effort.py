@@ -1,6 +1,6 @@
 """Limits on placement attempts per workload and project in one cycle.
 
-Attempts are counted rather than timed, so that decisions do not depend on the machine's speed.
+Attempts are counted, not timed, so that decisions do not depend on the machine.
 """
 
 from dataclasses import dataclass

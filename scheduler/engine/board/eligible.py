@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool at the position `choice`.
+    With `choice`, only groups that list this pool at the position `choice` are returned.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -48,10 +48,7 @@ def first_pending_gang(board: Board, group: PendingGroup) -> Gang | None:
 
 
 def remaining_preemption_delay(board: Board, workload: Workload) -> int:
-    """Return the seconds until the workload may evict other workloads.
-
-    If the workload has no preemption delay of its own, the pool's delay applies while the pool can add nodes.
-    """
+    """Return the seconds until the workload may evict other workloads."""
     delay = workload.preemption_delay
     if delay is None:
         delay = board.pool.preemption_delay if board.can_add_nodes else 0
@@ -74,8 +71,8 @@ def exceeded_bound(
 ) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Limits are checked before quotas, and the project before its department. `arrangement` defaults to the
-    gang's first arrangement.
+    Limits come before quotas, and the project before its department. `arrangement` defaults to the gang's
+    first arrangement.
     """
     return next(exceeded_bounds(gang, requested, arrangement), None)
 
@@ -83,10 +80,7 @@ def exceeded_bound(
 def exceeded_bounds(
     gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
 ) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits that the request would exceed, then the quotas.
-
-    The project's limits and quotas come before the limits and quotas of its department.
-    """
+    """Yield the limits that the request would exceed, then the quotas, the project's first."""
     for account in gang.account.path:
         kind = (
             first_exceeded_resource(account.allocated, account.own_limit, requested)
@@ -109,9 +103,7 @@ def exceeded_bounds(
 
 def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
     """Return the reason if the gang would exceed a cluster quota on CPU limits, memory limits or pod counts,
-    else None.
-
-    The engine does not evict workloads to meet these quotas.
+    else None. Evictions do not help.
     """
     account = gang.account
     for quota in account.load_quotas:
@@ -146,10 +138,7 @@ def _cluster_quota_numbers(quota: ClusterQuota, used: int, requested: int) -> Nu
 
 
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the quota that a non-preemptible gang would exceed, or None.
-
-    Evictions do not help, because only non-preemptible gangs count against this quota.
-    """
+    """Return the quota that a non-preemptible gang would exceed, or None. Evictions do not help."""
     return next(_exceeded_non_preemptible_quotas(gang, requested), None)
 
 
@@ -235,8 +224,6 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues above both its quota and its fair
     share, else None.
-
-    A department is skipped if another of its projects borrows, because borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

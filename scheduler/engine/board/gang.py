@@ -212,8 +212,8 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a simple gang with a single role (the usual case). Return None for
-        other gangs, and if no replica is missing.
+        """Return the missing resources of a gang with a single role (the usual case), or None for
+        any other gang.
         """
         part = self.parts[0]
         missing = part.role.min - part.replica_count
@@ -339,8 +339,7 @@ def _with_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tu
 def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     """Return a role's current maximum number of replicas.
 
-    For a role that scales with another role, the maximum is computed from the other role's replicas plus
-    `more`.
+    If it scales with another role, `more` is added to that role's replicas.
     """
     scaling = part.role.scale_with
     if scaling is None:

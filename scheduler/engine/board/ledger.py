@@ -176,10 +176,8 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with other queues: the project's department, or the project
-        itself.
-
-        Return the project if the department's projects take turns directly with other departments.
+        """Return the queue that takes turns with other queues: the project's department, or the
+        project itself.
         """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
@@ -215,11 +213,7 @@ class QueueAccount:
         )
 
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
-        """Return this queue's sort key for a workload in one of its projects.
-
-        If the department's projects take turns directly with other departments, `exceeds_share` and
-        `relative_usage` refer to the project.
-        """
+        """Return this queue's sort key for a workload in one of its projects."""
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:
             return key
@@ -237,8 +231,7 @@ class QueueAccount:
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
         """Return whether the queue may exceed its deserved amounts by this one request.
 
-        For each requested resource, the request must fit within the deserved amount, or the queue must
-        currently be below its deserved amount, or the queue must have no allocation.
+        It must be below them before, or have no allocation.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
@@ -344,9 +337,7 @@ def first_exceeded_resource(
 
 
 def main_resource(requested: Sequence[int]) -> int:
-    """Return the request's main resource: the first of GPUs, CPUs and memory that is requested, or GPUs if
-    none is requested.
-    """
+    """Return the first of GPUs, CPUs and memory that is requested, or GPUs if none is."""
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 

@@ -30,10 +30,7 @@ def matches(role: Role, node: Node) -> bool:
 
 
 def meets_constraints(role: Role, node: Node) -> bool:
-    """Return whether the node has the role's labels, features and GPU model, and no untolerated taint.
-
-    A node that the role must avoid after a failure does not qualify.
-    """
+    """Return whether the node has the role's labels, features and GPU model, and no untolerated taint."""
     return (
         node.name not in role.avoided_nodes
         and not (node.missing_features and missing_feature(role, node))
@@ -52,10 +49,7 @@ def missing_feature(role: Role, node: Node) -> str:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node has an untolerated soft taint.
-
-    A node with an untolerated soft taint is used only if no other node fits.
-    """
+    """Return whether the node has an untolerated soft taint and is to be used only if no other node fits."""
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
         for taint in node.taints
@@ -78,8 +72,7 @@ def node_constraints(role: Role) -> Hashable:
 class Matcher:
     """Cache of the nodes that match each distinct set of role constraints.
 
-    Methods take the role's project as `project`. If `project` is empty, nodes that serve only one project
-    also match.
+    Without `project`, nodes that serve only one project also match.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:

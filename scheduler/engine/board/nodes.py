@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
-"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that stopping
-pods still use, and `can_start_now` returns whether a replica can start without waiting for that part.
+Resources of stopping pods count as free. `leaving` is the part that these pods still use, and `can_start_now`
+says whether a replica need not wait for it.
 """
 
 from bisect import bisect_left, insort
@@ -24,8 +24,7 @@ class Slot(NamedTuple):
 class NodeHold(NamedTuple):
     """Nodes held for one workload.
 
-    Another workload may use the held nodes only if that workload ends by `until`. If `until` is None, no
-    other workload may use the nodes.
+    Others may use them only until `until`, or not at all if `until` is None.
     """
 
     name: str
@@ -78,10 +77,7 @@ class Nodes:
 
     @property
     def nodes_by_free_devices(self) -> list[list[int]]:
-        """Indexes of the ready nodes with 0, 1, 2, ... entirely free devices.
-
-        The lists are built on first use and updated afterwards.
-        """
+        """Indexes of the ready nodes with 0, 1, 2, ... entirely free devices."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):

@@ -1,6 +1,6 @@
-"""Sort orders of pending workloads. Ties are broken by name, so every order is total.
+"""Sort orders of pending workloads.
 
-Numbers at the ends of names are compared as numbers, so that array tasks are sorted by index.
+Ties are broken by name. Numbers at the ends of names are compared as numbers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -70,10 +70,7 @@ class PendingOrder:
 
 
 class _NextGangs:
-    """Lookup of each group's next gang.
-
-    Project heaps refer to this object instead of the `PendingOrder`, to avoid a reference cycle.
-    """
+    """Lookup of each group's next gang, separate from `PendingOrder` to avoid a reference cycle."""
 
     __slots__ = ("board", "skipped")
 

@@ -1,8 +1,6 @@
-"""Hold a project's quota for its first blocked non-preemptible workload.
-
-Without the hold, lower-priority non-preemptible workloads could keep using the quota that this workload
-needs. Preemptible workloads and other projects may still use the held resources. Holds are not stored: each
-cycle computes them from the workload's age.
+"""Hold a project's quota for its first blocked non-preemptible workload, so that lower-priority ones do not
+keep using it. Preemptible workloads and other projects may still use the held resources. Holds are not
+stored: each cycle computes them again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,10 +18,7 @@ from scheduler.engine.plan import Numbers
 
 
 def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Hold the quota of each project with a non-preemptible gang that has been blocked long enough.
-
-    If the first such gang is not waiting for quota, quota is also held for the first gang that is.
-    """
+    """Hold the quota of each project with a non-preemptible gang that has been blocked long enough."""
     waiting: dict[QueueAccount, list[Gang]] = {}
     for group in groups:
         gang = group.gangs[group.at]
@@ -41,7 +36,7 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
 class QuotaRelease(NamedTuple):
     """Amounts that a project's non-preemptible gangs will release before a pending gang can start.
 
-    `until` is the time of the release, or None if it depends on gangs without a declared end.
+    `until` is None if that depends on gangs without a declared end.
     """
 
     until: int | None
@@ -58,7 +53,7 @@ class QuotaHold:
     def fits_whole_quota(self) -> bool:
         """Return whether the gang would fit if its quota were unused.
 
-        Return False for a quota that several pools share, because such a quota is never held for a gang.
+        Return False for a quota that several pools share, which is never held.
         """
         account, requested = self.gang.account, self.gang.requested
         return account.group is None and all(
@@ -70,13 +65,7 @@ class QuotaHold:
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
     def awaited_release(self) -> QuotaRelease | None:
-        """Return the amounts that will be released before the gang can start, or None if no quota is held.
-
-        For a gang that fits in the unused quota, quota is held only while nodes are held for it. Otherwise,
-        lower-priority gangs could use the quota on other nodes in the meantime.
-
-        For a gang that waits for quota, quota is held only if the released amounts will suffice.
-        """
+        """Return the amounts that will be released before the gang can start, or None if no quota is held."""
         if self.gang.has_pods:
             return None
         if self.fits_unused_quota():
@@ -93,9 +82,7 @@ class QuotaHold:
 
     def conflict_numbers(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
         """Return the numbers for the first resource whose held quota the lower-priority gang would use, or
-        None.
-
-        The gang may use held quota if its declared end comes before the quota is needed.
+        None. A gang that ends before the quota is needed may use it.
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None
@@ -124,8 +111,7 @@ class QuotaHold:
 def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
     """Return when enough non-preemptible quota is released for the gang, and all amounts released by then.
 
-    Return None if the quota will never suffice. Other gangs are assumed to end in the order of their declared
-    ends. Gangs without a declared end come last, by start time.
+    Return None if it will never suffice.
     """
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]

@@ -32,10 +32,7 @@ class RequestMix:
         return self._counts
 
     def count_gang(self, gang: Gang, sign: int) -> None:
-        """Add the gang's GPU roles to the mix, or remove them if `sign` is -1.
-
-        The number of replicas of each role is its minimum or, if higher, its number of live replicas.
-        """
+        """Add the gang's GPU roles to the mix, or remove them if `sign` is -1."""
         if self._counts is None:
             return
         for part in gang.parts:

@@ -9,9 +9,9 @@ from scheduler.engine.board.gang import Gang
 
 
 def known_end(gang: Gang, now: int) -> int | None:
-    """Return the gang's end time, or None if unknown. A pending gang is assumed to start now.
+    """Return the gang's declared or expected end time, or None if unknown.
 
-    The declared end takes precedence over the expected end. An expected end in the past counts as unknown.
+    A pending gang is assumed to start now.
     """
     end, workload = declared_end(gang, now), gang.workload
     if end is not None:

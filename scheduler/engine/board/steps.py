@@ -52,8 +52,7 @@ def rewrite_bundles(
 ) -> list[Bundle]:
     """Return the bundles without withdrawn placements.
 
-    Moves in `replacements` take the place of withdrawn moves. Workloads in `reserved` receive reservations,
-    because they can no longer start immediately.
+    Moves in `replacements` take the place of withdrawn moves. Workloads in `reserved` receive reservations.
     """
     result = []
     affected = {key[0] for key in withdrawn}.union(reserved)

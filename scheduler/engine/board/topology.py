@@ -15,10 +15,10 @@ from scheduler.engine.board.nodes import Nodes
 
 
 class Topology:
-    """Topology domains of a pool's nodes, by level. A node without the level's label is in no domain.
+    """Topology domains of a pool's nodes, by level.
 
-    Racks with the same name are different domains if their zones differ. All nodes without a zone label count
-    as one zone.
+    A node without the level's label is in no domain. Racks in different zones are different domains, even
+    with the same name.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -71,9 +71,7 @@ class Topology:
 
     def allowed_nodes(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
         """Return the nodes on which topology constraints allow a pod of the role, given the pods already
-        placed.
-
-        None means all nodes.
+        placed. None means all nodes.
         """
         allowed_nodes: frozenset[int] | None = None
         for scope in enclosing_scopes(gang, part):

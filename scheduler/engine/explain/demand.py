@@ -75,9 +75,8 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return what `count` replicas use on nodes.
-
-    CPU and memory are the requests if the gang may overcommit, otherwise the limits.
+    """Return what `count` replicas use on nodes: their requests if the gang may overcommit, otherwise their
+    limits.
     """
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
@@ -104,8 +103,7 @@ def demand_within_bounds(
 ) -> list[GroupDemand]:
     """Return the gangs that need capacity and together stay within limits and quotas, in queue order.
 
-    Workloads in `counted_elsewhere` are skipped, because their demand counts in another pool. The demand is
-    added to `in_groups`.
+    Workloads in `counted_elsewhere` are skipped. The demand is added to `in_groups`.
     """
     counted = GroupSums() if in_groups is None else in_groups
     allocated: Sums = {}
@@ -160,7 +158,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded_gangs(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many of the gangs in `excluded` each group contains, starting at its first pending gang."""
+    """Return how many of the gangs in `excluded` each group contains, from its first pending gang on."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -188,7 +186,7 @@ class _NewNodeSimulation:
     """Simulation of adding nodes.
 
     Pending gangs are placed first, then running elastic gangs are scaled up. Booting nodes are filled before
-    new nodes. No node is added for a gang that would not fit on it.
+    new nodes.
     """
 
     def __init__(self, board: Board, group_demands: Sequence[GroupDemand], replicas: int) -> None:
@@ -213,7 +211,7 @@ class _NewNodeSimulation:
     def _place_pending_gangs(
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[UnplacedReplicas]:
-        """Place pending gangs and return the replicas placed on new nodes."""
+        """Return the replicas that had to be placed on new nodes."""
         rejected: set[Hashable] = set()
         full, on_new_nodes = FullRoles(), list[UnplacedReplicas]()
         for group_demand in group_demands:
@@ -231,8 +229,7 @@ class _NewNodeSimulation:
 def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[UnplacedReplicas] | None:
     """Place the whole gang and return its replicas on new nodes.
 
-    If the gang does not fit, return None and leave both boards unchanged. If the limits of a CPU-only gang
-    fit nowhere, the gang's requests are used instead.
+    If it does not fit, return None and leave both boards unchanged.
     """
     before, new_board_mark = board.log_position(), new_board.log_position()
     twin = new_board.add(gang.workload, 0, ())

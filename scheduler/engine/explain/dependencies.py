@@ -8,10 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the numbers of a blocker about unmet dependencies.
-
-    If there is exactly one dependency, the numbers include its `state`.
-    """
+    """Return the numbers of a blocker about unmet dependencies. A single dependency adds its `state`."""
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

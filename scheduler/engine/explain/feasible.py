@@ -1,8 +1,6 @@
-"""Check whether a gang could ever fit into a pool at the pool's maximum size, using only node shapes and
-totals.
+"""Check whether a gang could ever fit into a pool at its maximum size, using only node shapes and totals.
 
-Each check is a necessary condition: a gang that fails a check cannot start until the pool's maximum or its
-nodes change. A gang that passes all checks may still not fit.
+A gang that passes may still not fit.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -108,8 +106,8 @@ def _find_role_blocker(board: Board, role: Role) -> Obstacle | None:
 
 
 def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
-    """Return the number of existing and addable nodes of each size that match the role, omitting draining
-    nodes.
+    """Return the number of existing and addable nodes of each size that match the role, without
+    draining ones.
     """
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache
@@ -125,7 +123,6 @@ def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
 
 
 def _nodes_not_draining(board: Board) -> list[tuple[Node, int]]:
-    """Return the pool's existing nodes, except draining nodes."""
     return [(node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
 
 
@@ -161,8 +158,7 @@ def _shortage_numbers(resource: str, requested: int, most: int) -> dict[str, int
 def _requested_total(arrangement: Sequence[ReplicaRequest]) -> Sums:
     """Return the arrangement's total limits or, if it requests no GPUs, its total requests.
 
-    CPU-only workloads may start as soon as their requests fit. GPU memory requests are not counted as GPUs,
-    because the requested fraction of a device depends on the device's memory.
+    GPU memory is not counted as GPUs.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0
@@ -267,9 +263,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) for a resource that would be insufficient even if the domain
-    were empty, or None.
-    """
+    """Return (resource, requested, capacity) for a resource that the empty domain lacks, or None."""
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),
@@ -286,7 +280,7 @@ def _domain_shortage(
 
 
 def _domain_nodes(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
-    """Yield the nodes of each domain, including new nodes that would join it and excluding draining nodes.
+    """Yield the nodes of each domain, including new ones that would join it.
 
     Finally, yield the new nodes alone.
     """

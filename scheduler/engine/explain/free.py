@@ -33,10 +33,10 @@ class ComparisonUnits(NamedTuple):
 
 
 class NodeView:
-    """Free capacity on usable nodes: ready nodes that match at least one of the roles.
+    """Free capacity on ready nodes that match at least one of the roles.
 
-    Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. The capacity of stopping pods
-    counts as free. Results are cached. A view is valid only until a pod is placed or removed.
+    Amounts are in milli-GPU, milli-CPU and MiB, unless the units say otherwise. A view is valid only until a
+    pod is placed or removed.
     """
 
     def __init__(
@@ -103,9 +103,8 @@ class NodeView:
         return max(0, column[i])
 
     def _free_by_node(self, kind: int) -> Sequence[int] | None:
-        """Return the free amount of the resource on each node, which can be negative.
-
-        Return None if the resource is GPUs but the gang requests GPU memory.
+        """Return the free amount on each node, which can be negative, or None if GPUs are requested
+        by memory.
         """
         nodes = self.nodes
         if kind == GPU:
@@ -164,11 +163,7 @@ class FreeCapacity:
 
     @classmethod
     def for_gang(cls, board: Board, gang: Gang) -> "FreeCapacity":
-        """Return the free capacity for the gang's first arrangement.
-
-        For a CPU-only gang that may start based on its requests, all capacity that no pod has requested is
-        free.
-        """
+        """Return the free capacity for the gang's first arrangement."""
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]
         by_gpu_memory = bool(requests) and all(request.gpu_memory_mib for request in requests)
@@ -248,7 +243,7 @@ class FreeCapacity:
 def fits_now(board: Board, gang: Gang) -> bool:
     """Return whether any of the gang's arrangements fits into free capacity, ignoring queue limits.
 
-    The capacity of stopping pods and of booting nodes counts as free.
+    Stopping pods and booting nodes count as free.
     """
     start = board.log_position()
     fits = any(

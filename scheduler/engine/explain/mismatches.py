@@ -20,8 +20,7 @@ def mismatch_numbers(
 ) -> Numbers:
     """Return the numbers of a blocker about nodes that the role cannot use, including a count per obstacle.
 
-    `new_nodes` lists nodes that the pool could add. `project` is the role's project, which matters if nodes
-    are reserved for projects.
+    `new_nodes` lists nodes that the pool could add. `project` is the role's project.
     """
     obstacles = Counter(
         result for node in nodes if (result := _node_obstacle(role, node, project)) is not None
@@ -39,10 +38,7 @@ def mismatch_numbers(
 
 
 def _node_obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
-    """Return the obstacle that prevents the role from using the node, or None.
-
-    If there are several obstacles, return the one that lasts longest.
-    """
+    """Return the longest-lasting obstacle that prevents the role from using the node, or None."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):

@@ -47,10 +47,7 @@ def _board_node_shape(board: Board) -> NodeShape | None:
 
 
 def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
-    """Return the pool's node shape, or the shape of the pool's first node if the pool has no node shape.
-
-    Return None if the pool also has no nodes.
-    """
+    """Return the shape of the pool's nodes, or None if it is unknown."""
     if pool.node_shape is not None or not nodes:
         return pool.node_shape
     return nodes[0].shape

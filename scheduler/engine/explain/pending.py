@@ -1,7 +1,6 @@
 """Explain why gangs are still pending at the end of a cycle, based on the board's final state.
 
-The actions recorded their rejections while the board was still changing. This module recomputes all figures
-from the final board, and omits reasons that no longer keep the gang pending.
+Reasons that no longer apply are omitted.
 """
 
 from collections.abc import Hashable, Sequence
@@ -109,11 +108,7 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the resource to report as missing, and the evictions that free the most of it, or None.
-
-        Report the first resource that remains insufficient even after evictions. If evictions would suffice
-        for every resource, report the first resource.
-        """
+        """Return the resource to report as missing, and the evictions that free the most of it, or None."""
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
             best = self._best_evictions(gang, free.view, kind, within_share)
@@ -138,7 +133,7 @@ class PendingReasons:
     def _insufficient_preemption_reasons(self, gang: Gang, bound: Numbers) -> Reasons:
         """Explain why preempting workloads of the same project does not free enough to stay within a limit.
 
-        Return an empty mapping if preempting protected workloads as well would not free enough either.
+        The result may be empty.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

@@ -21,11 +21,8 @@ BOUNDED = frozenset(
 
 def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
     """Return a clause with the numbers behind the first reason, such as "needs 8 GPUs, 1.25 are free" or
-    "vision would have 24 of 16 GPUs".
-
-    Return "" if any of the numbers is unknown. Each blocker is a reason with its numbers. A workload above
-    its fair share may still use free capacity. If too little capacity is free, the clause ends with the free
-    amount.
+    "vision would have 24 of 16 GPUs". Return "" if any of the numbers is unknown. Each blocker is a reason
+    with its numbers.
     """
     if not blockers:
         return ""
@@ -74,16 +71,12 @@ def _shortage_clause(numbers: Numbers) -> str:
 
 
 def _in_pool(numbers: Numbers) -> str:
-    """Return " in POOL" if the numbers name a pool and do not count the pools of a quota group, else ""."""
+    """Return " in POOL" if the numbers are about a single pool, else ""."""
     return f" in {numbers['pool']}" if "pool" in numbers and "group" not in numbers else ""
 
 
 def _excess_clause(reason: str, numbers: Numbers) -> str:
-    """Return a clause such as "vision would have 24 of 16 GPUs", or "" if an amount is unknown.
-
-    The second amount is the larger of the queue's quota and fair share. If the quota is larger, the clause
-    says so.
-    """
+    """Return a clause such as "vision would have 24 of 16 GPUs", or "" if an amount is unknown."""
     if (amounts := _excess_amounts(numbers)) is None:
         return ""
     bound = amounts[1]
@@ -94,9 +87,9 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
 
 
 def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
-    """Return the queue's allocation including this request, and the exceeded limit, both with units.
+    """Return the queue's allocation including this request, and the exceeded limit, with units.
 
-    Return None if the allocation or the limit is unknown.
+    Return None if one is unknown.
     """
     if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
         return None

@@ -58,10 +58,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether the workload can start later without changes to the workload or the cluster.
-
-    The first blocker determines the result.
-    """
+    """Return whether the workload can start later without changes to the workload or the cluster."""
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
@@ -142,9 +139,7 @@ def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, st
 
 
 def _size_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield (key, phrase) pairs about the largest node and pool. If several pools are allowed, the pool is
-    named.
-    """
+    """Yield (key, phrase) pairs about the largest node and pool."""
     beside, is_largest = numbers.get("beside"), numbers.get("is_largest_pool")
     pool = f"pool {numbers['pool']}" if "pool" in numbers else "the pool"
     yield "largest_pool", f"{pool}, the largest of the allowed pools," if is_largest else pool
@@ -214,9 +209,8 @@ def _shortage_phrase(numbers: Numbers) -> str:
 
 
 def free_phrase(numbers: Numbers, key: str) -> str:
-    """Return an amount with the verb that follows it, such as "1.25 are", "1 is", "none are" or "4 GiB is".
-
-    The verb is plural after "none" if more than one unit is requested.
+    """Return an amount with the verb that follows it, such as "1.25 are", "1 is", "none are" or "4
+    GiB is".
     """
     amount, requested = _get_integer(numbers, key), _get_integer(numbers, "requested")
     countable = numbers.get("resource", "gpu") in ("gpu", "cpu")
@@ -300,10 +294,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
 
 
 def _time_phrase(numbers: Numbers) -> str:
-    """Format the `until` time of a reason in UTC. Return an empty string if the time is unknown.
-
-    Unlike the remaining seconds, this time is the same in all cycles.
-    """
+    """Format the `until` time of a reason in UTC, or return an empty string."""
     if numbers.get("until") is None:
         return ""
     return f"{datetime.fromtimestamp(_get_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

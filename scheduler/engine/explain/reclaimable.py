@@ -1,8 +1,6 @@
 """Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
-The amounts are exact for one resource: victims are evicted in the best order, and a victim queue must be
-above its threshold before its last victim is evicted. The amounts do not show whether the preemptor would fit
-afterwards.
+The amounts are exact for one resource, but do not show whether the preemptor would fit afterwards.
 """
 
 from collections import Counter
@@ -148,9 +146,9 @@ class ReclaimableAmounts:
     def _project_units(
         self, policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
     ) -> UnitsByProtection:
-        """Return the project's victims, cached until the project's allocation changes.
+        """Return the project's victims, cached until its allocation changes.
 
-        The cache outlives the cycle, so victims that depend on the time or on this cycle are not cached.
+        Victims that depend on the time or on this cycle are not cached.
         """
         seconds = policy.min_runtime(project)
         if isinstance(policy, Preempt) or seconds or project in self._excluded:
@@ -222,11 +220,7 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionUnit]:
-    """Convert the amounts of gangs to eviction units.
-
-    `counted` says how many gangs have the same amounts. As most gangs do, each distinct gang is converted
-    only once.
-    """
+    """Convert the amounts of gangs to eviction units. `counted` says how many gangs have the same amounts."""
     return Counter({
         EvictionUnit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
         for (core, extras), count in counted.items()
@@ -236,7 +230,7 @@ def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionU
 def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
     """Return the largest amount that evictions can free.
 
-    Evictions stop once the amounts charged for the victims add up to `excess` or more.
+    They stop once `excess` or more has been charged for the victims.
     """
     units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:
@@ -264,10 +258,8 @@ def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
 
 
 def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
-    """Return the largest amount that `first` and a subset of `units` can free together.
-
-    The amount that they charge to the victim's queue must be less than `excess`. If `first` alone reaches
-    `excess`, the result is negative.
+    """Return the largest amount that `first` and a subset of `units` can free while they charge less than
+    `excess`. The result is negative if `first` alone reaches it.
     """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT
@@ -288,10 +280,8 @@ def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, firs
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return the states that result from `states` if `amount` is added up to `count` times.
-
-    `states` maps each charged amount to the largest amount that can be freed for it. Charged amounts of
-    `excess` or more are left out.
+    """Add `amount` up to `count` times to `states`, which maps each charged amount below `excess` to the
+    largest amount that it can free.
     """
     result, step = dict(states), 1
     while count > 0 and amount.charged:

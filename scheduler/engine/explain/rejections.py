@@ -1,7 +1,4 @@
-"""Compact record of rejections, expanded on first access.
-
-A long queue has few distinct requests and reasons, so each pending group's reasons are stored once.
-"""
+"""Compact record of rejections, expanded on first access. Each pending group's reasons are stored once."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,10 +117,7 @@ class PoolRejections:
 
 
 def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
-    """Yield the pending gangs in queue order on a board that no longer changes.
-
-    The order equals that of `PendingOrder`, but is computed faster, because all sort keys are known.
-    """
+    """Yield the pending gangs in the order of `PendingOrder`, on a board that no longer changes."""
     by_project: dict[QueueAccount, list[ReportedGroup]] = {}
     for group in groups:
         by_project.setdefault(group.account, []).append(group)
@@ -199,17 +193,13 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _still_has_reservations(board: Board, name: str) -> bool:
-    """Return whether a workload with reservations still has them. Another workload may have taken over the
-    reservations.
-    """
+    """Return whether no other workload has taken over the workload's reservations."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 
 
 def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the pending reasons of the workload for which nodes are held, including the number of held
-    nodes.
-    """
+    """Return the pending reasons of the workload for which nodes are held."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
@@ -259,10 +249,7 @@ def _format_utc(seconds: int) -> str:
 
 
 def _renumber_positions(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
-    """Renumber each pool's queue positions without gaps.
-
-    A workload that lists several pools has a position in only one of them.
-    """
+    """Renumber each pool's queue positions without gaps."""
     positions: dict[str, int] = {}
     for rejection in rejections:
         if rejection.position is None:
@@ -291,10 +278,7 @@ class Rejections(Sequence[Rejection]):
         return len(self._ready) - before == count
 
     def positions(self) -> Iterator[Position]:
-        """Yield the workload, queue position and blockers of each rejection, in order.
-
-        With a single pool, the rejections are not expanded.
-        """
+        """Yield the workload, queue position and blockers of each rejection, in order."""
         if len(self._pools) == 1 and "_expanded_rejections" not in vars(self):
             return self._pools[0].positions()
         return (

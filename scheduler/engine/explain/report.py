@@ -41,9 +41,9 @@ def _pool_demands(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
-    """Return the board to which each pending workload's demand is assigned, keyed by workload name.
+    """Return the board to which each pending workload's demand is assigned.
 
-    Boards of pools that can add nodes are preferred.
+    Pools that can add nodes come first.
     """
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:

@@ -25,11 +25,7 @@ class UnplacedReplicas(NamedTuple):
 
 
 def gangs_to_scale_up(board: Board) -> list[Gang]:
-    """Return the elastic gangs that meet their minimum and may cause the pool to add nodes.
-
-    Gangs in backoff are excluded. Gangs with completed replicas are excluded because they will end soon.
-    Gangs bound to a topology domain are excluded because an added node may be in a different domain.
-    """
+    """Return the elastic gangs that meet their minimum and may cause the pool to add nodes."""
     return [
         gang
         for gang in board.elastic_gangs
@@ -55,8 +51,8 @@ def simulate_scale_up(
 ) -> list[UnplacedReplicas]:
     """Return extra replicas that fit on booting nodes of `board` or on the nodes of `new_board`.
 
-    The gangs furthest from their maximum are scaled up first. Replicas in `pending_replicas` are already on
-    `new_board` and count towards limits. The caller rewinds the boards.
+    The gangs furthest from their maximum come first. `pending_replicas` count towards limits. The caller
+    rewinds the boards.
     """
     with _temporary_charges() as count:
         for pending in pending_replicas:
@@ -118,10 +114,7 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
 
 @contextmanager
 def _temporary_charges() -> Iterator[Callable[[UnplacedReplicas], None]]:
-    """Context manager that yields a function for charging replicas to their queues.
-
-    All charges are undone on exit.
-    """
+    """Yield a function for charging replicas to their queues. All charges are undone on exit."""
     charged: list[UnplacedReplicas] = []
 
     def charge(unplaced: UnplacedReplicas, sign: int) -> None:

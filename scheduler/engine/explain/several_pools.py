@@ -11,11 +11,10 @@ SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 
 
 def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
-    """Choose one rejection per workload, and return each rejection keyed by its index in `rejections`.
+    """Choose one rejection per workload, and return each one keyed by its index in `rejections`.
 
-    The rejection with the least dominant first blocker is chosen. If the workload is too large for several
-    pools or their nodes, the largest pool's rejection is chosen, and the pool's name is added to its first
-    blocker.
+    The one with the least dominant first blocker is chosen or, for a workload that is too large, that of the
+    largest pool.
     """
     by_workload: dict[str, list[int]] = {}
     for index, rejection in enumerate(rejections):
@@ -38,7 +37,7 @@ def _preference_key(first: Blocker) -> tuple[int, float]:
 
 
 def _name_pool_if_too_large(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:
-    """Return the rejection. If the workload is too large for the pool, its first blocker names the pool.
+    """Name the pool in the first blocker if the workload is too large for it.
 
     `in_pools` contains each pool's first blocker.
     """

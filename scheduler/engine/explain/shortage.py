@@ -25,7 +25,7 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 def explain_shortage(board: Board, gang: Gang) -> Obstacle:
     """Return the first obstacle that keeps the gang from fitting into free capacity.
 
-    If several resources are insufficient, report the scarcest.
+    Of several insufficient resources, the scarcest is reported.
     """
     never = permanent_obstacle(board, gang, _cache_key(gang))
     if never is not None:
@@ -56,7 +56,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return the request key of the gang's group as a cache key, or None if no other gang can share it."""
+    """Return None if no other gang can share the result."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
@@ -153,9 +153,6 @@ def _combined_fragmentation_numbers(
 ) -> Numbers:
     """Return the figures for a gang if each resource alone suffices, but too few nodes have enough of all at
     once.
-
-    The figures describe the most limiting resource: without it, the most replicas would fit. In a tie, GPUs
-    come last.
     """
 
     def replicas_without_resource(kind: int) -> list[int]:

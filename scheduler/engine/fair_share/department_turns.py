@@ -29,9 +29,7 @@ GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs in backoff by pr
 
 def update_turns(board: Board) -> None:
     """Decide for each department whether its projects take turns with other departments, instead of only with
-    each other.
-
-    If history counts, also set the relative usage of every queue. Shares must be up to date.
+    each other. Shares must be up to date.
     """
     if history_seconds(board.pool.fair_share):
         _divide_departments(board)
@@ -39,11 +37,7 @@ def update_turns(board: Board) -> None:
 
 
 def _divide_departments(board: Board) -> None:
-    """Set `divided` on all departments.
-
-    The result depends on the requests of all pending and running workloads, not on usage. Placing or evicting
-    workloads therefore does not change it.
-    """
+    """Set `divided` on all departments. Placing or evicting workloads does not change it."""
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:
         root.divided = NOT_DIVIDED
@@ -99,10 +93,9 @@ def _has_small_and_large_workloads(
 
 
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
-    """Return the amount of the resource that the gang requests at its minimum size.
+    """Return the amount of its main resource that the gang requests at its minimum size.
 
-    Return 0 if the gang's main resource is a different one, or if the request exceeds the limit. Also return
-    0 for a non-preemptible gang, because such a gang is never over quota.
+    Return 0 if that is not `kind`, if it exceeds the limit, or if the gang is never over quota.
     """
     if gang.non_preemptible:
         return 0

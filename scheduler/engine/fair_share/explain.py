@@ -27,9 +27,8 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divide_requests(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Return how the pool's resources are divided among queues with the given requests.
-
-    A queue's request includes its allocation.
+    """Return how the pool's resources are divided among queues with the given requests, which include their
+    allocations.
     """
     ledger, recorded = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():

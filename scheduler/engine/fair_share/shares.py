@@ -41,8 +41,9 @@ NeedFunction = Callable[[Claim], int]
 def update_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
-    """Set the fair share of every queue, departments first. If `recorded` is given, append a record of each
-    division to it.
+    """Set the fair share of every queue, departments first.
+
+    A record of each division is added to `recorded`.
     """
     for account in ledger.accounts.values():
         now, more = account.allocated, account.pending_request
@@ -108,7 +109,7 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return the share of a resource, in whole units, that each account would have if all accounts had the
+    """Return the share of a resource, in whole units, that each account would have if all had the
     same usage.
     """
     claims = divide(total, UNITS[kind], _build_claims(accounts, kind, total, pool))
@@ -116,10 +117,7 @@ def shares_without_history(
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the share that the queue would have if there were capacity for all requests.
-
-    Weight 0 limits the share to the quota.
-    """
+    """Return the share that the queue would have if there were capacity for all requests."""
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.pool_quota.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
@@ -221,14 +219,13 @@ def _note_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Cla
 
 
 def _quota_weights(total: int) -> WeightFunction:
-    """Return a function that computes claim weights from quotas. `total` replaces an unlimited quota."""
+    """Return a function that computes weights from quotas. `total` replaces an unlimited quota."""
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 
 def _history_weights(k: Fraction) -> WeightFunction:
-    """Return a function that computes the weights of claims, adjusted for decayed usage.
-
-    A queue's weight is reduced if the queue's fraction of the usage exceeds its fraction of the total weight.
+    """Return a function that computes weights, reduced for queues with more than their part of the decayed
+    usage.
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:
@@ -253,9 +250,7 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Distribute the amount `left` in proportion to weight until it is used up or all targets are met. Return
-    the amount granted.
-    """
+    """Distribute the amount `left` in proportion to weight. Return the amount granted."""
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}
@@ -322,10 +317,9 @@ def _round_down(
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Grant each claim its proportional part, rounded down, then single units by largest remainder. Return
-    the amount granted.
+    """Grant each claim its proportional part, rounded down, then single units by largest remainder.
 
-    Must be called only when no claim can be met in full.
+    No claim may be met in full. Return the amount granted.
     """
     start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []
@@ -361,10 +355,7 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the log entry for the remainder round, given the entry for the round that was rounded down.
-
-    `granted` is the amount that the remainder round granted.
-    """
+    """Return the log entry for the remainder round, which granted `granted`."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

@@ -43,8 +43,7 @@ class Offer:
 class Round:
     """One round of offers to queues of the same rank that still need more.
 
-    A remainder round makes no new offers. In the order of `offers`, it distributes the units that remained
-    because offers were rounded down.
+    A remainder round distributes the units left from rounding down.
     """
 
     phase: str  # phase of the division: "quota", "over_quota" or "remainder"

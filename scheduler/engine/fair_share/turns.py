@@ -45,7 +45,7 @@ class SiblingLevel:
 class TurnTaking:
     """Rules that decide whether the preemptor's queue or a victim's queue has the next turn.
 
-    Only usage of the preemptor's main requested resource is compared.
+    Only usage of the preemptor's main resource is compared.
     """
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
@@ -67,18 +67,15 @@ class TurnTaking:
     ) -> tuple[QueueAccount, QueueAccount]:
         """Return the queue of the preemptor and the queue of the victim that take turns.
 
-        `own_queue` and `victim_queue` are the sibling queues at which the paths of the two diverge.
+        `own_queue` and `victim_queue` are the siblings at which their paths diverge.
         """
         if own_queue.parent is not None:
             return own_queue, victim_queue
         return self._gang.account.queue_taking_turns(self.kind), project.queue_taking_turns(self.kind)
 
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
-        """Return whether the victim queue may lose its turn to the preemptor's queue.
-
-        The victim queue must have used more than the preemptor's queue, and the preemptor's queues must be
-        allowed to exceed their shares. All gangs with a lower relative usage have been tried before this
-        call.
+        """Return whether the victim queue has used more than the preemptor's queue, which may therefore
+        exceed its share.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -86,19 +83,11 @@ class TurnTaking:
         return all(account in self._may_exceed_share for account in path[: path.index(own_queue) + 1])
 
     def must_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue's turn is over: its usage is far enough above the preemptor's.
-
-        The amount may then be reclaimed from the victim queue.
-        """
+        """Return whether the victim queue's turn is over: its usage is far enough above the preemptor's."""
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the amount may be reclaimed from the victim queue, which must be above its share.
-
-        If the victim queue would then be less over quota than the preemptor's queue, the victim queue's turn
-        must be over. Otherwise, the victim queue must keep its share, or have used at least as much as the
-        preemptor's queue.
-        """
+        """Return whether the amount may be reclaimed from the victim queue, which must be above its share."""
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)
         deserved = max(
@@ -147,11 +136,7 @@ class TurnTaking:
         return max(MIN_DIFFERENCE, min(HYSTERESIS * self._usage_gap_factor(own_queue), now / 3, -then / 3))
 
     def _usage_gap_factor(self, account: QueueAccount) -> float:
-        """Return a factor that is halved for each parent level whose queues also take turns.
-
-        The projects of a department take turns within the department's turn, so smaller differences in usage
-        must end their turns.
-        """
+        """Return a factor that is halved for each parent level whose queues also take turns."""
         if account.path[-1].divided[self.kind]:
             return 1.0
         above = (
@@ -165,10 +150,7 @@ def _sibling_accounts(board: Board, account: QueueAccount) -> Sequence[QueueAcco
 
 
 def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
-    """Return the usage of a queue and its siblings, cached until an allocation changes.
-
-    Projects that take turns directly with other departments are treated as siblings of these departments.
-    """
+    """Return the usage of a queue and its siblings, cached until an allocation changes."""
     if account.parent and account.parent.divided[kind]:
         account = account.parent
     key = "level", kind
@@ -197,8 +179,9 @@ def _add_projects(
     charged: dict[QueueAccount, int],
     usage_per_unit: dict[QueueAccount, float],
 ) -> None:
-    """Add a department's projects to `charged` and `usage_per_unit`. The department's weight is divided among
-    them.
+    """Add a department's projects to `charged` and `usage_per_unit`.
+
+    The department's weight is divided among them.
     """
     projects = department.children
     weights = sum_weights(requesting_accounts(projects, kind), kind)

@@ -1,8 +1,4 @@
-"""Relative usage: decayed usage of queues compared with their weighted shares.
-
-A queue's weighted share is its part, by weight, of the siblings' total usage. If the queue's weight is 0, the
-share is 0.
-"""
+"""Relative usage: decayed usage of queues compared with their weighted shares of all siblings' usage."""
 
 import math
 from collections.abc import Sequence
@@ -45,7 +41,7 @@ def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], no
 
 
 def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
-    """Return the seconds until a calendar window resets history, or infinity if history is never reset."""
+    """Return the seconds until a calendar window resets history, or infinity."""
     if not mode.tumbling or not mode.window or mode.half_life is not None:
         return math.inf
     return mode.window - now % mode.window
@@ -54,10 +50,10 @@ def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
 def _sibling_relative_usages(
     accounts: Sequence[QueueAccount], kind: int, steady: float, remaining: float
 ) -> list[RelativeUsage]:
-    """Return the relative usage of each queue in `accounts`. The queues are siblings.
+    """Return the relative usage of sibling queues.
 
-    `steady` is the usage that would have been possible if the parent had always had its current share.
-    `remaining` is the usage that is still possible before history is reset.
+    `steady` is the usage possible if the parent had always had its current share. `remaining` is the usage
+    still possible before history is reset.
     """
     requesting = requesting_accounts(accounts, kind)
     weights = sum_weights(requesting, kind)
@@ -76,11 +72,8 @@ def _sibling_relative_usages(
 def _usages_relative_to_pool(
     accounts: Sequence[QueueAccount], kind: int, department: QueueAccount
 ) -> list[RelativeUsage]:
-    """Return the relative usage of each project of a department whose projects take turns with other
-    departments.
-
-    Usage is relative to shares of the whole pool. The department's usage is divided in proportion to its
-    projects' usage, and the department's weight in proportion to its projects' weights.
+    """Return the relative usage of each project of a department, as if the projects shared the whole pool
+    with other departments.
     """
     requesting = requesting_accounts(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
@@ -95,9 +88,9 @@ def _usages_relative_to_pool(
 def usage_relative_to_share(
     amount: float, total: float, account: QueueAccount, kind: int, weights: float
 ) -> float:
-    """Return `amount` divided by the account's weighted share of `total`.
+    """Return `amount` divided by the account's weighted share of `total`, or infinity if its weight is 0.
 
-    The ratio is infinite if the account's weight is 0. `weights` is the sum of all accounts' weights.
+    `weights` is the sum of all weights.
     """
     weight = account.pool_quota.weights[kind]
     if weight <= 0:

@@ -1,7 +1,6 @@
 """Update the previous snapshot's layout instead of building a new one.
 
-A layout contains the cluster's state, but no decisions. An updated board equals a newly built board, so both
-lead to the same plan.
+An updated board equals a newly built one.
 """
 
 from collections.abc import Sequence
@@ -24,10 +23,8 @@ _pool_quota_settings = attrgetter(*(field.name for field in fields(PoolQuota) if
 
 
 def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout:
-    """Return the previous layout, updated to match the snapshot.
-
-    If pools, nodes or queues have changed, or the previous input was inconsistent, return a new layout
-    instead.
+    """Return the previous layout, updated to match the snapshot, or a new layout if the cluster has changed
+    or the previous input was inconsistent.
     """
     if (
         previous_layout is None
@@ -40,9 +37,8 @@ def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout
 
 
 def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pools, nodes and queues of two snapshots are equal.
-
-    The decayed usage and the expected runtime of queues may differ.
+    """Return whether the pools, nodes and queues of two snapshots are equal, apart from decayed usage and
+    expected runtimes.
     """
     return (
         before.pools == now.pools

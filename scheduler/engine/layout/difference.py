@@ -14,10 +14,8 @@ MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return the workloads that are missing or different in the other sequence.
-
-    The first mapping contains workloads of `before`, and the second mapping contains workloads of `now`. Both
-    are keyed by name.
+    """Return the workloads that are missing or different in the other sequence, keyed by name: first those of
+    `before`, then those of `now`.
     """
     only_before: list[Workload] = []
     only_now: list[Workload] = []
@@ -38,10 +36,7 @@ def find_differences(
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return the number of consecutive equal workloads, starting at `before[i]` and `now[j]`.
-
-    Comparing whole chunks is fast, because most pairs are the same object.
-    """
+    """Return the number of consecutive equal workloads, starting at `before[i]` and `now[j]`."""
     same = 0
     while True:
         run_before, run_now = before[i + same : i + same + CHUNK_SIZE], now[j + same : j + same + CHUNK_SIZE]
@@ -53,10 +48,7 @@ def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j:
 
 
 def _count_different(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
-    """Return how many workloads to skip in each sequence to reach the next match.
-
-    If there is no match within MAX_LOOKAHEAD, return the lengths of both remainders.
-    """
+    """Return how many workloads to skip in each sequence to reach the next match within MAX_LOOKAHEAD."""
     left, new = len(before) - i, len(now) - j
     if not left or not new:
         return left, new

@@ -26,10 +26,7 @@ _ACTIVE_STATES = (PodState.RUNNING, PodState.STARTING)
 
 
 class Layout:
-    """Boards of a snapshot, keyed by pool name, with notes on inconsistent input.
-
-    A workload can be removed, and added again with a new state.
-    """
+    """Boards of a snapshot, keyed by pool name, with notes on inconsistent input."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._build_boards(snapshot)
@@ -211,10 +208,7 @@ class Layout:
         return None
 
     def _count_request(self, gang: Gang) -> None:
-        """Add the gang's missing replicas to its queues' pending requests.
-
-        Gangs that can never start because of limits or quotas are not counted.
-        """
+        """Add the gang's missing replicas to its queues' pending requests, if it can ever start."""
         more = [0, 0, 0]
         for part in gang.parts:
             missing = part.role.max - part.replica_count
@@ -239,8 +233,9 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return a key that gangs share if they are rejected for the same reason. Its first item is the gang's
-    request key.
+    """Return a key that gangs share if they are rejected for the same reason.
+
+    Its first item is the request key.
     """
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None

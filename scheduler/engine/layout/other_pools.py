@@ -8,10 +8,7 @@ from scheduler.engine.fair_share.shares import divide_shares
 
 
 def refresh_other_pools(board: Board) -> bool:
-    """Drop the requests of workloads placed in other pools. Return whether any request changed.
-
-    If a placement is withdrawn, the workload's request is counted again.
-    """
+    """Drop the requests of workloads placed in other pools. Return whether any request changed."""
     placed_in_other_pool = {
         name
         for name in board.served - board.cycle.evicted

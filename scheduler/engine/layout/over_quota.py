@@ -69,10 +69,8 @@ def _queues_on_board(board: Board) -> dict[str, QueueInPool]:
 def _pods_over_quota(
     account: QueueAccount, placed: Iterable[PlacedPod], excess: Collection[int]
 ) -> list[PlacedPod]:
-    """Return the pods that do not fit in the quota.
-
-    Quota is assigned to non-preemptible pods first, then to preemptible pods. Within both groups, pods in
-    `excess` come last, and the rest are ordered by priority and age.
+    """Return the pods that do not fit in the quota: preemptible ones first, those in `excess`
+    before others.
     """
 
     def sort_key(placed_pod: PlacedPod) -> tuple[object, ...]:

@@ -1,8 +1,6 @@
 """Quotas and limits that several pools share.
 
-While the engine decides about one pool, the pool's queues can use the remaining quota and limit: the group's
-amounts minus the allocations in the group's other pools. The remainder is constant during a step, because a
-step changes only its own board.
+While the engine decides about one pool, its queues can use what the group's other pools leave.
 """
 
 from collections import defaultdict
@@ -46,11 +44,7 @@ class QuotaGroups:
                 self._accounts[pool].append(account)
 
     def use_full_quotas(self) -> None:
-        """Set every account to the group's entire quota and limit, ignoring all allocations.
-
-        Requests are counted against these amounts, because a workload may start in any pool of the
-        group.
-        """
+        """Set every account to the group's entire quota and limit, ignoring all allocations."""
         for pool, accounts in self._accounts.items():
             for account in accounts:
                 account.change_pool_quota(account.queue.pool_quotas[pool])
@@ -65,17 +59,17 @@ class QuotaGroups:
     def boards_in_order(self) -> list[Board]:
         """Return the pools' boards in the order in which the engine processes them.
 
-        A group's remaining quota goes to the first board that needs the quota. To be fair to all pools,
-        boards are sorted by the sort key of their first pending gang.
+        A group's remaining quota goes to the first board that needs it, so boards are sorted by their first
+        pending gang.
         """
         return sorted(
             self._boards.values(), key=lambda board: (self._first_pending_gang(board), board.pool.name)
         )
 
     def _first_pending_gang(self, board: Board) -> tuple[Any, ...]:
-        """Return a board's sort key: the smallest key of its pending workloads with a queue in a quota group.
+        """Return the smallest sort key of the pending workloads with a queue in a quota group.
 
-        A board without such workloads comes last.
+        A board without any comes last.
         """
         keys = [
             gang_sort_key(group.gangs[0])
@@ -107,9 +101,8 @@ class QuotaGroups:
         return changed
 
     def _accepted_trials_on_other_boards(self, pool: str) -> tuple[int, ...]:
-        """Return the number of accepted trials on each other board.
-
-        Only accepted trials change allocations.
+        """Return the number of accepted trials on each other board, which shows whether allocations
+        have changed.
         """
         return tuple(board.cycle.accepted_trials for name, board in self._boards.items() if name != pool)
 

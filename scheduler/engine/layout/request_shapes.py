@@ -38,10 +38,9 @@ def _group_shape(section: BoardGroup) -> Hashable:
 
 
 def _role_shape(part: BoardRole) -> Hashable:
-    """Return a key for a role's request and constraints.
+    """Return a key for a role's name, request and constraints.
 
-    The key does not depend on the nodes that match now, because nodes added later may differ. The key
-    includes the role's name, because messages contain the name.
+    It does not depend on the nodes that match now.
     """
     role = part.role
     return (

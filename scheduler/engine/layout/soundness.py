@@ -16,8 +16,8 @@ def validate_pods(
 ) -> ValidatedPods:
     """Validate a workload's pods.
 
-    Duplicate pods are treated as stuck, and pods of unknown roles as invalid. Duplicate reservations are
-    dropped. Pods on unknown nodes are dropped unless they have completed.
+    Duplicate pods are treated as stuck, and pods of unknown roles as invalid. Duplicate reservations, and
+    live pods on unknown nodes, are dropped.
     """
     valid, invalid, notes = [], [], []
     replicas: set[tuple[str, int]] = set()

@@ -49,10 +49,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use all nodes, including held nodes.
-
-    The gang may use nodes held for another workload if it ends before that workload needs them.
-    """
+    """Return whether the gang may use all nodes, because it ends before any held node is needed."""
     hold = board.cycle.held_nodes()
     if hold is None or hold.name == gang.name:
         return True
@@ -79,14 +76,13 @@ def _place_without_scopes(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without topology scopes. The selected nodes already satisfy the scopes."""
+    """Return the arrangement without topology scopes, which the selected nodes already satisfy."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
 def _reordered_arrangements(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the arrangement with its replicas in different orders, each distinct order once.
-
-    The replicas are sorted by size, by constraints and by CPU, and finally left in the given order.
+    """Yield the arrangement with its replicas sorted by size, by constraints and by CPU, and finally in the
+    given order.
     """
     tried = set()
     for order in (
@@ -114,11 +110,7 @@ class _ScopedPlacement:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Place the arrangement, with each topology scope within one domain.
-
-        Return whether the arrangement was placed. If an inner or later scope does not fit, try the next
-        domain for the current scope.
-        """
+        """Place the arrangement, with each topology scope within one domain. Return whether it was placed."""
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
             return not arrangement or _place_without_scopes(
@@ -157,8 +149,9 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place_replicas(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each in its best slot. Return False if that fails. Some replicas may then remain on
-    the board.
+    """Place all replicas, each in its best slot.
+
+    Return False if that fails. Some replicas may then remain on the board.
     """
     return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
 

@@ -1,10 +1,8 @@
 """Measure the free GPU capacity that typical requests could not use.
 
-The typical requests (the mix) are the requests of all running and pending workloads in the pool. The loss for
-a request on a node consists of the free devices that are too small for the request, or of all free devices if
-the request does not fit at all. The loss also includes the free GPUs that could not be used because average
-requests would exhaust the node's CPU or memory first. All values are integers, weighted by the number of
-replicas. The best placement causes the smallest loss.
+Typical requests (the mix) are those of all workloads in the pool. The loss on a node consists of the free
+devices that are too small or lack CPU or memory. All values are integers, weighted by the number of replicas.
+The best placement causes the smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -74,8 +72,8 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _KindLosses:
-    """Losses for one kind of request: the fragmentation that one more replica would cause on each node, and
-    the best device on each node.
+    """Losses for one kind of request: what one more replica would cause on each node, and the best device
+    there.
     """
 
     losses: Ints
@@ -119,7 +117,7 @@ class Fragmentation:
     def nodes_best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
         """Yield (node, device) for nodes with room for a replica, best first.
 
-        `device` is the device to share, or -1 if the replica shares none.
+        `device` is the device to share, or -1.
         """
         kind = self._evaluated_kind(part)
         losses = kind.losses
@@ -181,8 +179,8 @@ class Fragmentation:
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return the nodes in `stale` that have room for a replica, each with the share of a device that the
-        replica would use, in thousandths.
+        """Return the nodes in `stale` with room for a replica, and its share of a device on each,
+        in thousandths.
         """
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
@@ -201,9 +199,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate the devices that have room for the request. Of a node's devices with equal free capacity,
-        only one is evaluated.
-        """
+        """Evaluate the devices that have room for the request, one of each free capacity per node."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):
@@ -260,7 +256,7 @@ class Fragmentation:
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
     """Return how many milli-GPU a replica would use on each device.
 
-    A replica uses the `count` fullest devices on which it fits.
+    It uses the `count` fullest devices on which it fits.
     """
     used = np.zeros_like(free)
     if count:

@@ -1,8 +1,4 @@
-"""Place a gang by backtracking search.
-
-The search is depth-first over nodes and devices and considers all topology constraints together. To limit the
-number of steps, equal replicas are placed in node order, and equal nodes and devices are tried once.
-"""
+"""Place a gang by depth-first search over nodes and devices, considering all topology constraints at once."""
 
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
@@ -52,9 +48,7 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether simple packing may miss a placement that a search would find.
-
-    Simple packing may miss a placement if the arrangement has several roles, topology scopes or shared
+    """Return whether simple packing may miss a placement: with several roles, topology scopes or shared
     devices.
     """
     return len(arrangement) > 1 or any(
@@ -68,7 +62,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits on any node. This cheap check rejects most gangs that do not fit."""
+    """Return whether one replica fits on any node. This cheap check rejects most gangs."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None
@@ -109,8 +103,9 @@ class _Search:
         self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place all replicas from index `which` onwards, and return whether they were placed. For the replica
-        at `which`, only the choices from `first` onwards are tried.
+        """Place all replicas from index `which` onwards, and return whether they were placed.
+
+        The first of them uses only the choices from `first` onwards.
         """
         if which == len(self.replicas):
             return True
@@ -131,10 +126,8 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return possible slots for a replica, tightest nodes first.
-
-        Only usable nodes from position `first` are considered, and only one of several nodes in the same
-        state.
+        """Return possible slots for a replica on usable nodes from position `first`, tightest first, without
+        equivalent nodes.
         """
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
@@ -153,10 +146,9 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _with_node_domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return the topology domains that bind the replicas if one of them is placed on node `i`.
+        """Return the topology domains that bind the replicas once one of them is placed on node `i`.
 
-        `inside` contains the domains that already bind the replicas. Return None if a topology scope rules
-        out the node.
+        Return None if a topology scope rules out the node.
         """
         for scope in scopes:
             level = scope.constraint.required

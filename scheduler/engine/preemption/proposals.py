@@ -158,7 +158,8 @@ def _victims_by_domain(
 
 def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> list[AbstractSet[int]]:
     """Return up to MAX_DOMAINS domains in which the arrangement might fit, those with the fewest missing GPUs
-    first."""
+    first.
+    """
     scope = next(iter(arrangement[0].scopes), None)
     if (
         scope is None
@@ -213,7 +214,8 @@ class _CheaperAlternatives:
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
         """Return sets of victims that cost less than `stopped` and free enough resources in total, cheapest
-        first. The victims in `stopped` must have been restored."""
+        first. The victims in `stopped` must have been restored.
+        """
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
         if self._should_try_single_victims_only(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)

@@ -1,5 +1,6 @@
 """Record each running workload's last checkpoint: the time when a pod touched `.berth-checkpoint` in its
-workspace."""
+workspace.
+"""
 
 import logging
 import uuid

@@ -120,7 +120,8 @@ class LiveWorkloads:
 
     def engine_objects(self) -> tuple[model.Workload, ...]:
         """Return the workloads' engine objects, sorted by workload ID, followed by the placeholders for
-        awaited workloads."""
+        awaited workloads.
+        """
         return tuple(self._engine_objects) + self.placeholders
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:

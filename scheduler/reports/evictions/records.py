@@ -16,7 +16,8 @@ def audit_record_numbers(
     eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None
 ) -> dict[str, Any]:
     """Return the figures for an eviction's audit record: queues before and after, rejected alternatives, and
-    sizes in milli-GPU."""
+    sizes in milli-GPU.
+    """
     handle = eviction.preemptor or eviction.workload
     return {
         "victim": [_impact_on_queue(status) for status in eviction.victim],

@@ -46,7 +46,8 @@ def expected_boot_end(pool: str, now: datetime) -> tuple[datetime | None, str]:
 def reserved_nodes_ready_time(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
     """Return when the booting nodes reserved for the workload should be ready, and a qualifier such as "if
     node a has booted by then". Return None and the reason if the time is unknown or has passed, or None and
-    "" if no reserved node is booting."""
+    "" if no reserved node is booting.
+    """
     reserved = Node.objects.filter(reservations__workload=workload, state__in=PENDING)
     nodes = list(reserved.distinct().order_by("name"))
     if not nodes:

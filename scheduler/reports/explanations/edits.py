@@ -13,7 +13,8 @@ CONSIDERED_WITHIN = timedelta(seconds=30)  # short, because an edit wakes the sc
 
 def edited_since_evaluation(workload: Workload) -> datetime | None:
     """Return when a pending workload was last edited, or None if the scheduler has already evaluated the
-    edit."""
+    edit.
+    """
     if workload.phase != Phase.PENDING or not workload.edits or workload.explained_at is None:
         return None
     edit = (

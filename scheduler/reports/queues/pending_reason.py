@@ -41,7 +41,8 @@ class ReasonText(NamedTuple):
 
 def pending_reason(workload: Workload) -> ReasonText:
     """Return why a workload is pending, for example ("Would exceed fair share", "vision would have 12 of 11
-    GPUs")."""
+    GPUs").
+    """
     if workload.phase == Phase.RESERVED:
         return ReasonText("Reserved", "")
     label = token_to_words(workload.reason) or "Not evaluated yet"
@@ -93,7 +94,8 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
 def awaited_after_delay(workload: Workload) -> str:
     """Return "for fair share" or "in the queue" if the workload will stay pending after its restart delay,
-    else ""."""
+    else "".
+    """
     if not waits_after_delay(workload):
         return ""
     if not hasattr(workload, AWAITS_SHARE):

@@ -137,7 +137,8 @@ def _queue_filter(pool: NodePool | None) -> Q:
 
 def _pending_filter(pool: NodePool | None) -> Q:
     """A workload that allows several pools belongs to the pool in its last explanation, or to all of them if
-    it has none."""
+    it has none.
+    """
     if pool is None:
         return Q(phase__in=PENDING_PHASES)
     here = Q(explanation__pool=pool.name)

@@ -131,7 +131,8 @@ def _first_differing_queues(
     first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, str, Sequence[str], Sequence[str]] | None:
     """Return (name, other name, sentences, other sentences) at the first level where the queues differ, or
-    None."""
+    None.
+    """
     queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
     for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
         if name and other and name != other:

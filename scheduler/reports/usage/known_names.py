@@ -27,7 +27,8 @@ CHECKS = {
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
     """Return a problem for each name in `only` that the user can see neither as an object nor in usage, and
-    None for all others."""
+    None for all others.
+    """
     rows = UsageHour.objects.all()
     if not is_platform_admin(actor):
         rows = rows.filter(

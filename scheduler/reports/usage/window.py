@@ -51,7 +51,8 @@ def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, Wind
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
     """Store a point for each settled ledger with a sliding window, at most one per step, and delete old
-    points. Must be called in a transaction."""
+    points. Must be called in a transaction.
+    """
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:
         return

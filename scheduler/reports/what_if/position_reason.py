@@ -15,7 +15,8 @@ from scheduler.reports.visibility import Viewer, project_from_handle
 
 def explain_position(rejection: Rejection, rejections: Iterable[Rejection], viewer: Viewer) -> str:
     """Return why the workload directly ahead in the queue is ahead, such as "robotics is ahead because it
-    uses less of its fair share than vision". Return "" for the first workload."""
+    uses less of its fair share than vision". Return "" for the first workload.
+    """
     ahead = next(
         (
             each

@@ -92,7 +92,8 @@ def find_unsaved_workload_change(
 ) -> RenderedChange:
     """Return the smallest change that would let an unsaved workload start now, or later if it could never
     start as specified. Raises RateLimited during too many dry runs of the project, and Conflict if another
-    live workload has the same name."""
+    live workload has the same name.
+    """
     at = now or timezone.now()
     with dry_run_slot(workload.project):
         with shared_cache() as cache:

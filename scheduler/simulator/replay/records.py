@@ -37,7 +37,8 @@ class JobRecord:
 @dataclass(slots=True)
 class ProjectAccount:
     """Statistics of one project: its allocation over time, and how long a job of each size would have fit
-    into its quota."""
+    into its quota.
+    """
 
     quota: float | None
     gpus: float = 0.0  # currently allocated GPUs

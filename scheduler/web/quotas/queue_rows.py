@@ -86,7 +86,8 @@ class QuotaLine:
     @cached_property
     def held_bar(self) -> Bar:
         """Bar of allocated and reserved GPUs, with marks at the total quota and fair share in the displayed
-        pools."""
+        pools.
+        """
         is_within = self.unused_quota_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
             allocated=self.allocated,

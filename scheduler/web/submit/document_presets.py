@@ -159,7 +159,8 @@ def copy_name(array: WorkloadArray) -> str:
 
 def _most_used_project(actor: Actor, mine: list[str]) -> str:
     """Return the project of the user's latest workload, else one in which the user has a role, else the first
-    in `mine`. If `mine` is empty, return a placeholder."""
+    in `mine`. If `mine` is empty, return a placeholder.
+    """
     own = Workload.objects.filter(submitted_by=actor.user, project__name__in=mine)
     latest = own.order_by("-submitted_at").values_list("project__name", flat=True).first()
     if latest is not None:

@@ -286,7 +286,8 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
 
 def _unstated_shortage(message: str, shortage: str) -> str:
     """Return the part of a sentence such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs." that the message
-    does not state."""
+    does not state.
+    """
     free, _, rest = shortage.partition(", ")[2].removesuffix(".").partition("; ")
     if not free or f", {free}. " not in message:
         return shortage

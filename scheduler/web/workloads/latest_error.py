@@ -47,7 +47,8 @@ class LatestError:
 @require_GET
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a link to the latest error in the first pod's log, or nothing if there is none or the log cannot
-    be read now."""
+    be read now.
+    """
     workload = find_workload(request.actor, workload_id)
     try:
         log = _first_log(request, workload)

@@ -19,7 +19,8 @@ class LinkedPrediction:
 
 def find_shown_prediction(request: Request, workload: Workload) -> AcceptedPrediction | None:
     """Return the prediction that the user saw when submitting or editing the workload, or None once a cycle
-    has evaluated it."""
+    has evaluated it.
+    """
     if workload.phase != Phase.PENDING or workload.held:
         return None
     prediction = find_prediction(request, workload.pk)

@@ -23,7 +23,7 @@ UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a d
 
 
 def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
-    """Return the stored code tree that the document refers to, or None if the document refers to no tree.
+    """Return the stored code tree that the document refers to, or None if it refers to none.
 
     Raises Invalid if the project has no such tree.
     """
@@ -39,8 +39,7 @@ def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: da
 def prepare_code_fetch(
     view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime
 ) -> CodeFetch | None:
-    """Return a request to fetch the document's code from its Git server, or None if the document names no Git
-    repository.
+    """Return a request to fetch the document's code, or None if it names no Git repository.
 
     Raises Invalid for a forbidden address or a missing secret, or if this installation does not fetch code.
     """
@@ -62,10 +61,7 @@ def prepare_code_fetch(
 
 
 def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Project) -> Problem | None:
-    """Return why the secret cannot be used, or None if it can.
-
-    Wrong values are detected only when code is fetched.
-    """
+    """Return why the secret cannot be used. Wrong values are detected only when code is fetched."""
     names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
     if secret in names:
         return None
@@ -81,9 +77,9 @@ def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Pr
 
 
 def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
-    """Return the pools whose pods can start with the document's code. `rows` contains all pools.
+    """Return the pools in `rows` whose pods can start with the document's code.
 
-    Raises Invalid if there is no such pool, or if the document lists a pool that does not support code.
+    Raises Invalid if there is none, or if the document lists a pool that does not support code.
     """
     if spec.code is None:
         return list(pools)

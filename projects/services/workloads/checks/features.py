@@ -24,9 +24,9 @@ class RequiredFeature:
 
 
 def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
-    """Return the pools whose runtimes have all required features. `rows` contains all pools.
+    """Return the pools in `rows` whose runtimes have all required features.
 
-    Raises Invalid if no pool qualifies, or if the document lists a pool that lacks a required feature.
+    Raises Invalid if there is none, or if the document lists a pool that lacks a feature.
     """
     _check_keep_failed_pod(spec)
     accepting = list(pools)

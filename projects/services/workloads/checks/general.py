@@ -12,10 +12,10 @@ NAMES_SHOWN = 20
 
 
 def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
-    """Return the project of a submission. `where` is the document key for the project's name.
+    """Return the project of a submission.
 
-    If the document names no project, return the only project to which the user may submit. Raises Invalid if
-    the user may submit to no project or to several projects. Raises NotFound if `project` has been deleted.
+    `where` is the document key for its name. A document without a project uses the only project to which the
+    user may submit. Raises Invalid if there is not exactly one, and NotFound if `project` has been deleted.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
@@ -40,10 +40,9 @@ def _only_project(view: SubmissionView, where: str) -> Project:
 
 
 def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> list[str]:
-    """Return the pools listed in a document, or all pools that have not expired if the document lists no
-    pools.
+    """Return the pools listed in a document, or all pools that have not expired if it lists none.
 
-    Raises Invalid if a listed pool does not exist, or if this installation has no pools.
+    Raises Invalid if a listed pool does not exist, or if there are no pools.
     """
     names = list(view.pools)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
@@ -70,10 +69,7 @@ def resolve_pools(view: SubmissionView, spec: WorkloadSpec, at: datetime) -> lis
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid if the deadline has passed.
-
-    Otherwise, the workload could evict other workloads and then end immediately.
-    """
+    """Raise Invalid if the deadline has passed."""
     if spec.deadline is not None and spec.deadline <= at:
         received, allowed = (
             format_value(spec.deadline.isoformat()),

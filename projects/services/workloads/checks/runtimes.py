@@ -20,9 +20,9 @@ PoolRows = Mapping[str, NodePool]
 
 
 def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) -> list[str]:
-    """Return the pools that accept the workload and its image, if any. `rows` contains all pools.
+    """Return the pools in `rows` that accept the workload and its image.
 
-    Raises Invalid if no pool accepts the workload, or if the document lists a pool that rejects it.
+    Raises Invalid if there is none, or if the document lists a pool that rejects it.
     """
     rejections = _image_rejections(spec, pools, rows)
     accepting = [name for name in pools if name not in rejections]
@@ -39,7 +39,7 @@ def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) ->
 
 
 def check_image(spec: WorkloadSpec) -> None:
-    """Raise Invalid if no pool can run the image of an unsubmitted document, such as a template.
+    """Raise Invalid if no pool can run the image of an unsubmitted document.
 
     Pools that do not exist are ignored.
     """
@@ -69,9 +69,8 @@ def _image_problem(spec: WorkloadSpec, rejections: Mapping[str, str], rows: Pool
 
 
 def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return warnings about limits that some pools do not enforce, or that prevent pods from starting there.
-
-    Return an empty list if all limits are enforced.
+    """Return warnings about limits that some pools do not enforce, or that prevent pods from
+    starting there.
     """
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:

@@ -20,7 +20,7 @@ def pools_with_volumes(
 ) -> list[str]:
     """Return the pools in which the project may use all of the document's volumes.
 
-    Raises Invalid if there is no such pool, or if the document lists a pool that lacks a volume.
+    Raises Invalid if there is none, or if the document lists a pool that lacks a volume.
     """
     if not spec.volumes:
         return list(pools)
@@ -48,9 +48,9 @@ def pools_with_volumes(
 def _pools_with_volume(
     number: int, spec: WorkloadSpec, pools: Sequence[str], usable: Mapping[str, Mapping[str, Volume]]
 ) -> list[str]:
-    """Return the pools that have the volume at index `number` in the document.
+    """Return the pools that have the document's volume `number`.
 
-    Raises Invalid if there is none, or if the document lists a pool that lacks the volume.
+    Raises Invalid if there is none, or if the document lists a pool that lacks it.
     """
     name = spec.volumes[number].name
     capable = [pool for pool in pools if name in usable[pool]]

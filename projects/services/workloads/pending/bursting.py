@@ -11,10 +11,9 @@ from projects.models import Workload
 
 
 def burst_sentence(workload: Workload, now: datetime) -> str:
-    """Return a sentence that states when the workload may use its last pool and what the workload's GPUs cost
-    in that pool.
+    """Return when the workload may use its last pool and what its GPUs cost there, as a sentence.
 
-    Return an empty string if the workload may use all of its pools now.
+    Return an empty string if it may use all of its pools now.
     """
     document: Mapping[str, Any] = workload.spec
     seconds = document.get("burst_after")

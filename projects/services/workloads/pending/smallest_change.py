@@ -1,6 +1,6 @@
 """Describe the smallest change that would let a pending workload start.
 
-The scheduler depends on this package, so it registers its search function here.
+The scheduler registers its search function here.
 """
 
 from typing import Protocol
@@ -10,9 +10,9 @@ from projects.models import Workload
 
 class ChangeFinder(Protocol):
     def __call__(self, workload: Workload) -> str:
-        """Return the unredacted sentence that describes the smallest change. For platform admins only.
+        """Return the smallest change as an unredacted sentence.
 
-        Raises RateLimited while too many of the project's dry runs are in progress.
+        Raises RateLimited during too many dry runs of the project.
         """
         ...
 
@@ -25,9 +25,9 @@ def register_change_finder(finder: ChangeFinder) -> None:
 
 
 def unredacted_smallest_change(workload: Workload) -> str:
-    """Return the unredacted sentence that describes the smallest change. For platform admins only.
+    """Return the smallest change as a sentence, unredacted and therefore only for platform admins.
 
-    Raises RateLimited while too many of the project's dry runs are in progress.
+    Raises RateLimited during too many dry runs of the project.
     """
     (find,) = _finders
     return find(workload)

@@ -14,8 +14,7 @@ EVENT, REASON = "unschedulable", "Unschedulable"
 def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
     """Report unschedulable workloads, and return the number of new reports.
 
-    Must be called in the transaction that stores the reason. The number of queries does not depend on the
-    number of workloads.
+    Must be called in the transaction that stores the reason.
     """
     if not messages:
         return 0

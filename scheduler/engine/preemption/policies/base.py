@@ -162,7 +162,8 @@ class PreemptionPolicy:
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
         """Return the amount that the victim queue must exceed before its last eviction, or None if there is
-        no such amount."""
+        no such amount.
+        """
         del victim_queue, kind
         return None
 
@@ -202,7 +203,8 @@ class PreemptionPolicy:
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
         """Return (preemptor's queue, victim queue) at the first level where they differ, or None if they are
-        the same."""
+        the same.
+        """
         if account not in self._diverging:
             levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next((sides for sides in levels if sides[0] is not sides[1]), None)

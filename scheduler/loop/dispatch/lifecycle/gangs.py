@@ -334,5 +334,6 @@ def _latest_start(pods: Sequence[Pod]) -> datetime | None:
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
     """Return the IDs of workloads to evaluate in every tick: stopping workloads, and active workloads without
-    a live pod."""
+    a live pod.
+    """
     return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

@@ -185,7 +185,8 @@ def _start_timeout_failures(
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Return a clause about each workload's lowest-ranked pod that could not be started, keyed by workload
-    ID."""
+    ID.
+    """
     if not workloads:
         return {}
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")

@@ -96,7 +96,8 @@ class ImageLookupResult:
 
     def failure_transition(self, now: datetime, specs: SpecCache) -> PhaseTransition | None:
         """Return the transition for a workload whose image can never be resolved, or None if it may still be
-        resolved."""
+        resolved.
+        """
         error = self.resolution.error
         if error is None or not error.is_permanent:
             return None

@@ -51,7 +51,8 @@ def _listening_address(pod: Pod, address: str) -> str:
 
 def port_secret_env(pod: Pod) -> dict[str, str]:
     """Return the environment variable with the secret that Berth's requests carry, or nothing for a pod
-    without ports."""
+    without ports.
+    """
     return {"BERTH_PORT_SECRET": port_secret(str(pod.pk))} if pod.ports else {}
 
 

@@ -260,7 +260,8 @@ NAMES = FieldKind("input", _format_names, _parse_names)
 
 def select_in_current_order(chosen: Sequence[str], now: Any) -> Any:
     """Return the selected values in their current order, followed by new ones, or ABSENT if no value is
-    selected."""
+    selected.
+    """
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

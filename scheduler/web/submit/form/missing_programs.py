@@ -20,7 +20,8 @@ STOPS_SEARCH = frozenset({"-c", "-m"})  # flags followed by code or a module nam
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the program files that commands need but the workload does not include, keyed by the command's
-    path in the document. Commands that could create or find the file are left out."""
+    path in the document. Commands that could create or find the file are left out.
+    """
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
         return {}
     commands = {"command": data.get("command")}

@@ -57,7 +57,8 @@ class Segment:
     @property
     def room(self) -> str:
         """Return the narrowest window, "narrow" or "wide", in which the duration fits into the segment, or
-        ""."""
+        "".
+        """
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read
         return "narrow" if self.text_width >= NARROW_ROOM else "wide" if self.text_width >= WIDE_ROOM else ""

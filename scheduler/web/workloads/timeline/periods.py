@@ -73,7 +73,8 @@ def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
 
 def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
     """Return the workload's expected periods: the rest of its restart delay, and then until its start or the
-    end of its maximum runtime."""
+    end of its maximum runtime.
+    """
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         state, until = STATES[workload.phase], workload.backoff_until
         ends = [*([(until, True)] if until and workload.phase == Phase.PENDING else []), (start, False)]
