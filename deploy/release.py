@@ -53,10 +53,7 @@ def main() -> int:
 
 
 def release(out: Path, *, draft: bool = False) -> list[Path]:
-    """Build a release in `out`. Return its files, with the checksums last.
-
-    Raises ReleaseError if the release cannot be built.
-    """
+    """Build a release and return its files, checksums last. Raises ReleaseError."""
     client, server = read_project(ROOT), read_project(SERVER)
     check_versions(client, server)
     version = client["version"]
@@ -149,7 +146,6 @@ def build_sbom(client: dict[str, Any], server: dict[str, Any], lock: str, time: 
 
 
 def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the SBOM component of one of Berth's own wheels."""
     name, version = project["name"], project["version"]
     return {
         "type": kind,
@@ -165,7 +161,7 @@ def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
 def _direct_dependencies(
     project: dict[str, Any], requirements: Iterable[str], components: Iterable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the SBOM dependency entry of the project, with the components that it requires directly."""
+    """Return the project's SBOM entry, with its direct dependencies."""
     names = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [
         part["bom-ref"] for part in components if part["name"] in names and part["name"] != project["name"]
@@ -197,7 +193,6 @@ def _build_component(entry: str) -> dict[str, Any]:
 
 
 def _normalize_name(name: str) -> str:
-    """Normalize a distribution name to its form in purls and lock files."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -1,7 +1,6 @@
-"""Berth's root package. Programs report metrics with `berth.report`.
+"""Root package of Berth.
 
-This module must run on Python 3.9 and must not import other modules at load time, because every part of Berth
-imports it.
+Every part of Berth imports this module. It must run on Python 3.9 and import nothing at load time.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 def report(step: int, **numbers: float) -> None:
     """Report the metrics of one step, for example `berth.report(100, loss=0.31)`.
 
-    Values can be of any type that `float` accepts, such as a one-element tensor. The metrics are printed as
-    one line, which Berth reads from the pod's log.
+    Values can be anything that `float` accepts, such as a one-element tensor.
     """
     import json
 

@@ -1,7 +1,6 @@
 """End a program when the process that started it dies.
 
-This module runs as a script between the two processes. It asks the kernel for a signal when the parent dies,
-then executes the program.
+This script runs between the two processes and asks the kernel for a signal.
 """
 
 import ctypes
@@ -15,7 +14,7 @@ PR_SET_PDEATHSIG = 1
 def tied_command(
     command: list[str], *, death_signal: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
-    """Return a command line that runs `command` and kills the command if this process dies.
+    """Return a command line that runs `command` and kills it if this process dies.
 
     `account` is the (uid, gid) to run as.
     """

@@ -89,10 +89,7 @@ def print_rejection(handle: str, error: Exception) -> ExitCode | None:
 
 
 def _explain_missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return the exit code and a message that tells the user which extra to install.
-
-    Return None if the missing module belongs to Berth itself or is unknown.
-    """
+    """Return the exit code and a message. Return None if no extra would help."""
     package = (error.name or "").partition(".")[0]
     if error.name == "berth.server":
         if (message := server_python_error()) is not None:

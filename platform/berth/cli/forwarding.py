@@ -34,11 +34,7 @@ class PodPort:
         self._settings, self._workload_id, self._port, self._pod = settings, workload_id, port, pod
 
     async def check(self) -> str:
-        """Try to connect to the port.
-
-        Return why the port is unavailable, or an empty string if it is available. Raises ClientError if the
-        server rejects the request.
-        """
+        """Return why the port is unavailable, or "". Raises ClientError if the server rejects the request."""
         try:
             connection = await self.connect()
         except NotListening as error:

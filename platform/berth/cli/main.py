@@ -187,10 +187,6 @@ app = typer.Typer(
 
 
 def _reword_typer_message(message: str) -> str:
-    """Return Typer's message without its prefix.
-
-    Suggest an allowed value if it is similar to the invalid value.
-    """
     message = message.replace("Value error, ", "")
     value, is_choice, choices = message.partition(" is not one of ")
     allowed = [choice.strip(" '.") for choice in choices.split(",")]

@@ -95,21 +95,17 @@ def render_pages() -> dict[str, str]:
 
 
 def _summary(command: Any) -> str:
-    """Return the first sentence of a command's help."""
     paragraph = inspect.cleandoc(command.help or "").split("\n\n")[0]
     return re.split(r"(?<=\.) ", " ".join(paragraph.split()))[0]
 
 
 def _subcommand_names(command: Any) -> str:
-    """Return the names of a group's direct subcommands in parentheses, or "" for a command that is not a
-    group.
-    """
+    """Return the names in parentheses, or "" if the command is not a group."""
     names = getattr(command, "commands", {})
     return f" ({', '.join(f'`{name}`' for name in names)})" if names else ""
 
 
 def _render_topic(body: str) -> str:
-    """Render a topic of `berth help` as Markdown. Lines with two columns become a table."""
     title, _, lines = body.replace("\b\n", "").partition(":\n")
     rows, text = [], []
     for line in lines.split("\n"):
@@ -160,10 +156,7 @@ def _render_command(names: CommandPath, command: Any, heading: str) -> str:
 
 
 def _render_text(text: str) -> str:
-    """Render help text as Markdown.
-
-    Paragraphs that begin with a backspace are examples. Each example's comment is moved to the line above.
-    """
+    """Render help text as Markdown. Paragraphs that begin with a backspace are examples."""
     parts = []
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith("\b"):
@@ -193,7 +186,7 @@ def _render_code(name: str) -> str:
 
 
 def _describe_default(description: str) -> str:
-    """Replace the notes that Click adds in brackets, such as `[env var: NAME]`, with sentences."""
+    """Turn Click's bracketed notes, such as `[env var: NAME]`, into sentences."""
     text, _, details = description.removesuffix("]").rpartition("  [" if "  [" in description else " [")
     if not description.endswith("]") or not text:
         return description
@@ -209,7 +202,6 @@ def _describe_default(description: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape Markdown characters outside code spans."""
     pieces = text.split("`")
     return "`".join(
         piece if index % 2 else piece.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 def describe_terminal() -> Terminal:
-    """Return the size and type of this terminal.
-
-    The variables LINES and COLUMNS are ignored, because a resize does not update them.
-    """
+    """Return the terminal's size and type."""
     rows, columns = _window_size()
     return Terminal(rows, columns, os.environ.get("TERM") or "xterm-256color")
 
@@ -37,10 +34,9 @@ def _window_size() -> tuple[int, int]:
 
 
 def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:
-    """Copy input and output until the command has ended. Return the command's exit code.
+    """Connect the terminal to the command until it ends. Return its exit code.
 
-    `terminal` has the size and type with which the channel was opened, or is None if the channel has no
-    terminal.
+    `terminal` is None for a channel without a terminal.
     """
     source = _Input(channel, sends_input, terminal)
     with _raw_mode(terminal is not None and sends_input), _watch_size_changes(source if terminal else None):
@@ -110,9 +106,7 @@ class _Input:
 
 @contextlib.contextmanager
 def _raw_mode(enabled: bool) -> Iterator[None]:
-    """If enabled, keep the terminal in raw mode within the block, so that the command receives all keys,
-    including Ctrl-C.
-    """
+    """Keep the terminal in raw mode within the block, so that keys such as Ctrl-C reach the command."""
     if not enabled:
         yield
         return

@@ -12,9 +12,9 @@ BLOCK = 2**20
 
 
 def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
-    """Extract an archive's files into a directory, replacing files with the same names.
+    """Extract an archive's files over existing ones, and return their paths.
 
-    Return their paths. Raises ClientError if an entry is not a file, or its path is outside the directory.
+    Raises ClientError for an entry that is not a file or is outside the directory.
     """
     written = []
     with tarfile.open(fileobj=archive, mode="r:") as tar:

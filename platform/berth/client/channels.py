@@ -1,7 +1,7 @@
-"""Wire format of the channels to commands in pods, and the results of commands.
+"""Wire format of the channels to commands in pods.
 
-A frame is one binary WebSocket message: its kind (one byte) and its payload. Each side sends at most WINDOW
-bytes of input or output without acknowledgement. The receiver acknowledges processed bytes with credit.
+A frame is one binary WebSocket message: a byte for the kind, then the payload. At most WINDOW bytes may be
+unacknowledged in each direction.
 """
 
 import json
@@ -76,9 +76,10 @@ def encode_credit(count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Final status of a command. `failure` is the reason why the command could not be started, or empty.
+    """Final status of a command.
 
-    `signal` is the name of the signal that ended the command, such as KILL, or empty.
+    `failure` says why it could not start, and `signal` which signal ended it, such as KILL. Both can be
+    empty.
     """
 
     exit_code: int
@@ -87,10 +88,7 @@ class Status:
 
 
 def parse_status(payload: bytes) -> Status:
-    """Parse the message that ends a command.
-
-    Raises Rejected if the server rejected the command, or Unreachable if the server lost the command.
-    """
+    """Parse the message that ends a command. Raises Rejected or Unreachable."""
     status = json.loads(payload)
     message = str(status.get("error") or "")
     if "exit_code" in status:

@@ -69,9 +69,9 @@ class CodeTree:
         return {"tree": tree, **{name: value for name, value in state.items() if value}}
 
     def uploads(self, digests: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-        """Yield request bodies that contain the given chunks, and the total chunk size of each body.
+        """Yield request bodies with the given chunks, and the chunk size of each body.
 
-        Raises SpecError if a file has changed since its chunks were listed.
+        Raises SpecError if a file has changed since it was scanned.
         """
         frames: list[tuple[dict[str, Any], bytes]] = []
         size = 0
@@ -100,10 +100,9 @@ class CodeTree:
 
 
 def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
-    """Return the files in a directory, except those that Git or .berthignore excludes.
+    """List the directory's files that Git or .berthignore does not exclude.
 
-    Raises SpecError if a file cannot be sent. Files that are too large or too many are detected before any
-    file is read.
+    Raises SpecError if a file cannot be sent.
     """
     root = _resolve_root(Path(directory))
     tracked, checkout = _inspect_checkout(root)
@@ -127,10 +126,7 @@ def _resolve_root(directory: Path) -> Path:
 
 
 def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
-    """Return all files that Git does not ignore, and the state of the checkout.
-
-    Outside a checkout, the list of files is None.
-    """
+    """Return the files that Git does not ignore, or None outside a checkout, and the checkout's state."""
     try:
         toplevel = _run_git(root, "rev-parse", "--show-toplevel")
     except FileNotFoundError:  # Git is not installed
@@ -150,7 +146,7 @@ def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
 
 
 def _git_files(root: Path) -> list[str]:
-    """List the files of a checkout, including its submodules and nested repositories."""
+    """Include submodules and nested repositories."""
     listed = _run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode:
         raise _error(f"cannot be listed by git: {os.fsdecode(listed.stderr).strip()}", str(root))
@@ -169,9 +165,7 @@ def _run_git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths of all files in a directory that is not a Git checkout, except those excluded by
-    .gitignore files.
-    """
+    """Yield the files of a directory without Git, except those excluded by .gitignore files."""
     specs: dict[str, Any] = {}  # patterns of each directory's .gitignore
     for directory, names, files in os.walk(root):
         inside = Path(directory).relative_to(root).as_posix()
@@ -188,7 +182,7 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _is_ignored(specs: Mapping[str, Any], path: str) -> bool:
-    """Return whether a path is excluded by the deepest .gitignore that has a pattern for it."""
+    """The deepest .gitignore with a matching pattern decides."""
     at = path.rstrip("/").rfind("/") + 1
     while True:
         prefix = path[:at]
@@ -204,7 +198,6 @@ def _without_ignored(root: Path, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _ignore_spec(file: Path) -> Any:
-    """Parse a file in .gitignore syntax."""
     import pathspec  # imported on demand, because only code uploads need this module
 
     try:
@@ -217,10 +210,7 @@ def _ignore_spec(file: Path) -> Any:
 
 
 def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
-    """Inspect paths, and return the files and links.
-
-    Raises SpecError with the first paths that cannot be sent.
-    """
+    """Return the files and links. Raises SpecError with the first paths that cannot be sent."""
     files: list[LocalFile] = []
     problems: list[Problem] = []
     for path in paths:
@@ -237,10 +227,9 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file, and the reason why the file cannot be sent, or "" if the file can be sent.
+    """Return the file, and why it cannot be sent or "".
 
-    The file is None if its path or type is not supported. For a deleted file that Git still lists, the file
-    is None and the reason is empty.
+    Both are empty for a deleted file that Git still lists.
     """
     if reason := path_problem(path):
         return None, reason
@@ -273,7 +262,6 @@ def _check_size(files: Sequence[LocalFile], size_max: int, files_max: int) -> No
 
 
 def _add_file(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
-    """Add a file's chunks to the tree, and return the file's entry for the server."""
     if file.link:
         return {"path": file.path, "link": file.link}
     digests: list[str] = []

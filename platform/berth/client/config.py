@@ -48,9 +48,9 @@ class Contexts:
     servers: Mapping[str, Settings] = field(default_factory=dict)
 
     def resolve(self, name: str = "") -> Settings:
-        """Return the settings of the named context or, without a name, of the current context.
+        """Return the settings of the named or current context, or default settings if there is none.
 
-        Without any context, return default settings. Raises InvalidSettings for an unknown name.
+        Raises InvalidSettings for an unknown name.
         """
         if name and name not in self.servers:
             allowed = ", ".join(self.servers) or "none exists"
@@ -66,10 +66,9 @@ class Contexts:
 
 
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
-    """Return the settings of the context in BERTH_CONTEXT or, by default, of the current context.
+    """Return the settings of the context in BERTH_CONTEXT, by default the current one.
 
-    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server for
-    which it was stored.
+    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to its own server.
     """
     environ = os.environ if environ is None else environ
     stored = read_contexts(path or settings_path(environ)).resolve(environ.get("BERTH_CONTEXT", ""))
@@ -87,10 +86,7 @@ def settings_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_contexts(path: Path) -> Contexts:
-    """Return the contexts in a settings file. A missing file has no contexts.
-
-    Raises InvalidSettings if the file is invalid.
-    """
+    """Return the contexts in a settings file, if it exists. Raises InvalidSettings."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = dict(values.get("contexts") or {})

@@ -14,10 +14,9 @@ Progress = Callable[[int, int | None], None]  # receives the bytes copied so far
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Result of copying files: the number of copied files and their total size in bytes.
+    """Number and total bytes of copied files.
 
-    `skipped` contains a message for each skipped file. Copies from a pod list at most 1,000 skipped files;
-    the last message states how many more were skipped.
+    `skipped` has a message for each skipped file, up to 1,000 for copies from a pod.
     """
 
     files: int
@@ -26,9 +25,9 @@ class CopyResult:
 
 
 class ErrorLines:
-    """Lines that a program in the pod has written to standard error. Long lines are truncated.
+    """Lines that a program in a pod wrote to standard error.
 
-    Only the first lines and the last line are kept, because the output of a pod can be unlimited.
+    Only the first lines and the last line are kept, and long lines are truncated.
     """
 
     def __init__(self) -> None:

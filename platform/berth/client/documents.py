@@ -31,9 +31,9 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the source and content of each document in a file. The file `-` is stdin.
+    """Yield the source and content of each workload document in a file, or in stdin for `-`.
 
-    Raises SpecError if the file cannot be read, or contains data other than workload documents.
+    Raises SpecError.
     """
     source = "stdin" if file == STDIN else file
     try:

@@ -56,7 +56,6 @@ def to_synchronous(text: str, source: str) -> str:
 
 
 def _finish_module(text: str, source: str) -> str:
-    """Add the header, remove unused imports and format the source."""
     text = HEADER.format(source=source) + text
     text = _run_ruff(text, "check", "--fix-only", "--unsafe-fixes", "--quiet", "--select", "I,F,UP,C4")
     return _run_ruff(text, "format", "--quiet")

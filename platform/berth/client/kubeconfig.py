@@ -14,9 +14,9 @@ FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 
 
 def read_kubeconfig(file: str | None, context: str | None) -> str:
-    """Return a kubeconfig with only one context, by default the current one, and with file contents inline.
+    """Return a kubeconfig with one context, by default the current one, and inline file contents.
 
-    The default file is the first one in KUBECONFIG, or ~/.kube/config. Raises ValueError.
+    Reads KUBECONFIG or ~/.kube/config by default. Raises ValueError.
     """
     path = Path(
         file or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or "~/.kube/config"

@@ -1,8 +1,7 @@
 """Generate the client's models from the server's OpenAPI document.
 
-A class that `aio` or `sessions` imports from `berth.client.models.TOPIC` is written to that module, together
-with the classes that it refers to. Every field except `id`, `name` and times has a default, so that the
-client understands older servers, whose responses lack newer fields.
+A class goes to the module from which `aio` or `sessions` imports it. Most fields have defaults, because older
+servers do not send newer fields.
 """
 
 import ast
@@ -39,10 +38,7 @@ def generate_sources() -> dict[str, str]:
 
 
 def read_components() -> dict[str, Schema]:
-    """Return the schemas in the OpenAPI document.
-
-    A separate process generates the document, because this requires Django.
-    """
+    """Return the schemas of the OpenAPI document."""
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]
     document = subprocess.run(command, env={**os.environ, **paths}, stdout=subprocess.PIPE, check=True).stdout
@@ -70,9 +66,9 @@ class Models:
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class and, before it, the classes that it refers to.
+        """Add a class after the classes that it refers to.
 
-        A class to which several topics refer belongs to the first of these topics.
+        If several topics refer to a class, the first topic gets it.
         """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):
@@ -100,11 +96,11 @@ class Models:
         )
 
     def _schema(self, name: str) -> Schema:
-        """Return the schema of a class. The OpenAPI document may add the suffix `Response` to its name."""
+        """Return the schema of a class, whose name may end in `Response` there."""
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:
-        """Return the names of the classes that a schema references, in order of first reference."""
+        """Return the referenced classes in order of first reference."""
         if isinstance(schema, list):
             return [each for item in schema for each in self._references(item)]
         if not isinstance(schema, dict):
@@ -129,7 +125,7 @@ class Models:
             yield from _docstring(declared)
 
     def _fields(self, name: str) -> list[tuple[str, str, Schema]]:
-        """Return the name, type and schema of each field that a class does not inherit."""
+        """Return the name, type and schema of each field that is not inherited."""
         schema = self._schema(name)
         inherited = self._components[schema["x-extends"]]["properties"] if "x-extends" in schema else {}
         return [
@@ -139,8 +135,9 @@ class Models:
         ]
 
     def _type(self, schema: Schema) -> str:
-        """Return the Python type for a schema, as source code. Enumerations become `str`, because a newer
-        server may add members.
+        """Return the Python type as source code.
+
+        Enumerations become `str`, because newer servers may add members.
         """
         if "$ref" in schema:
             target = self._referenced_schema(schema)
@@ -157,7 +154,7 @@ class Models:
         return TYPES.get(schema.get("type", ""), "Any")
 
     def _field_default(self, field: str, type_: str) -> str:
-        """Return the source code of a field's default, or an empty string if the field is required."""
+        """Return the default as source code, or "" for a required field."""
         if type_.endswith("| None"):
             return "None"
         first = re.split(r"[\[ ]", type_)[0]
@@ -177,7 +174,6 @@ def _has_mixin(name: str) -> bool:
 
 
 def _docstring(schema: Schema) -> list[str]:
-    """Return the lines of an indented docstring for the description, with null replaced by None."""
     text = re.sub(r"\b[Nn]ull\b", "None", schema.get("description", ""))
     lines = textwrap.wrap(f'"""{text}', DOCSTRING_WIDTH) if text else []
     return [f"    {line}" for line in (*lines[:-1], f'{lines[-1]}"""')] if lines else []

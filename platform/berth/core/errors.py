@@ -1,7 +1,6 @@
 """Errors that a request can raise.
 
-Every error has a stable `code`, and `to_problem` converts it to a problem document (RFC 9457). A pending
-workload is not an error.
+Every error has a stable `code`. `to_problem` returns a problem document (RFC 9457).
 """
 
 from collections.abc import Iterable

@@ -18,19 +18,16 @@ _state = {"deferred": False}
 def relax_garbage_collection() -> None:
     """Raise the garbage collector's thresholds in a process that makes scheduling decisions.
 
-    By default, Python searches for unreachable cycles after every 700 new objects. A scheduling decision
-    creates hundreds of thousands of objects, and these searches took up to a third of its time. In return,
-    tens of MiB of garbage are freed later.
+    With Python's default thresholds, collections took up to a third of a decision's time.
     """
     gc.set_threshold(NEW_OBJECTS, YOUNG, MIDDLE)
 
 
 def defer_full_collections() -> None:
-    """Relax garbage collection, and leave full collections to `collect_deferred_garbage`.
+    """Leave full collections to `collect_deferred_garbage`.
 
-    A full collection visits every object of the process and takes up to half a second, regardless of what the
-    process is doing at that moment. Objects that exist now, such as modules, are never visited again. If the
-    process does not collect in time, Python does so after five million new objects.
+    A full collection takes up to half a second, at any moment. If the process does not collect, Python does
+    so after five million new objects.
     """
     gc.collect()
     gc.freeze()
@@ -39,11 +36,9 @@ def defer_full_collections() -> None:
 
 
 def collect_recent_garbage() -> bool:
-    """If garbage collections are deferred, collect new objects once there are many.
+    """Collect new objects if collections are deferred and there are many. Return whether a collection ran.
 
-    Return whether a collection ran. Call this function between steps, so that Python itself does not start a
-    collection in the middle of a step. Each object is visited only once, because further visits would take up
-    to half a second and find almost no garbage.
+    Call this between steps, so that Python does not collect in the middle of a step.
     """
     if not _state["deferred"] or gc.get_count()[0] < RECENT_OBJECTS:
         return False

@@ -22,9 +22,9 @@ BELOW_ALLOWED = '1 to 100 percent, for example "5%"'
 class IdleRule:
     """Idle rule of a pool or project. `below` is in percent of each GPU, and durations are in seconds.
 
-    A workload is idle while the measured utilization of each of its GPUs is less than `below`. After `after`
-    seconds, a warning is sent. If the action is `suspend` and the workload is still idle `grace` seconds
-    later, it is suspended. The first `warmup` seconds of each pod do not count.
+    A workload is idle while all of its GPUs are used less than `below`. A warning is sent after `after`
+    seconds. With the action `suspend`, the workload is suspended `grace` seconds later. The first `warmup`
+    seconds of a pod do not count.
     """
 
     below: int = 5

@@ -49,10 +49,9 @@ class Masker:
 
 
 def build_masker(values: Iterable[str]) -> Masker:
-    """Return a masker for the values, their lines, and common encodings of the values.
+    """Return a masker for the values, their lines and their encodings.
 
-    The masker has at most PATTERNS_MAX patterns. The patterns are taken from all values in rotation, so that
-    a large value does not displace small values.
+    The masker has at most PATTERNS_MAX patterns, taken from all values in turn.
     """
     patterns: dict[bytes, None] = {}
     for turn in zip_longest(*map(_patterns, values)):
@@ -71,10 +70,7 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield the byte strings to mask: the value's distinct maskable lines and, if it has any, its encodings.
-
-    Long byte strings are split.
-    """
+    """Yield what to mask: the value's lines and its encodings, in parts if they are long."""
     lines = dict.fromkeys(_maskable_lines(value))
     for line in lines:
         yield from _split_pattern(line)
@@ -98,15 +94,12 @@ def _maskable_lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the part of a Base64 text that depends only on the value.
-
-    `offset` and `length` locate the value in the decoded bytes.
-    """
+    """Return the part of a Base64 text that depends only on the value at `offset`."""
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 
 def _drop_covered_patterns(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Return the patterns, without patterns that shorter patterns mask completely, such as repetitions."""
+    """Drop patterns that shorter patterns mask completely."""
     ordered = sorted(patterns, key=len)
     text = b"\n".join(ordered)
     masked, needed, begin = bytearray(text), [], 0
@@ -121,10 +114,7 @@ def _drop_covered_patterns(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each occurrence at or after `start`. Occurrences may overlap.
-
-    To save time, a run of occurrences that overlap or touch at regular intervals is yielded as one.
-    """
+    """Yield the start and end of each occurrence. Overlapping or adjacent occurrences may be joined."""
     at = data.find(pattern, start)
     if at < 0:
         return
@@ -140,7 +130,6 @@ def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[
 
 
 def _split_pattern(pattern: bytes) -> Iterable[bytes]:
-    """Split a pattern into parts of about equal length."""
     count = -(-len(pattern) // PATTERN_BYTES_MAX)
     size = -(-len(pattern) // count)
     return (pattern[start : start + size] for start in range(0, len(pattern), size))

@@ -44,7 +44,7 @@ def differences(
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
     """Yield the path, previous value and new value of each change. None means absent.
 
-    Lists of different lengths are treated as one value.
+    Lists of different lengths count as one value.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({**before, **after}):

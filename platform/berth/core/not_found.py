@@ -12,10 +12,9 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
-    """Kind of object that a request names but that does not exist.
+    """Kind of missing object: the start of its error message and a remedy.
 
-    Each value contains the beginning of the error message, and the remedy to suggest if no visible object has
-    a similar name. `{owner}` is replaced by the object to which the missing object would belong.
+    `{owner}` stands for the object that it would belong to.
     """
 
     ARRAY = "There is no array", "List arrays with `berth list --all`."
@@ -78,7 +77,7 @@ def missing_object(
 ) -> NotFound:
     """Return the error for an unknown name or ID.
 
-    The error suggests the closest name in `visible`, which must contain only names that the user may see.
+    The error suggests a name from `visible`: pass only names that the user may see.
     """
     beginning, advice = (text.format(owner=owner) for text in kind.value)
     if name is None:

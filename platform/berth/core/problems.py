@@ -62,10 +62,9 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str:
-    """Suggest the closest visible name.
+    """Suggest the closest visible name, or list all of them.
 
-    If no name is close, list the visible names. If the list would be empty or too long, return a text with
-    `noun` instead.
+    If the list would be empty or too long, use `noun`.
     """
     match = closest_match(word, visible)
     if match:
@@ -74,11 +73,7 @@ def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str
 
 
 def closest_match(word: str, valid: Iterable[str]) -> str:
-    """Return the closest valid word, or "" if no valid word is close.
-
-    If there are many valid words, only those with the longest common prefix are compared, because comparing
-    long words takes more than a millisecond.
-    """
+    """Return the closest valid word, or "" if none is close."""
     word, words = word[:VALUE_MAX], sorted(valid)
     if len(words) > COMPARED_MAX:
         words = nlargest(COMPARED_MAX, words, key=lambda each: len(commonprefix((word, each))))  # noqa: RUF071 (not paths)

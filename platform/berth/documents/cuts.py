@@ -50,7 +50,7 @@ class TextEditor:
         return self._remove_block_entry(entries, index)
 
     def _remove_flow_entry(self, entries: list[Entry], index: int) -> str:
-        """Remove an entry of a flow collection, together with one adjacent comma."""
+        """Remove an entry and one adjacent comma."""
         if index + 1 < len(entries):
             return self._replace_range(
                 entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index, ""
@@ -88,7 +88,7 @@ class TextEditor:
         return self._add_line(self._entry_end(predecessor or node.value[0]), line)
 
     def _preceding_entry(self, node: yaml.MappingNode, step: Step) -> Entry | None:
-        """Return the entry after which a key belongs in the usual order, or None if the key belongs first."""
+        """Return the entry after which a key belongs, or None if it comes first."""
         key_positions = {key: place for place, key in enumerate(self.order)}
         if step not in key_positions:
             return _entries(node)[-1]
@@ -140,7 +140,6 @@ class TextEditor:
         return self.text[:start] + replacement + self.text[end:]
 
     def _add_line(self, after: int, line: str) -> str:
-        """Insert a line below the line that contains index `after`."""
         end = self._line_end(after)
         head_text = self.text[:end]
         return f"{head_text}{chr(10) if head_text else ''}{line}{self.text[end:] or chr(10)}"

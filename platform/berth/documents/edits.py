@@ -1,7 +1,6 @@
-"""Change one value in YAML text. All other text is unchanged, including comments.
+"""Change one value in YAML text, and keep all other text and comments.
 
-Edits replace text between the positions of parsed nodes. The result is then parsed again, and the edit is
-rejected unless the result is exactly the intended document.
+The result is parsed again and must be exactly the intended document.
 """
 
 from collections.abc import Sequence
@@ -26,10 +25,9 @@ class CannotEdit(BerthError):
 
 
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` set at a location. If `value` is omitted, remove the existing entry.
+    """Return the text with `value` set at a location, or removed if `value` is omitted.
 
-    `order` is the usual order of keys and determines where new keys are inserted. Raises CannotEdit if the
-    change cannot be made in place.
+    `order` is the usual order of keys. Raises CannotEdit if the change cannot be made in place.
     """
     try:
         before = value_at(read_text(text), at)
@@ -82,16 +80,12 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether the list `value` begins with the items of `before` that it keeps, in their original
-    order.
-
-    Return False if `value` keeps no items, or if any item is not a scalar.
-    """
+    """Return whether `value` begins with its shared items of `before` in order. All items must be scalars."""
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
     return all_scalars and bool(remaining) and value[: len(remaining)] == remaining
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Return whether two equal values also have the same type. In Python, `1 == True`."""
+    """Compare the types as well, because `1 == True` in Python."""
     return type(one) is type(other)

@@ -44,7 +44,7 @@ _Dumper.add_representer(
 
 
 def _order_keys(value: Any, model: type[BaseModel]) -> Any:
-    """Return the value with its keys in schema order, because JSONB does not preserve key order."""
+    """Sort keys in schema order, which JSONB does not preserve."""
     if not isinstance(value, dict):
         return value
     ordered = [key for key in model.model_fields if key in value]

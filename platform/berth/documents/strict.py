@@ -76,11 +76,7 @@ def read_text(text: str) -> Any:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """Parse a YAML or JSON mapping.
-
-    Raises Invalid if the text is too long, invalid or not a mapping. The error includes the line, if it is
-    known.
-    """
+    """Parse a YAML or JSON mapping. Raises Invalid, with the line if it is known."""
     if len(text) > TEXT_MAX:
         raise Invalid(
             [Problem("", "is too long", f"{len(text):,} characters", f"at most {TEXT_MAX:,} characters")]
@@ -97,9 +93,9 @@ def read_document(text: str) -> dict[str, Any]:
 
 
 def check_structure(body: bytes) -> None:
-    """Raise InvalidYaml for deep nesting or aliases. A few lines with aliases can expand to gigabytes.
+    """Raise InvalidYaml for deep nesting, aliases, or a bracket without a value.
 
-    Raise it also for a bracket that ends without a value, at the line of the bracket.
+    A few lines with aliases can expand to gigabytes.
     """
     opened: list[yaml.CollectionStartEvent] = []
     try:
@@ -137,7 +133,6 @@ class PlainLoader(SafeLoader):
 
 
 def _describe(error: Exception) -> str:
-    """Return the problem on one line, in plain words or with a remedy if there is one."""
     message = str(getattr(error, "problem", None) or error).splitlines()[0][:200]
     if plain := next((words for problem, words, _ in PLAIN_WORDS if problem == message), ""):
         return plain

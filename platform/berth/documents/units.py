@@ -11,10 +11,7 @@ UNITS_OF_TIME = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
 def with_units(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with whole-minute durations as text, such as `8h`.
-
-    Amounts of memory stay numbers, because their keys name the unit MiB.
-    """
+    """Return the document with whole-minute durations as text, such as `8h`."""
     return _convert_values(document, DURATIONS, _duration_text)
 
 
@@ -24,7 +21,7 @@ def without_units(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_memory(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document, group, role or limit in which all amounts of memory are in MiB."""
+    """Convert all amounts of memory to MiB."""
     converted = _convert_values(part, AMOUNTS_OF_MEMORY, _memory_mib)
     for key in ("roles", "groups"):
         if isinstance(part.get(key), list):

@@ -20,7 +20,7 @@ _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
 
 def set_value(data: Any, at: Location, value: object) -> Any:
-    """Return a copy with `value` at the location. Create missing parents.
+    """Return a copy with `value` at the location. Missing parents are created.
 
     Raises KeyError if the location leads through a scalar or past the end of a list.
     """
@@ -65,9 +65,9 @@ def value_at(data: Any, at: Sequence[Step]) -> Any:
 
 
 def parse_setting(text: str) -> tuple[Location, object]:
-    """Parse a setting such as `roles[0].gpu=2` into a location and a value.
+    """Parse a setting such as `roles[0].gpu=2` into a location and a value. Raises Invalid.
 
-    The value is parsed as YAML unless the field is a text field. Raises Invalid if the setting is malformed.
+    The value is YAML unless the field is a text field.
     """
     where, sign, value = text.partition("=")
     at = parse_location(where.strip())

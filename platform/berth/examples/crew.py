@@ -1,7 +1,6 @@
-"""Rendezvous of training ranks, which may join and leave at any time.
+"""Rendezvous of training ranks that may join and leave at any time.
 
-Rank 0 maintains the list of members and sends "go" before each step. If the list has changed or a step has
-failed, rank 0 sends its state and a new ring instead, so that all ranks stay in step.
+Before each step, rank 0 sends "go" or, after a change or failure, its state and a new ring.
 """
 
 import socket
@@ -109,8 +108,7 @@ class Leader:
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
         """Start the next step on all ranks. Return False if `must_stop()` becomes true first.
 
-        Forming a ring may take seconds while ranks are stopping. If the step was not started, the caller
-        should save a checkpoint.
+        Forming a ring may take seconds. Save a checkpoint if the step was not started.
         """
         changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:
@@ -148,10 +146,7 @@ class Leader:
             joined = True
 
     def _drop_ended_members(self) -> bool:
-        """Drop members that have ended. Return whether any member was dropped.
-
-        Members send only one message, so a readable socket means that a member has closed its connection.
-        """
+        """Return whether any member was dropped."""
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:
             self._drop_member(rank)

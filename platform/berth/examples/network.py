@@ -36,10 +36,7 @@ def initial_state(hidden: int, seed: int) -> State:
 
 
 def make_batch(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return the training batch for a step.
-
-    The batch, and therefore the results, do not depend on the number of ranks.
-    """
+    """Return a step's training batch, which does not depend on the number of ranks."""
     rng = np.random.default_rng([seed, step])
     kind = rng.integers(0, CLASSES, count)
     radius = np.sqrt(rng.random(count)) * 2 * np.pi

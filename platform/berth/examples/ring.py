@@ -15,8 +15,7 @@ EXCHANGE_SECONDS, FORM_SECONDS = 30.0, 5.0
 class Ring:
     """Connections to the next rank and from the previous rank.
 
-    Any failure raises ConnectionError and closes both connections, so that the failure spreads around the
-    ring.
+    Any failure raises ConnectionError and closes both, so that it spreads around the ring.
     """
 
     def __init__(
@@ -40,9 +39,7 @@ class Ring:
             sock.setblocking(False)
 
     def sum(self, vector: Array) -> Array:
-        """Return the sum of all ranks' vectors. Chunks circulate once to be summed and once to be shared.
-        Raises ConnectionError.
-        """
+        """Return the sum of all ranks' vectors. Raises ConnectionError."""
         if self.size == 1:
             return vector
         chunks = [chunk.copy() for chunk in np.array_split(vector, self.size)]
@@ -70,10 +67,7 @@ class Ring:
                 sock.close()
 
     def _exchange(self, chunk: Array, count: int) -> Array:
-        """Exchange chunks with the neighbours, sending and receiving at the same time.
-
-        If all ranks sent first, full buffers would block all of them.
-        """
+        """Send and receive at the same time. If all ranks sent first, full buffers would block them."""
         assert self._next is not None
         assert self._previous is not None
         out, received = memoryview(chunk.tobytes()), bytearray()
@@ -93,10 +87,7 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """Accept a connection from the previous rank of this ring.
-
-    Close connections that belong to earlier rings.
-    """
+    """Accept the previous rank of this ring, and close connections of earlier rings."""
     listener.settimeout(FORM_SECONDS)
     while True:
         sock, _ = listener.accept()

@@ -1,9 +1,7 @@
 """Data-parallel training on CPUs with any number of ranks.
 
-Gradients are summed over a ring of TCP connections, and the loss decreases. Rank 0 saves a checkpoint in
-BERTH_WORKSPACE at regular intervals and on SIGTERM, and the next start resumes from the checkpoint.
-
-Without RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the program runs as a single rank.
+Rank 0 saves a checkpoint in BERTH_WORKSPACE regularly and on SIGTERM. The next start resumes from it. Without
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the program runs alone.
 """
 
 import argparse

@@ -75,10 +75,7 @@ class Wiring:
         return trace_provider(provider, pool.provider)
 
     def instances_changed_at(self, pool: NodePool) -> datetime | None:
-        """Return when the pool's provider last noticed a change in its instances.
-
-        Return None before the first change, and for providers that do not watch their instances.
-        """
+        """Return when the pool's provider last noticed a change in its instances, or None."""
         last_change = self.changes.get(pool.provider)
         return last_change(pool) if last_change is not None else None
 
@@ -87,8 +84,9 @@ class Wiring:
 
 
 def load_wiring() -> Wiring:
-    """Return this process's wiring of providers and runtimes. The files under BERTH_HOME are shared by all
-    processes.
+    """Return this process's wiring of providers and runtimes.
+
+    All processes share the files under BERTH_HOME.
     """
     return _build_wiring(str(settings.BERTH_FAKE_POOLS))
 

@@ -49,7 +49,6 @@ def main(number: int) -> None:
 def _run_call(
     payload: bytes, plugins: Any, instance: Any, entered: HookContexts, result_bytes_max: int
 ) -> calls.CallOutcome:
-    """Run a call. Before the first call, enter the plugin contexts."""
     try:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -89,7 +88,7 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Ignore a signal. Unlike SIG_IGN, this handler is not inherited by processes that a function starts."""
+    """Ignore a signal without passing this on to child processes, as SIG_IGN would."""
 
 
 if __name__ == "__main__":

@@ -55,10 +55,7 @@ class PodPosition:
 
 
 def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> PodPosition:
-    """Return this pod's position. The head's port is one above the rendezvous port.
-
-    Raises KeyError or ValueError outside a pod.
-    """
+    """Return this pod's position in the cluster. Raises KeyError or ValueError outside a pod."""
     devices = [device for device in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device]
     return PodPosition(
         rank=int(environ["RANK"]),
@@ -104,10 +101,10 @@ class OwnRay:
     def start(
         self, seconds: float = START_SECONDS, should_continue: Callable[[], bool] = lambda: True
     ) -> None:
-        """Start Ray, and return when this pod has joined. Ranks above 0 retry until the head is reachable.
+        """Start Ray, and return when this pod has joined.
 
-        Raises RayUnavailable if Ray is not installed, after `seconds`, or as soon as `should_continue`
-        returns False.
+        Raises RayUnavailable if Ray is not installed, after `seconds`, or once `should_continue` returns
+        False.
         """
         if find_spec("ray") is None:
             raise RayUnavailable("Ray is not installed on this pod's node. Ask an admin to install it")
@@ -189,7 +186,7 @@ class OwnRay:
 def main(command: list[str]) -> int:
     """Start Ray and, on rank 0, run the program.
 
-    Return the program's exit code on rank 0, 0 on other ranks, or 1 if Ray could not be started.
+    Returns the program's exit code on rank 0, 0 on other ranks, or 1 if Ray did not start.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ray = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
@@ -208,7 +205,6 @@ def main(command: list[str]) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop Ray. Ray's child processes end with Ray or are killed with the pod."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

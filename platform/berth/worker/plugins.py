@@ -14,8 +14,7 @@ log = logging.getLogger(__name__)
 def load_pool_plugins(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
     """Return the plugins that a pool declares, in order.
 
-    A plugin that is not installed here is skipped with a warning, because its package may be missing on nodes
-    where it has no hooks.
+    A plugin that is not installed here is skipped with a warning.
     """
     plugins = []
     for entry in declared:

@@ -1,8 +1,7 @@
-"""Install the requirements of a session's plugins on this node before its worker accepts calls.
+"""Install the requirements of a session's plugins before its worker accepts calls.
 
-The pool's plugins are installed when its nodes boot. The session's plugins are installed in a separate
-environment in the pod's directory, on top of the pool's packages. The script that builds a node's environment
-also builds this environment. The worker then restarts with the Python in that environment.
+They go into an environment in the pod's directory, on top of the pool's packages. The worker then restarts
+there.
 """
 
 import json
@@ -36,10 +35,10 @@ class PreparationFailed(PluginError):
 def load_session_plugins(
     setup: bytes, config: WorkerConfig, should_continue: Callable[[], bool]
 ) -> tuple[Plugin, ...]:
-    """Return the session's plugins once their requirements are installed.
+    """Return the session's plugins, with their requirements installed.
 
-    If anything must be installed, the process restarts and this function does not return. Raises
-    PreparationFailed, HookFailed, and any error from unpickling the client's code.
+    After an installation, the process restarts instead. Raises PreparationFailed, HookFailed, and any error
+    from unpickling the client's code.
     """
     if not setup:
         return ()
@@ -83,7 +82,6 @@ def _compose_image(plugins: tuple[Plugin, ...], config: WorkerConfig) -> tuple[I
 
 
 def _check_installable(image: Image, pool: str) -> None:
-    """Raise PreparationFailed if any requirements cannot be installed on this node."""
     if problems := list(image_problems(image)):
         raise PreparationFailed(f"the session's plugins cannot be installed: {problems[0]}")
     if image.python not in ("", PYTHON):
@@ -99,9 +97,7 @@ def _check_installable(image: Image, pool: str) -> None:
 
 
 def _build_environment(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
-    """Run the bootstrap script, and return the path of the new environment's Python. Raises
-    PreparationFailed.
-    """
+    """Return the path of the new environment's Python. Raises PreparationFailed."""
     root = Path(os.environ["BERTH_POD_DIR"], "session")
     root.mkdir(parents=True, exist_ok=True)
     script, phases = root / "script", root / "phases"

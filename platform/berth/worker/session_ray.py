@@ -21,10 +21,7 @@ _LOSS_ERRORS = {
 
 
 class SessionRay:
-    """Ray on one node of a session. `join` starts Ray, and `leave` stops it.
-
-    Both methods do nothing on pools without Ray.
-    """
+    """Ray on one node of a session. The methods do nothing on pools without Ray."""
 
     def __init__(self) -> None:
         self._ray: OwnRay | None = None
@@ -35,9 +32,9 @@ class SessionRay:
         return self._ray is not None and not self._ray.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
-        """Join the session's Ray cluster. Raises RayUnavailable if Ray does not start.
+        """Join the session's Ray cluster, if the pool and the node have Ray.
 
-        Do nothing on pools without Ray, or if Ray is not installed.
+        Raises RayUnavailable if Ray does not start.
         """
         if environ.get("BERTH_RUNTIME") != "ray":
             return

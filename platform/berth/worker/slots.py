@@ -32,10 +32,7 @@ class Slot(Protocol):
 
 
 class ThreadSlot:
-    """Slot in the worker's process.
-
-    All calls share the process's modules, and a crash of the process aborts all of them.
-    """
+    """Slot in the worker's own process. All calls share its modules, and a crash aborts all of them."""
 
     def __init__(self, plugins: tuple[Plugin, ...], result_bytes_max: int) -> None:
         self._plugins, self._result_bytes_max = plugins, result_bytes_max
@@ -84,9 +81,9 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """Close the connection, so that the process exits its plugins' context managers and ends.
+        """Close the connection, so that the process leaves its plugins' contexts and ends.
 
-        Kill the process if it does not end in time.
+        Kill it if this takes too long.
         """
         if self._socket is not None:
             self._socket.close()

@@ -64,10 +64,7 @@ class Worker:
             self._ray.leave()
 
     def _run_session(self, registration: Registration, versions: tuple[str, str]) -> int:
-        """Run calls.
-
-        Ray starts before the plugin contexts are entered, and stops after these contexts are exited.
-        """
+        """Run calls. Ray starts before the plugin contexts and stops after them."""
         app = HookContexts(Hook.AROUND_APP)
         try:
             session_plugins = load_session_plugins(
@@ -169,10 +166,7 @@ class Worker:
             self._stop.set()
 
     def _send_results(self, frames: list[Frame], pool: SlotPool) -> None:
-        """Send results.
-
-        Replace a rejected result with an error, because the call would otherwise be retried.
-        """
+        """Send results. Replace a rejected result with an error, or its call would be retried."""
         try:
             with self._lock:
                 held_calls = sorted(self._held_calls)
@@ -189,9 +183,7 @@ class Worker:
                 self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], pool)
 
     def _is_session_over(self) -> bool:
-        """Ask the server whether the session has ended, or whether other workers are taking over this
-        worker's calls.
-        """
+        """Return whether the session has ended, or other workers take over this worker's calls."""
         if self._at_once:
             return True
         self._deadline = time.monotonic() + 1.0
@@ -223,7 +215,7 @@ class Worker:
 
 
 def _next_batch(finished: "queue.SimpleQueue[Finished]") -> tuple[list[Finished], bool]:
-    """Wait for outcomes. Return one batch of outcomes, and whether it is the last batch."""
+    """Return the next batch of outcomes, and whether it is the last one."""
     batch, size = [finished.get()], 0
     while batch[-1][1].kind != "last" and len(batch) < 100 and size < BATCH_BYTES:
         size += len(batch[-1][1].data)

@@ -17,10 +17,9 @@ KEY = "code"
 def pop_code_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Return the directory to upload for each document, or None.
+    """Remove `code` keys that name directories. Return each document's directory to upload, or None.
 
-    Remove `code` keys that name a directory or that an option overrides. `--code` applies to all documents.
-    In a document printed by the server, `code` refers to stored code rather than a directory.
+    `--code` overrides the keys of all documents.
     """
     from berth.core.spec.parsing.manifest import is_manifest
 

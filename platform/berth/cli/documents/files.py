@@ -32,10 +32,9 @@ def document_from_template(reference: str, project: str | None, name: str | None
 
 
 def resolve_project_and_name(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Parse NAME or PROJECT/NAME, and return the project and the name.
+    """Parse NAME or PROJECT/NAME. `project` replaces a missing project.
 
-    If the reference has no project, use `project` or, if that is None, the default project. Raises
-    InvalidInput if there is no default project.
+    Raises InvalidInput if there is no default project either.
     """
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
@@ -164,7 +163,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a keyword or a number. Return other text unchanged; the server validates it."""
+    """Parse a keyword or number. Other text is returned unchanged."""
     if text in KEYWORD_VALUES:
         return KEYWORD_VALUES[text]
     try:

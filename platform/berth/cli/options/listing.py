@@ -50,11 +50,7 @@ class ListOptions:
     output: OutputOption = Output.TABLE
 
     def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
-        """Return the workloads, with one row per array.
-
-        Tasks are listed individually if the user requests tasks, or if a filter such as the phase applies
-        only to tasks.
-        """
+        """Return the workloads, with one row per array unless the user asks for tasks."""
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]
         filters: dict[str, object] = {

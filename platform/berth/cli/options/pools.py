@@ -217,7 +217,6 @@ class PoolValues:
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 
     def _kubernetes_fields(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the pool fields for the Kubernetes options. `values` contains all other fields."""
         settings = dict(values.get("provider_settings") or {})
         if self.node_selector:
             settings["node_selector"] = parse_key_values("--node-selector", self.node_selector)
@@ -292,7 +291,7 @@ class PoolChanges(PoolValues):
 
 
 def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Merge individual settings, such as `provider_settings.partition`, into `provider_settings`."""
+    """Put settings such as `provider_settings.partition` into `provider_settings`."""
     parts = {key: value for key, value in values.items() if key.startswith(f"{SETTINGS}.")}
     if not parts:
         return values
@@ -354,7 +353,7 @@ def _read_kubeconfig(file: str | None, context: str | None) -> str:
 
 
 def _read_token(file: str) -> str:
-    """Return the token in the file. A token on the command line would be visible in `ps`."""
+    """Read the token from a file. On the command line, it would be visible in `ps`."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -78,10 +78,7 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
 
 
 def parse_idle_rule(text: str) -> dict[str, str]:
-    """Parse a rule such as "below=5%,after=1h". An empty string removes the rule.
-
-    The server validates the keys and values.
-    """
+    """Parse a rule such as "below=5%,after=1h". An empty string removes the rule."""
     return parse_key_values("--idle-rule", text.split(",")) if text.strip() else {}
 
 
@@ -95,9 +92,9 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
 
 
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
-    """Parse NAME=VARIABLE or NAME=FILE. The NAME of a personal secret begins with "personal/".
+    """Parse NAME=VARIABLE or NAME=FILE into a use of a secret.
 
-    `key` is `env` or `file`. Raises InvalidInput if the text is malformed.
+    `key` is `env` or `file`. Raises InvalidInput.
     """
     name, _, target = entry.partition("=")
     if not name.removeprefix(PERSONAL) or not target:
@@ -107,10 +104,7 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
 
 
 def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]:
-    """Parse NAME or personal/NAME. Return {key: NAME}, with "personal": True for a personal secret.
-
-    Raises InvalidInput if there is no name.
-    """
+    """Return {key: NAME}, with "personal": True for personal/NAME. Raises InvalidInput."""
     name = text.removeprefix(PERSONAL)
     if not name:
         raise invalid_value_error(option, "is not a valid secret name", text, "NAME, or personal/NAME")

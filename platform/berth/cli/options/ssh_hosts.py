@@ -15,11 +15,7 @@ SECRET = "secret:"  # noqa: S105 - a prefix
 
 
 def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pool fields for `--hosts` and `--key`.
-
-    `settings` are the pool's other provider settings. Without `--hosts`, the key is used for
-    `settings.login`.
-    """
+    """Return the pool fields for `--hosts` and `--key`. `settings` are the other provider settings."""
     own = dict(settings) if hosts is None else read_hosts(hosts)
     login = own.get("login") if hosts is None else None
     # The settings that refer to the key.
@@ -43,10 +39,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
 
 
 def read_hosts(file: str) -> dict[str, Any]:
-    """Read provider settings from a file.
-
-    The file contains either settings with `hosts`, or only the hosts, as a list or keyed by name.
-    """
+    """Read provider settings, or only their hosts, from a file."""
     import yaml
 
     try:
@@ -71,11 +64,7 @@ def _read_text(option: str, file: str) -> str:
 def pin_presented_keys(
     values: dict[str, Any], preview: Callable[[dict[str, Any]], Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Pin the presented host keys. Return the updated pool, and a line of text for each key.
-
-    `preview` returns the preview of a pool. A preview has a time limit and covers only the first hosts of a
-    long list. `preview` is therefore called for a few hosts at a time.
-    """
+    """Pin the presented host keys. Return the updated pool, and a line of text for each key."""
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []
     names = list(hosts) if isinstance(hosts, dict) else None

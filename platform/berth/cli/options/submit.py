@@ -390,10 +390,7 @@ FLAGS_BY_PATH = {
 
 
 def flag_for_path(path: str) -> str:
-    """Return the option that sets `path` in the document, such as `--gpu`.
-
-    If `path` is within a retry rule, return `--retry` and the key.
-    """
+    """Return the option that sets `path` in the document, such as `--gpu`."""
     matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
     flag = FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
     key = path.rpartition("].")[2] if flag == "--retry" and "]." in path else ""

@@ -25,8 +25,9 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 @dataclass(frozen=True)
 class CommandTarget:
-    """Workload, array, or selected tasks of an array, to which a command applies. If `indexes` is None, all
-    tasks are selected.
+    """Workload, array, or selected array tasks that a command acts on.
+
+    If `indexes` is None, all tasks are selected.
     """
 
     workload: "WorkloadDetail | None" = None
@@ -35,10 +36,9 @@ class CommandTarget:
 
 
 def find_target(client: "Client", reference: str) -> CommandTarget:
-    """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] selects.
+    """Return the workload, array or tasks named by NAME, ID or ARRAY[INDEXES].
 
-    Live objects take precedence over ended objects, and later submissions over earlier submissions. Raises
-    NotFound.
+    Live objects come before ended ones, and new before old. Raises NotFound.
     """
     from berth.client.errors import NotFound
 
@@ -75,10 +75,7 @@ def _parse_indexes(text: str) -> Sequence[str]:
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of --array into a document's `array` section. Return None if it is not set.
-
-    Raises InvalidInput.
-    """
+    """Parse --array into a document's `array` section. Raises InvalidInput."""
     from berth.core.spec.sections.arrays import parse_array_notation
 
     if text is None:

@@ -42,7 +42,6 @@ def print_dry_run(result: "DryRun") -> None:
 
 
 def _start_lines(result: "DryRun") -> Iterator[str]:
-    """Yield lines about the queue position, the expected start, and when the prediction may change."""
     if result.queue_position_reason:
         yield f"Queue position {result.queue_position}: {result.queue_position_reason}."
     if line := format_expected_start(
@@ -62,7 +61,6 @@ def _format_outcome(result: "DryRun") -> str:
 
 
 def _format_pods_per_node(decision: dict[str, Any]) -> str:
-    """Format the number of pods per node, such as " 2 pods on train-1"."""
     nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
     counts = ", ".join(f"{format_count(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
     return f" {counts}" if counts else ""

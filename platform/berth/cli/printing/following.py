@@ -26,10 +26,9 @@ def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None,
     out: "TerminalOutput | LineFilter | None" = None, *, timestamps: bool = False,
 ) -> "Workload":  # fmt: skip
-    """Print the output of one pod across its attempts until the workload ends. Return the ended workload.
+    """Print a pod's output across its attempts until the workload ends. Return the ended workload.
 
-    Changes of the workload's phase and reason are printed to stderr. `tail` limits the number of lines
-    printed for the first attempt. With `timestamps`, each line begins with its time.
+    Phase changes go to stderr. `tail` limits the output of the first attempt.
     """
     out = out or TerminalOutput()
     printed, reported = "", ("", "")
@@ -52,10 +51,7 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return the latest attempt of a pod in the current run, or None.
-
-    Without a name, use the pod with the lowest rank.
-    """
+    """Return the pod's latest attempt in this run. Without a name, use the lowest rank."""
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]
@@ -66,10 +62,7 @@ def _print_attempt(
     client: "Client", pod: "Pod", workload_id: str, tail: int | None,
     out: "TerminalOutput | LineFilter", timestamps: bool,
 ) -> None:  # fmt: skip
-    """Print a pod's output as it arrives. With `tail`, begin with the last `tail` lines.
-
-    If the connection breaks, resume at the same byte.
-    """
+    """Print a pod's output as it arrives. After a lost connection, resume at the same byte."""
     from berth.client import Unreachable
 
     offset, losses, stamped = 0, 0, TimestampedOutputReader()
@@ -189,10 +182,7 @@ class LineFilter:
 
 
 def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
-    """Yield (number, text) for each matching or context line after line `last`, without duplicates.
-
-    The text begins with the line number, as in `12:` for a match and `11-` for context.
-    """
+    """Yield the number and text of each line after `last`: `12:` marks a match, `11-` context."""
     shown: dict[int, str] = {}
     for match in matches:
         before = enumerate(match.before, match.line - len(match.before))
@@ -213,10 +203,9 @@ REFRESH_SECONDS = 2.0
 
 
 def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
-    """Redraw in place until Ctrl-C. Without a terminal, print repeatedly instead.
+    """Redraw in place until Ctrl-C, or print repeatedly without a terminal.
 
-    While the server is unreachable, the last output stays on the screen. Errors raised by the first call of
-    `draw` are not caught.
+    While the server is unreachable, the last output stays on the screen.
     """
     from rich.console import Group
     from rich.live import Live

@@ -30,9 +30,7 @@ NO_EFFECTS, HAS_EFFECTS, PREVIEW_FAILED = 0, 1, 255
 
 @contextmanager
 def report_preview_errors() -> Iterator[None]:
-    """If the block raises an expected error, print it and exit with code 255, because code 1 means that a
-    change has effects.
-    """
+    """Print expected errors and exit with 255, because 1 means that a change has effects."""
     try:
         yield
     except Exception as error:

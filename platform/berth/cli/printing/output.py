@@ -42,10 +42,10 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table.
+    """Table column.
 
-    On a narrow terminal, `brief` formats the cells, `optional` columns are dropped from right to left, and
-    `flexible` columns are truncated.
+    On a narrow terminal, `brief` formats the cells, `optional` columns are dropped, and `flexible` ones are
+    truncated.
     """
 
     title: str
@@ -209,11 +209,7 @@ class FittedColumn:
 
 
 def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[FittedColumn]:
-    """Return the columns that fit into `terminal_width` characters.
-
-    If the table is too wide, flexible columns are truncated and cells are formatted briefly. If that does not
-    suffice, optional columns are dropped from right to left, and then the widest other column is truncated.
-    """
+    """Return the columns, shortened or dropped until they fit into `terminal_width` characters."""
     shown, brief = list(range(len(sizes))), False
 
     def needed_width(at: int) -> int:
@@ -270,7 +266,7 @@ def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Format a CSV cell. Put an apostrophe before text that a spreadsheet would evaluate as a formula."""
+    """Format a CSV cell. An apostrophe keeps spreadsheets from evaluating it as a formula."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

@@ -22,10 +22,7 @@ class DepartmentHeading:
 
 
 def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | None = None) -> list[Any]:
-    """Return the visible quotas, grouped by pool, with each department before its projects.
-
-    If a table shows all owners, a department without a visible quota has a heading row.
-    """
+    """Return the visible quotas by pool, with each department before its projects."""
     departments = {project.name: project.department for project in client.projects.list()}
     quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner.name)]
     if owner is not None and not quotas and owner not in departments:
@@ -104,10 +101,7 @@ def _format_weight(weight: Any) -> str:
 
 
 def format_status_gpus(quota: Any, name: str) -> str:
-    """Format a quota's `share`, `allocated`, `reserved` or `requested` in the last cycle, in GPUs.
-
-    For a quota group, sum the amounts of its pools. Return a dash if the amount is unknown.
-    """
+    """Format an amount of the last cycle in GPUs, or "-" if it is unknown."""
     statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
     return format_number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"
 

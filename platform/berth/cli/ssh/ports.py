@@ -36,7 +36,6 @@ async def connect_port(channels: PodChannels, host: str, port: int) -> asyncssh.
 async def _forward(
     connection: PortConnection, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]
 ) -> None:
-    """Forward data until both directions have ended or the client has closed the connection."""
     serving = asyncio.create_task(connection.serve(reader, writer))
     closed = asyncio.create_task(writer.wait_closed())
     try:
@@ -49,7 +48,6 @@ async def _forward(
 
 
 def _is_own_address(host: str) -> bool:
-    """Return whether the name or address refers to the pod itself."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

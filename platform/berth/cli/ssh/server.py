@@ -1,7 +1,7 @@
 """SSH server for one pod, on the stdin and stdout of this process.
 
-Only the program that started this process can connect, so the server requires no key. The user's Berth token
-determines the permissions.
+The server needs no key, because only its parent process can connect. The user's Berth token determines the
+permissions.
 """
 
 import asyncio
@@ -43,11 +43,9 @@ class _Server(asyncssh.SSHServer):
 
 
 async def serve(channels: PodChannels, files: SshFiles) -> None:
-    """Serve one SSH connection until either side ends it. Raises ClientError if access to the pod is denied.
+    """Serve one SSH connection until either side ends it.
 
-    One channel stays open for the whole connection. If the channel ends, for example because the pod ends or
-    the user loses access, the connection is closed with the reason. If the connection ends, the processes
-    with this channel's ID are killed.
+    The connection ends with the pod or the user's access. Raises ClientError if access is denied.
     """
     async with channels.open({"ssh": True}) as channel:
         channels.mark = await _receive_channel_mark(channel)
@@ -91,7 +89,6 @@ async def _accept(
 async def _watch(
     channel: AsyncChannel, connection: asyncssh.SSHServerConnection, channels: PodChannels
 ) -> None:
-    """Close the SSH connection when the pod ends or the user loses access."""
     try:
         while (await channel.receive())[0] != STATUS:
             pass

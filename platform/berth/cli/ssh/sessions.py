@@ -130,7 +130,6 @@ class _Session:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self) -> None:
-        """Send the client's input, signals and terminal size to the pod until the input ends."""
         while True:
             while self._channel.window <= 0:
                 self._has_credit.clear()
@@ -150,9 +149,6 @@ class _Session:
                 await self._channel.send_input(data)
 
     async def _receive(self) -> None:
-        """Write the command's output to the client until the command has ended, and report its exit code or
-        signal.
-        """
         while True:
             kind, payload = await self._channel.receive()
             if kind == CREDIT:

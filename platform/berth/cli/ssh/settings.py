@@ -18,10 +18,9 @@ _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 
 
 class SshFiles:
-    """Files of the current user: the host key for all pods, the known hosts, and the `ssh` settings.
+    """SSH files of the current user.
 
-    All pods can share one host key, because only this user's processes serve SSH with it, through pipes to
-    `ssh`. The key never changes, so `ssh` prints no warnings.
+    All pods share one host key that never changes, so `ssh` prints no warnings.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -48,10 +47,7 @@ class SshFiles:
         _replace(self.known_hosts, f"{KEY_ALIAS} {' '.join(public.split()[:2])}\n")
 
     def write_config(self) -> None:
-        """Write the `ssh` settings for pod host names.
-
-        Host names with quotes are excluded, because a quote would end the quoted argument of ProxyCommand.
-        """
+        """Write the `ssh` settings for the host names of pods."""
         self.prepare()
         lines = [f"    {key} {value}\n" for key, value in self.options().items()]
         _replace(self.config, f'{_HEADER}Host *{SUFFIX} "!*\'*"\n{"".join(lines)}')
@@ -69,11 +65,7 @@ class SshFiles:
 
 
 def own_command() -> list[str]:
-    """Return the command line that starts this `berth` program.
-
-    `python -m` is used only as a last resort, because Python would also import modules from the current
-    directory.
-    """
+    """Return the command line that starts this `berth` program."""
     program = shutil.which(sys.argv[0])
     if program is not None and Path(program).name == "berth":
         return [str(Path(program).absolute())]
@@ -81,10 +73,7 @@ def own_command() -> list[str]:
 
 
 def include_in_user_config(config: Path, user_config: Path) -> bool:
-    """Include `config` in the user's `ssh` settings. Return False if it was already included.
-
-    Raises InvalidInput if the file cannot be written.
-    """
+    """Include `config` in the user's `ssh` settings. Return False if it already was. Raises InvalidInput."""
     line = f'Include "{config}"'
     try:
         text = user_config.read_text(encoding="utf-8") if user_config.exists() else ""

@@ -68,7 +68,7 @@ class ClusterTop(RefreshingApp):
         self.query_one("#workloads").border_title = f"workloads by {self._sort}"
 
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
-        """Replace the rows of a table. Keep the cursor and the scroll position."""
+        """Replace the table's rows, but keep the cursor and scroll position."""
         table = self.query_one(f"#{name}", DataTable)
         cursor, left, top = table.cursor_row, table.scroll_x, table.scroll_y
         if not table.columns:

@@ -40,7 +40,7 @@ class ServiceAddress:
 def parse_service_address(service: str, url: str) -> ServiceAddress:
     """Parse `--service` and `--url`. The URL may point to a server, a service or its autoscaler.
 
-    Raises InvalidSettings if the options refer to different services or to no service.
+    Raises InvalidSettings if no single service is named.
     """
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
@@ -107,7 +107,7 @@ class ServiceWatcher:
 
 
 def _load_settings(target: ServiceAddress) -> Settings:
-    """Load the settings for the address. A stored token is used only for the server it belongs to."""
+    """Load the settings. A stored token is used only for its own server."""
     named = {"BERTH_URL": target.address} if target.address else {}
     return load_settings({**os.environ, **named})
 

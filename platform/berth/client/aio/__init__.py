@@ -1,5 +1,4 @@
-"""Asynchronous client, from which the synchronous client is generated.
+"""Asynchronous client, the source of the generated synchronous client.
 
-Plugin contexts and joblib are synchronous. In an asynchronous session, run code that uses joblib in a thread
-(`asyncio.to_thread`).
+Plugin contexts and joblib are synchronous: run code with joblib in a thread (`asyncio.to_thread`).
 """

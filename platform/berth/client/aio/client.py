@@ -70,10 +70,9 @@ RESOURCES = {
 
 
 class AsyncClient:
-    """Client for the REST API of one server, as one user.
+    """Client for one server, as one user. Close it after use, or use `async with`.
 
-    Close the client after use, or use it with `async with`. By default, the address and the token come from
-    the environment or from the file that `berth login` wrote.
+    By default, address and token come from the environment or from `berth login`.
     """
 
     workloads: "AsyncWorkloads"
@@ -119,7 +118,6 @@ class AsyncClient:
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt attributes
 
         def __getattr__(self, name: str) -> object:
-            """Import the class of a resource on first use."""
             if name not in RESOURCES:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             module, _, class_name = RESOURCES[name].rpartition(".")
@@ -151,10 +149,9 @@ class AsyncClient:
     async def change_password(
         self, current: str, new: str, *, revoke_tokens: bool = False
     ) -> "PasswordChange":
-        """Change your password, and revoke the tokens that you created by signing in.
+        """Change your password and revoke your sign-in tokens, except this client's.
 
-        With `revoke_tokens`, your other tokens are revoked too. If this client uses a token created by
-        sign-in, the client switches to the new token in the response.
+        `revoke_tokens` revokes your other tokens too.
         """
         from berth.client.models.people import PasswordChange
 
@@ -173,9 +170,9 @@ class AsyncClient:
         start_timeout: float | None = None,
         **options: Unpack["SessionOptions"],
     ) -> "AsyncSession":
-        """Create a session that runs Python functions on nodes of a pool. Open the session with `async with`.
+        """Create a session that runs Python functions on nodes of a pool. Use it with `async with`.
 
-        `nodes` is a number or a (minimum, maximum) pair. `start_timeout` is in seconds. SessionOptions
+        `nodes` is a number or a (minimum, maximum) pair, and `start_timeout` is in seconds. SessionOptions
         describes the other options.
         """
         from berth.client.aio.session import AsyncSession

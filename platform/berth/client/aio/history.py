@@ -62,8 +62,9 @@ class AsyncCycles(AsyncResource):
         return scenario
 
     async def replay(self, cycle: int) -> Replay:
-        """Replay a cycle, and compare the new decisions with the recorded decisions. Raises Conflict if the
-        cycle's input is no longer stored.
+        """Decide a recorded cycle again and compare the decisions.
+
+        Raises Conflict if the cycle's input is no longer stored.
         """
         return await self._post(Replay, f"cycles/{cycle}/replay")
 

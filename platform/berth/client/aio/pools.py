@@ -41,7 +41,7 @@ class AsyncNodePools(AsyncResource):
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
 
-        Raises Conflict if the pool was changed concurrently or, if `version` is set, since that version.
+        Raises Conflict if the pool has changed, since `version` if that is set.
         """
         path = f"node-pools/{name}"
         _, current = await self._read(path)
@@ -63,9 +63,9 @@ class AsyncNodePools(AsyncResource):
         return await self._post(ScaledPool, path, {"nodes": nodes})
 
     async def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
-        """Preview which nodes would drain, and which actions the disruption budgets block.
+        """Preview which nodes would drain, and what the disruption budgets block.
 
-        `nodes` is the desired number of nodes, by default the current number.
+        `nodes` is the desired number, by default the current one.
         """
         return await self._get(ScalePreview, f"node-pools/{name}/scale", {"nodes": nodes})
 
@@ -135,9 +135,9 @@ class AsyncNodePools(AsyncResource):
     def machines(
         self, name: str, *, departed: bool = False, token: int | None = None
     ) -> AsyncIterator[Machine]:
-        """Iterate over joined machines. `departed` includes machines that have left the pool.
+        """Iterate over joined machines. `departed` adds machines that have left.
 
-        `token`, a join token ID, limits the result to machines that joined with that token.
+        `token` is the ID of the join token that they used.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)

@@ -52,17 +52,17 @@ class AsyncResource:
         return model.model_validate(json_content(response))
 
     async def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
-        """Replace an object if it has not changed since `tag`. With an empty tag, create a new object."""
+        """Replace an object if it still has this `tag`. An empty tag creates an object."""
         condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
         return await self._send(model, "PUT", path, body=body, headers=condition)
 
     async def _read(self, path: str) -> tuple[Any, str]:
-        """Return an object's document and its ETag for a conditional request."""
+        """Return an object's document and its ETag."""
         response = await self._transport.execute("GET", path)
         return json_content(response), str(response.headers.get("ETag", "*"))
 
     async def _delete_if_unchanged(self, path: str) -> None:
-        """Delete an object unless it changes concurrently. Raises Conflict if it does."""
+        """Delete an object. Raises Conflict if it changes at the same time."""
         _, tag = await self._read(path)
         await self._delete(path, headers={"If-Match": tag})
 

@@ -47,7 +47,7 @@ class AsyncServices(AsyncResource):
     ) -> ScaleAccepted:
         """Scale out to a total number of engines, or add external engines by address.
 
-        If an identical request is already active, that request is returned.
+        An identical active request is returned instead.
         """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
         return await self._post(ScaleAccepted, _path(service, "scale_out"), body)

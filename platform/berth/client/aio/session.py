@@ -34,10 +34,10 @@ POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
 
 
 class AsyncSession:
-    """Python session on nodes of a pool, opened with `async with`.
+    """Python session on nodes of a pool, for use with `async with`.
 
-    Entering the block waits until the nodes are ready, and leaving it ends the session. Outstanding calls are
-    awaited first, unless an exception ended the block.
+    Entering the block waits for nodes. Leaving it waits for outstanding calls, unless an exception was
+    raised.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class AsyncSession:
     def broadcast(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> ResultFuture[list[T]]:
-        """Run a function once on every node and return the results in node order.
+        """Run a function once on every node, and return the results in node order.
 
-        A node that joins later or restarts also runs the function, before it accepts other calls.
+        Nodes that join or restart later run it before they accept calls.
         """
         return to_result_future(self.call(function, args, kwargs, everywhere=True))
 
@@ -234,7 +234,6 @@ class AsyncSession:
         return True
 
     async def _end(self) -> None:
-        """Cancel outstanding calls and end the session on the server."""
         self._calls.cancel_all()
         try:
             with contextlib.suppress(ClientError):

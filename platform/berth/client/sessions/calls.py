@@ -31,7 +31,7 @@ class CallFuture(Future[Any]):
         self._on_cancel = on_cancel
 
     def cancel(self) -> bool:
-        """Cancel the call. Return False if the call is already done.
+        """Cancel the call. Return False if it is already done.
 
         A running call is not interrupted, but its result is discarded.
         """
@@ -138,10 +138,9 @@ class PendingCalls:
             self._complete(completion)
 
     def handle_outcome(self, header: Mapping[str, Any], data: bytes) -> None:
-        """Handle one outcome.
+        """Handle one outcome. Outcomes of unknown calls are ignored.
 
-        Outcomes of unknown calls are ignored and never unpickled, because unpickling can run code. Late
-        failures of a broadcast are only logged.
+        They are never unpickled, because unpickling can run code.
         """
         if header.get("late"):
             if header["outcome"] != "value":
@@ -193,9 +192,7 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return None until all results have arrived. Then return the broadcast's future, the results in node
-        order, and the first error or None.
-        """
+        """Return None until all results have arrived, then the future, the results and the first error."""
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():
             return None

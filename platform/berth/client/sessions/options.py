@@ -23,12 +23,12 @@ WORKER_HOOKS = ("transform", "bootstrap", "decorate", "around_app", "around_proc
 
 
 class SessionOptions(TypedDict, total=False):
-    """Session options.
+    """Session options. `gpus`, `cpus` and `memory_mib` are per node.
 
-    `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its own
-    process (`executor="process"`) or in threads of one process. A call whose node is lost is retried, up to
-    `max_attempts` attempts in total. A session ends after `idle_timeout` seconds without calls. `image` is a
-    container image that contains a `python` of the client's version; Kubernetes pools require an image.
+    A node runs `concurrency` calls at a time, in processes of their own (`executor="process"`) or in threads.
+    If a node is lost, its calls are repeated, up to `max_attempts` attempts each. A session ends after
+    `idle_timeout` seconds without calls. `image` must contain a `python` of the client's version; Kubernetes
+    pools require an image.
     """
 
     gpus: float
@@ -108,10 +108,7 @@ class Options:
 
 
 def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options: SessionOptions) -> Options:
-    """Build the options of a session. Raises SessionError for invalid plugins.
-
-    The server validates all other options.
-    """
+    """Build the options of a session. Raises SessionError for invalid plugins."""
     settings: dict[str, Any] = {name: value for name, value in options.items() if name != "plugins"}
     settings["project"] = options.get("project") or project
     return Options(
@@ -131,10 +128,7 @@ class PluginContext:
 
 
 def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
-    """Return the plugin context of a session.
-
-    If the session has several pools, `pool` is None, and only the session's own plugins are used.
-    """
+    """Return the plugin context of a session. `pool` is None if the session has several pools."""
     if pool is None:
         cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)
         return PluginContext(cluster, options.plugins)
@@ -149,10 +143,7 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
 
 
 def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:
-    """Pickle the hooks that run on workers, in two parts: hooks that install packages, and the other hooks.
-
-    The parts are separate because hooks in the second part may import modules that the first part installs.
-    """
+    """Pickle the hooks in two parts. The second part may import what the first part installs."""
     if not plugins:
         return b""
     parts = (

@@ -10,9 +10,9 @@ from pools.plugins.registry import available_plugins
 
 
 def resolve_plugins(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
-    """Return the plugins in order. For a plugin name, use the plugin with its default parameters.
+    """Return the plugins in order. A name stands for the plugin with default parameters.
 
-    Raises SessionError for an unknown name, or for two plugins with the same name.
+    Raises SessionError for an unknown or repeated name.
     """
     plugins = tuple(_build_plugin(choice) if isinstance(choice, str) else choice for choice in choices)
     for plugin in plugins:

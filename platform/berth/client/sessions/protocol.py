@@ -54,10 +54,7 @@ class Outage:
         self._unreachable_since = None
 
     def record_error(self, error: ClientError, now: float) -> bool:
-        """Record an error. Return whether to stop retrying.
-
-        Retrying stops if the error is permanent, or if the server has been unreachable for too long.
-        """
+        """Record an error. Return True if retrying should stop."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._unreachable_since = self._unreachable_since or now
@@ -73,9 +70,7 @@ def cancelled_calls_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def handle_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Handle all outcomes and return the sequence number of the last outcome. Raises ServerFailed if the
-    server reports a problem.
-    """
+    """Handle all outcomes. Return the last sequence number. Raises ServerFailed."""
     for header, data in unpack_frames(content):
         if "problem" in header:
             raise ServerFailed(500, header["problem"])

@@ -71,10 +71,9 @@ RESOURCES = {
 
 
 class Client:
-    """Client for the REST API of one server, as one user.
+    """Client for one server, as one user. Close it after use, or use `with`.
 
-    Close the client after use, or use it with `with`. By default, the address and the token come from
-    the environment or from the file that `berth login` wrote.
+    By default, address and token come from the environment or from `berth login`.
     """
 
     workloads: "Workloads"
@@ -120,7 +119,6 @@ class Client:
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt attributes
 
         def __getattr__(self, name: str) -> object:
-            """Import the class of a resource on first use."""
             if name not in RESOURCES:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             module, _, class_name = RESOURCES[name].rpartition(".")
@@ -150,10 +148,9 @@ class Client:
         return str(response["token"])
 
     def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> "PasswordChange":
-        """Change your password, and revoke the tokens that you created by signing in.
+        """Change your password and revoke your sign-in tokens, except this client's.
 
-        With `revoke_tokens`, your other tokens are revoked too. If this client uses a token created by
-        sign-in, the client switches to the new token in the response.
+        `revoke_tokens` revokes your other tokens too.
         """
         from berth.client.models.people import PasswordChange
 
@@ -172,9 +169,9 @@ class Client:
         start_timeout: float | None = None,
         **options: Unpack["SessionOptions"],
     ) -> "Session":
-        """Create a session that runs Python functions on nodes of a pool. Open the session with `with`.
+        """Create a session that runs Python functions on nodes of a pool. Use it with `with`.
 
-        `nodes` is a number or a (minimum, maximum) pair. `start_timeout` is in seconds. SessionOptions
+        `nodes` is a number or a (minimum, maximum) pair, and `start_timeout` is in seconds. SessionOptions
         describes the other options.
         """
         from berth.client.sessions.options import build_options

@@ -53,17 +53,17 @@ class Resource:
         return model.model_validate(json_content(response))
 
     def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
-        """Replace an object if it has not changed since `tag`. With an empty tag, create a new object."""
+        """Replace an object if it still has this `tag`. An empty tag creates an object."""
         condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
         return self._send(model, "PUT", path, body=body, headers=condition)
 
     def _read(self, path: str) -> tuple[Any, str]:
-        """Return an object's document and its ETag for a conditional request."""
+        """Return an object's document and its ETag."""
         response = self._transport.execute("GET", path)
         return json_content(response), str(response.headers.get("ETag", "*"))
 
     def _delete_if_unchanged(self, path: str) -> None:
-        """Delete an object unless it changes concurrently. Raises Conflict if it does."""
+        """Delete an object. Raises Conflict if it changes at the same time."""
         _, tag = self._read(path)
         self._delete(path, headers={"If-Match": tag})
 

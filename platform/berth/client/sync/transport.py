@@ -80,10 +80,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         is_idempotent: bool | None = None,
     ) -> httpx.Response:
-        """Send a request and return the response.
-
-        Raises Rejected for an error status, or Unreachable if the server does not respond.
-        """
+        """Send a request and return the response. Raises Rejected or Unreachable."""
         request = self._http.build_request(
             method,
             path,
@@ -134,7 +131,7 @@ class Transport:
             response.close()
 
     def _send_once(self, request: httpx.Request, attempt: int, is_idempotent: bool) -> httpx.Response | None:
-        """Send a request once. If the request failed and should be retried, wait and return None."""
+        """Send a request once. Wait and return None if it should be retried."""
         outcome: RequestFailure | int
         try:
             response = self._http.send(request)

@@ -52,9 +52,9 @@ class Topology(Document):
 
 
 class Limit(Document):
-    """Hard upper bounds on the resources that a replica may use.
+    """Hard upper bounds on a replica's resources.
 
-    If a limit is set, the limit rather than the request counts against the node's capacity.
+    If set, the limit rather than the request counts against the node's capacity.
     """
 
     cpu: Cores | None = None
@@ -78,10 +78,9 @@ class ScaleWith(Document):
 
 
 class SecretUse(Document):
-    """Secret that pods receive as a variable (`env`) or a file.
+    """Secret that pods receive as a variable (`env`) or as a file in BERTH_SECRETS_DIR.
 
-    The secret belongs to the project or the pool, or to the submitter if `personal` is true. Files are in the
-    directory BERTH_SECRETS_DIR.
+    It belongs to the project or pool, or to the submitter if `personal` is true.
     """
 
     name: Name
@@ -94,10 +93,9 @@ SecretUses = Annotated[tuple[SecretUse, ...], Field(max_length=64, strict=False)
 
 
 class RoleSpec(Document):
-    """Set of identical replicas.
+    """Set of identical replicas, at least `min` and at most `max`.
 
-    The gang needs at least `min` replicas and has at most `max`. If `idle` is set, the replicas run no
-    command, but occupy their resources until the other roles have completed.
+    `idle` replicas run no command, but occupy their resources until the other roles have completed.
     """
 
     name: Name = "worker"

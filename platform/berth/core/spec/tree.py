@@ -41,8 +41,8 @@ class RoleShape:
     def amounts(self) -> Amounts:
         """Resources of one replica that count towards quotas.
 
-        A GPU memory request counts only after the replica is placed, because the replica's share of a device
-        is unknown until then.
+        GPU memory counts only after the replica is placed, because its share of a device is unknown until
+        then.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
@@ -105,7 +105,7 @@ def _build_role(role: RoleSpec, document: WorkloadSpec) -> RoleShape:
 
 
 def _device_request(role: RoleSpec) -> tuple[int, int]:
-    """Return the thousandths requested on each device, and the number of devices."""
+    """Return the thousandths on each device, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

@@ -71,7 +71,7 @@ class PreemptionNotice(Document):
 class Notification(Document):
     """Recipient of notifications.
 
-    `to` is an email address, a webhook URL, or a webhook URL with the prefix `slack:`.
+    `to` is an email address or a webhook URL, with the prefix `slack:` for Slack.
     """
 
     to: Annotated[Text, Field(min_length=1)]

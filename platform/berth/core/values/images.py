@@ -1,7 +1,4 @@
-"""References to container images, and policies for pulling them.
-
-A reference is REGISTRY/NAME with a tag, a digest or both.
-"""
+"""Container image references and pull policies."""
 
 import re
 from collections.abc import Iterator
@@ -112,7 +109,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
 
 
 def _looks_like_registry(part: str) -> bool:
-    """Return whether the part before the first slash is a host: `localhost`, or a name with a dot or port."""
+    """Return whether the part before the first slash is `localhost` or has a dot or port."""
     return part == "localhost" or any(char in part for char in ".:")
 
 
@@ -132,7 +129,7 @@ def _digest_problem(digest: str) -> str:
 
 
 def _nearest_reference(text: str) -> str:
-    """Return the valid image reference that the user most likely meant by `text`, or "" if there is none."""
+    """Return the valid reference that the user most likely meant, or ""."""
     candidate = _SCHEME.sub("", "".join(text[:REFERENCE_MAX].split()), count=1)
     rest, _, digest = candidate.partition("@")
     first, slash, path = rest.partition("/")
@@ -159,7 +156,7 @@ def _validate_image(text: str) -> str:
 
 
 def _validate_pull_policy(value: object) -> object:
-    """Reject other spellings of a pull policy, such as IfNotPresent, and suggest the correct spelling."""
+    """Suggest Berth's spelling for others, such as IfNotPresent."""
     if isinstance(value, str) and value not in PULL_POLICIES:
         letters = re.sub("[-_ ]", "", value.lower())
         match = next((name for name in PULL_POLICIES if name.replace("_", "") == letters), "")

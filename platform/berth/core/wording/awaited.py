@@ -8,11 +8,9 @@ MAX_NAMED = 3  # maximum number of workloads named in a clause
 
 
 def describe_awaited_ends(ends: Sequence[tuple[str, str]]) -> str:
-    """Return a clause such as "when ads/nightly (05:58) and ads/refresh (06:04) end", or "" if `ends` is
-    empty.
+    """Return a clause such as "when ads/nightly (05:58) and ads/refresh (06:04) end", or "".
 
-    `ends` are pairs of a workload and a formatted time, in chronological order. If there are many workloads,
-    only the last few are named.
+    `ends` are pairs of a workload and a formatted time, in order. Only the last few are named.
     """
     if not ends:
         return ""

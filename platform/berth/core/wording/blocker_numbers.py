@@ -57,7 +57,7 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _is_value_set(key: str, value: Any) -> bool:
-    """Return whether a value is set. None means unlimited for an amount, and unset for any other value."""
+    """Treat None as unlimited for an amount, and as unset otherwise."""
     return value is not None or key in AMOUNTS
 
 

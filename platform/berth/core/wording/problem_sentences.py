@@ -32,7 +32,7 @@ def describe_problem(problem: Problem) -> str:
 
 
 def _subject(path: str) -> str:
-    """Return the words for a path. For `roles[0].gpu`, return "GPUs of role 1"."""
+    """Return the words for a path, such as "GPUs of role 1" for `roles[0].gpu`."""
     nouns: list[str] = []
     for name, index in STEP.findall(path):
         if name:

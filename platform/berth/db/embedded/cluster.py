@@ -53,11 +53,10 @@ class DatabaseSetupError(Exception):
 
 @dataclass(frozen=True)
 class EmbeddedCluster:
-    """PostgreSQL cluster in `data`, with a socket that only its owner and root can open.
+    """PostgreSQL cluster in `data`, with a socket for its owner and root only.
 
-    Clients connect as the role `berth_app`, which is not a superuser, with the password in `password_file`.
-    The superuser cannot connect at all: `_run_single_user` executes the superuser's statements without a
-    server. `can_create_databases` lets the role create databases, for tests.
+    Clients log in as `berth_app`, which is not a superuser. No one can log in as the superuser.
+    `can_create_databases` lets the role create databases, for tests.
     """
 
     data: Path
@@ -86,9 +85,9 @@ class EmbeddedCluster:
         return f"postgresql://{login}@/{database}?host={quote(str(self.socket), safe='/')}"
 
     def prepare(self) -> None:
-        """Create the cluster if it is missing, and restrict it to password logins.
+        """Create and secure the cluster if necessary.
 
-        Raises DatabaseSetupError if the cluster was created by a different PostgreSQL version.
+        Raises DatabaseSetupError if its PostgreSQL version differs.
         """
         version_file = self.data / "PG_VERSION"
         if not version_file.exists():
@@ -103,10 +102,7 @@ class EmbeddedCluster:
         self._restrict_logins()
 
     def command(self) -> list[str]:
-        """Return the server command.
-
-        When this process ends, the server receives SIGINT, which makes it disconnect its clients and stop.
-        """
+        """Return the server command. The server stops when this process ends."""
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs_directory() / "postgres"), "-D", str(self.data), *options]
@@ -148,7 +144,7 @@ class EmbeddedCluster:
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
         """Wait until the server accepts connections.
 
-        Raises DatabaseSetupError if the server exits or does not respond within `seconds`.
+        Raises DatabaseSetupError if it exits or takes more than `seconds`.
         """
         deadline = time.monotonic() + seconds
         while not self.accepts_connections():
@@ -163,7 +159,7 @@ class EmbeddedCluster:
             time.sleep(0.02)
 
     def _create_cluster(self) -> None:
-        """Create the cluster under a temporary name, so that an incomplete cluster is never used."""
+        """Create the cluster under a temporary name, so that an incomplete one is never used."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
         self._delete_incomplete_clusters()  # left behind by an interrupted start
@@ -192,9 +188,9 @@ class EmbeddedCluster:
             shutil.rmtree(draft, ignore_errors=True)
 
     def _restrict_logins(self) -> None:
-        """Set up the role, its password and its database, unless this release has already done so.
+        """Set up the role, its password and its database.
 
-        pg_hba.conf is written last, so that an interrupted setup is repeated at the next start.
+        An interrupted setup is repeated at the next start.
         """
         hba = self.data / "pg_hba.conf"
         if hba.read_text() == HBA and self.password_file.exists():
@@ -205,10 +201,7 @@ class EmbeddedCluster:
         write_private_file(hba, HBA, _system_account())
 
     def _run_single_user(self, database: str, statements: list[str]) -> str:
-        """Execute statements as the superuser, in a process that accepts no connections.
-
-        Return the output of the statements. Raises DatabaseSetupError if a statement fails.
-        """
+        """Execute statements as the superuser, in a process without a server, and return their output."""
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         completed = _run_program(
@@ -283,10 +276,7 @@ def programs_directory() -> Path:
 
 
 def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a PostgreSQL program to completion as PostgreSQL's system user.
-
-    The program is killed if this process ends.
-    """
+    """Run a PostgreSQL program as PostgreSQL's system user."""
     return subprocess.run(
         tied_command(command, death_signal=signal.SIGKILL, account=_system_account()),
         input=text,
@@ -298,9 +288,7 @@ def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedP
 
 
 def _system_account() -> tuple[int, int] | None:
-    """Return the uid and gid of PostgreSQL's system user, or None if this process is not root. A missing user
-    is created, because PostgreSQL refuses to run as root.
-    """
+    """Return the uid and gid that PostgreSQL runs as, or None if this process is not root."""
     if os.geteuid() != 0:
         return None
     try:
@@ -311,7 +299,7 @@ def _system_account() -> tuple[int, int] | None:
 
 
 def _create_system_account() -> pwd.struct_passwd:
-    """Create the system user under a lock, so that concurrent programs use the same uid and gid."""
+    """Create the system user under a lock, because other programs may do the same."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -324,10 +312,9 @@ def _create_system_account() -> pwd.struct_passwd:
 
 
 def _claim_directory(directory: Path) -> None:
-    """Create the directory so that only the server's user can access it.
+    """Create the directory for the server's user only. Its parent may be world-writable, such as /tmp.
 
-    The parent may be world-writable, such as /tmp. Raises DatabaseSetupError if the path is a symbolic link
-    or belongs to a different user.
+    Raises DatabaseSetupError for a symbolic link or another user's directory.
     """
     account = _system_account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -355,10 +342,7 @@ def _claim_directory(directory: Path) -> None:
 
 
 def _allow_traversal(path: Path, group: int) -> None:
-    """Allow the server to traverse, but not list, the parent directories.
-
-    Only the server's group can traverse Berth's own directory. All users can traverse the other directories.
-    """
+    """Let the server traverse, but not list, the parent directories."""
     home_directory = home()
     for parent in path.parents:
         mode = parent.stat().st_mode

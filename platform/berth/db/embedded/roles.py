@@ -49,10 +49,7 @@ RunSingleUser = Callable[[str, list[str]], str]
 
 
 def restrict_logins(run_single_user: RunSingleUser, password: str, *, can_create_databases: bool) -> None:
-    """Create the role and its database, or make the role own an existing database. Safe to repeat.
-
-    `run_single_user` executes statements in a database as the superuser and returns their output.
-    """
+    """Create the role and its database, or make it the owner of an existing one. Safe to repeat."""
     options = f"LOGIN NOSUPERUSER NOCREATEROLE {'CREATEDB' if can_create_databases else 'NOCREATEDB'}"
     set_password = f"ALTER ROLE {ROLE} {options} PASSWORD '{password}'"
     output = run_single_user("postgres", [CREATE_ROLE, set_password, FIND_DATABASE])
@@ -70,10 +67,7 @@ def generate_password() -> str:
 
 
 def write_private_file(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
-    """Replace `path` atomically with a file that only `account` (uid, gid) can read.
-
-    `account` defaults to this process's user.
-    """
+    """Replace `path` atomically with a file that only `account` (uid, gid) can read, by default this user."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE)

@@ -1,8 +1,7 @@
-"""Main loop of a process that works only while it holds a lease.
+"""Main loop of processes that share one task.
 
-Any number of processes may run this loop. The process that holds the lease works, and all other processes try
-to acquire the lease every second. Between two rounds, a process sleeps until the next round is due, or until
-a database notification, a readable file or a call to `end` wakes the process.
+The leader holds a lease, which the others try to acquire every second. It sleeps until the next round is due,
+or until a notification, a file or `end` wakes it.
 """
 
 import contextlib
@@ -77,10 +76,7 @@ class LeaderLoop(ABC):
         self._release()
 
     def step(self, trigger: str) -> float:
-        """Perform one round if this process is the leader. Return the number of seconds to sleep.
-
-        Raises LeadershipLost if the lease could not be renewed.
-        """
+        """Perform one round if this process leads. Return the seconds to sleep. Raises LeadershipLost."""
         if self.held is None and not self._acquire():
             return STANDBY_SECONDS
         if not self.keep_lease():

@@ -39,9 +39,7 @@ RELEASE = f"""
 
 
 def _held_lease_query(column: str) -> str:
-    """Return a query that selects `column` and locks the lease's row. The query returns no row if the lease
-    is no longer held.
-    """
+    """Return a query that locks the lease's row and selects `column`, or no row if the lease was lost."""
     return f"""
         SELECT {column} FROM {TABLE}
          WHERE name = %s AND holder = %s AND epoch = %s
@@ -78,10 +76,7 @@ def acquire(name: str, holder: str, ttl: float) -> HeldLease | None:
 
 
 def renew(held: HeldLease, ttl: float) -> bool:
-    """Extend the lease, even if it has expired. Return False if another process holds the lease.
-
-    If the database crashes right afterwards, the lease's previous expiry may apply again.
-    """
+    """Extend the lease, even an expired one. Return False if another process holds it."""
     return _execute(RENEW, held, ttl=ttl)
 
 
@@ -91,13 +86,10 @@ def release(held: HeldLease) -> bool:
 
 @contextmanager
 def fenced_transaction(held: HeldLease, *, waits_for_disk: bool = True) -> Iterator[None]:
-    """Run a transaction that commits only if the lease is still held.
+    """Run a transaction that commits only if the lease is still held. Raises LeadershipLost.
 
-    A new leader waits for the commit. Raises LeadershipLost if another process holds the lease.
-
-    With `waits_for_disk=False`, the commit takes effect immediately, but reaches the disk up to a second
-    later. If the database crashes before that, the whole transaction is lost. Use this option only for rows
-    that the next ticks would write again.
+    With `waits_for_disk=False`, a crash of the database can lose a commit of the last second. Use it only for
+    rows that the next ticks would write again.
     """
     lock = LOCK_IF_HELD if waits_for_disk else LOCK_WITHOUT_WAITING
     with transaction.atomic():

@@ -7,8 +7,5 @@ LOST_RACES = (DeadlockDetected, SerializationFailure, LockNotAvailable)
 
 
 def is_lost_race(error: Error) -> bool:
-    """Return whether a lost race caused the error.
-
-    After a lost race, the connection and outer transactions are still usable.
-    """
+    """Return whether a lost race caused the error. If so, the connection is still usable."""
     return isinstance(error.__cause__, LOST_RACES)

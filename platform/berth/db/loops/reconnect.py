@@ -1,6 +1,6 @@
 """Reconnect long-lived threads to the database after a server restart.
 
-Django replaces a failed connection only between requests. A thread without requests would keep it forever.
+Django replaces a failed connection only between requests, which such threads do not have.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ R = TypeVar("R")
 
 
 def reconnects(query: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for functions that long-lived threads call to read the database.
+    """Decorator for database reads in long-lived threads.
 
-    If the connection fails, the error is raised, and the thread's next query opens a new connection.
+    After a failed connection, the error is raised and the next query reconnects.
     """
 
     @wraps(query)

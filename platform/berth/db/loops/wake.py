@@ -17,10 +17,9 @@ RECONNECT_PAUSE_SECONDS = 0.25
 
 
 def wake(name: str, reason: str = "") -> None:
-    """Notify the loop `name` after the current transaction commits.
+    """Wake the loop `name` after the current transaction commits.
 
-    NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a wake-up is
-    lost in a crash, the loop still runs at its next tick.
+    A wake-up can be lost in a crash. The loop still runs at its next tick.
     """
     wake_with_reasons(name, [reason])
 
@@ -56,9 +55,9 @@ class WakeResult:
 
 
 class Waiter:
-    """Listener on a separate connection that reconnects when the database restarts.
+    """Listener for wake-ups that reconnects when the database restarts.
 
-    After a reconnect, `wait` returns the reason "reconnected", because notifications may have been missed.
+    `wait` then returns "reconnected", because notifications may have been missed.
     """
 
     def __init__(self, name: str, files: Iterable[int] = ()) -> None:
@@ -128,10 +127,7 @@ class Waiter:
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Open a separate connection that listens for notifications.
-
-    Django's connection belongs to one thread and may be in a transaction.
-    """
+    """Listen on a separate connection. Django's belongs to one thread and may be in a transaction."""
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)

@@ -1,8 +1,6 @@
 """Compile the scheduler loop's queries to SQL only once.
 
-Django composes the SQL of a query each time it runs, and collects the converters of its columns. For a query
-with a dozen columns, Django takes longer than PostgreSQL takes to run the query. PostgreSQL plans a compiled
-query only once per connection.
+For a query with a dozen columns, Django's compiler takes longer than PostgreSQL takes to run the query.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -54,13 +52,10 @@ class AnyOf(Lookup):
 def compiled_once(
     build: Callable[..., "QuerySet[M, R]"], *, planned_once: bool = True
 ) -> Callable[..., list[R]]:
-    """Return a function that runs the query returned by `build`. The SQL is compiled only on the first call.
+    """Return a function that runs the query returned by `build`, compiled on the first call.
 
-    An argument is either a list, which `build` passes to the `any` lookup, or a value for any other lookup.
-    The query returns model instances, tuples or single values.
-
-    With `planned_once=False`, the database plans each call. A join that was planned while its tables were
-    small would be slow once they have grown.
+    A list argument is for the `any` lookup. With `planned_once=False`, the database plans each call, which
+    helps joins of tables that grow.
     """
 
     @cache
@@ -79,11 +74,7 @@ def compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class _CompiledQuery:
-    """SQL of a query, with the converters of its columns.
-
-    Each converter comes with its column's position and expression. Django passes the expression to the
-    converter.
-    """
+    """SQL of a query, with the converter, position and expression of each column."""
 
     database: str
     sql: str
@@ -111,7 +102,6 @@ def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
 
 
 def _fastest_converter(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
-    """Return a faster equivalent of the converter, or the converter itself if there is none."""
     field = getattr(converter, "__self__", None)
     is_json = isinstance(field, JSONField) and field.decoder is None and isinstance(expression, Col)
     return _parse_json if is_json else converter
@@ -132,7 +122,7 @@ def _convert_rows(rows: Iterable[Sequence[Any]], compiled: _CompiledQuery) -> It
 
 
 def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Iterable[Any]], list[Any]]:
-    """Return a function that builds the query's results from converted rows, as Django does."""
+    """Build results from converted rows as Django does."""
     kind: Any = queryset._iterable_class
     if kind is ValuesListIterable:
         return lambda rows: [tuple(row) for row in rows]
@@ -155,10 +145,7 @@ def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Itera
 
 
 def _instance_builder(info: Any, select: Sequence[Any], database: str) -> Callable[[Any], Any]:
-    """Return a function that builds a row's instance and its `select_related` objects.
-
-    A related object that does not exist is None.
-    """
+    """Build instances with their `select_related` objects, which may be None."""
     model, fields = info["model"], info["select_fields"]
     start, end = fields[0], fields[-1] + 1
     names = [column.target.attname for column, *_ in select[start:end]]
@@ -189,6 +176,6 @@ def _fetch_without_preparing(statement: str, parameters: Sequence[Any]) -> list[
 
 
 def _sql_literal(value: Any) -> str:
-    """Return SQL for a constant. Unlike a parameter, a constant lets the database use partial indexes."""
+    """Return SQL for a constant. Unlike a parameter, it lets the database use partial indexes."""
     connection.ensure_connection()
     return Literal(value).as_string(connection.connection).replace("%", "%%")

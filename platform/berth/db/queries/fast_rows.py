@@ -1,8 +1,4 @@
-"""Load model instances almost three times as fast as Django.
-
-Django sends signals and calls `setattr` for every column of a row, which takes longer than PostgreSQL needs
-to find the row.
-"""
+"""Load model instances almost three times as fast as Django."""
 
 from collections.abc import Collection
 from typing import Any, Self
@@ -11,9 +7,9 @@ from django.db.models.base import Model, ModelState
 
 
 class FastRows(Model):
-    """Base class for models whose rows are read in every request or every tick.
+    """Base class for models that every request or tick reads.
 
-    Django's signals `pre_init` and `post_init` are not sent when a row is loaded.
+    Loading a row does not send Django's signals `pre_init` and `post_init`.
     """
 
     class Meta:

@@ -17,8 +17,7 @@ COMPARED_MAX = 20_000
 class NameColumn:
     """Names in one column of the rows that the user may see.
 
-    By default, a name is included if it is the column's value in one of the rows. `condition` replaces this
-    comparison.
+    `condition` replaces the default comparison with the column's value.
     """
 
     rows: QuerySet[Any]
@@ -46,7 +45,7 @@ def unknown_name_problem(
 ) -> Problem | None:
     """Return a problem if no source has the name, else None.
 
-    Hidden objects are treated like objects that do not exist, and only visible names are suggested.
+    Hidden objects are treated as missing and are never suggested.
     """
     sources = list(sources)
     if not name or any(source.has_name(name) for source in sources):

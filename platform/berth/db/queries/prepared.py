@@ -1,7 +1,6 @@
-"""Run queries that each database connection parses and plans only once.
+"""Run queries that each database connection plans only once.
 
-Use this module for queries that run in every request or in every tick. These queries bypass Django's query
-compiler and are planned only once, because planning takes longer than execution.
+Use it for queries of every request or tick, whose planning takes longer than their execution.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,10 +32,7 @@ def execute(statement: str, parameters: Parameters) -> None:
 
 
 def _run(statement: str, parameters: Parameters) -> Any:
-    """Run a query with a cursor that sends parameters separately. Return the cursor.
-
-    When such a cursor runs a query for the second time, the database prepares the query (see
-    `prepare_threshold` in the settings). Other cursors send complete queries, which are never prepared.
+    """Run a query with a cursor that prepares it at its second run.
 
     Django's wrapper takes as long as the query, so it is used only if queries are logged or intercepted.
     """
@@ -69,9 +65,9 @@ class _LoggedCursor(ServerBindingCursor):
 
 
 def _plan_queries_once(connection: Any) -> None:
-    """Make the database plan each prepared query once rather than for each set of parameters.
+    """Make the database plan each prepared query once.
 
-    The queries find rows by unique keys, so no other plan would be better.
+    The queries use unique keys, so no other plan is better.
     """
     raw: psycopg.Connection[Any] = connection.connection
     if raw not in _configured:

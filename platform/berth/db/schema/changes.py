@@ -23,6 +23,5 @@ class SchemaChangeDetector(MigrationAutodetector):
 
 
 def _column_definition(field: "Field[Any, Any]") -> "Field[Any, Any]":
-    """Return a copy of the field with only the options that affect its column."""
     _, _, args, options = field.deconstruct()
     return type(field)(*args, **{key: options[key] for key in options.keys() - _NOT_IN_THE_DATABASE})

@@ -19,9 +19,8 @@ LISTED = 3  # maximum number of differences in a message
 def schema_differences() -> list[str]:
     """Return how the tables differ from the models, for example "table a_b has no column c".
 
-    The comparison covers the names of columns and whether a new row must set them. The check is necessary
-    because the initial migrations are edited until the first release: Django considers a database migrated
-    even if an earlier version of these migrations created it.
+    Only column names and required values are compared. The initial migrations change until the first release,
+    so Django cannot tell that an older database does not match.
     """
     with connection.cursor() as cursor:
         cursor.execute(COLUMNS)

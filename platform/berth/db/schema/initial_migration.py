@@ -14,9 +14,9 @@ def creates_model(operation: Operation) -> bool:
 
 
 class InitialMigration(Migration):
-    """Migration that renders consecutive new models together.
+    """Migration that renders new models together.
 
-    Django renders a new model and all related models again after each operation, which takes seconds.
+    Django renders them again after each operation, which takes seconds.
     """
 
     def apply(

@@ -1,7 +1,7 @@
-"""Insert and update many rows in one query, and load objects that many rows refer to.
+"""Read and write many rows in one query.
 
-Each query has one JSON document as its only parameter. The queries of `bulk_create` and `bulk_update` have
-thousands of parameters, which Django and psycopg process slowly.
+The parameters of each query are one JSON document, because Django and psycopg are slow with thousands of
+parameters.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ RelatedRows: TypeAlias = Callable[[list[Any]], Iterable[Model]]  # returns the r
 def insert_rows(rows: Sequence[Model]) -> None:
     """Insert rows of one model in order, and set the keys that the database assigns.
 
-    If the database assigns a column for the first row, it must assign that column for every row.
+    A column must be set in all rows or in none.
     """
     if not rows:
         return
@@ -71,10 +71,7 @@ def _update_statement(model: type[Model], names: Sequence[str]) -> str:
 
 
 def load_related_objects(rows: Sequence[Model], name: str, related: RelatedRows) -> None:
-    """Load the objects that a foreign key refers to. Rows with the same key share one object.
-
-    `select_related` would create a separate object for each row.
-    """
+    """Load the objects of a foreign key. Rows with the same key share one object."""
     key = f"{name}_id"
     keys = [*{getattr(row, key) for row in rows}]
     objects = {each.pk: each for each in related(keys)} if keys else {}
@@ -83,9 +80,9 @@ def load_related_objects(rows: Sequence[Model], name: str, related: RelatedRows)
 
 
 def recordset_sql(fields: Iterable[AnyField], **others: str) -> str:
-    """Return SQL that expands a JSON parameter to rows, with the alias `written`.
+    """Return SQL that expands a JSON parameter to rows named `written`.
 
-    `others` maps additional columns to types.
+    `others` maps further columns to types.
     """
     types = [f'"{field.column}" {field.rel_db_type(connection)}' for field in fields]
     types += [f"{name} {kind}" for name, kind in others.items()]

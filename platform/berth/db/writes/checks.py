@@ -7,11 +7,7 @@ from django.db.models import CheckConstraint, Model, Q
 
 
 class CombinedChecks(Model):
-    """Base class for models whose constraints are all check constraints.
-
-    One query checks all constraints. If the query finds a violation, Django's own validation lists all
-    violations.
-    """
+    """Base class for models whose constraints are all check constraints. One query checks all of them."""
 
     class Meta:
         abstract = True

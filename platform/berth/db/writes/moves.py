@@ -17,10 +17,9 @@ M = TypeVar("M", bound=Model)
 
 
 def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
-    """Set `field` and apply `changes`, but only if `field` still has an expected value. Return whether the
-    row was updated.
+    """Set `field` and apply `changes` if `field` still has an expected value. Return whether it did.
 
-    The object in memory is changed only if the row was updated.
+    Otherwise, the object in memory is unchanged.
     """
     values = {field: to, **changes}
     matching = type(row)._default_manager.filter(pk=row.pk, **{f"{field}__in": list(expected)})
@@ -34,11 +33,9 @@ def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: An
 def compare_and_set_all(
     rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **changes: Any
 ) -> list[M]:
-    """Update the rows of one model that still have their expected value, in two queries.
+    """Update the rows that still have their expected value, and return them in order.
 
-    Return the updated rows in order.
-
-    Must be called in a transaction. The rows stay locked until the transaction ends.
+    Call this in a transaction, which keeps the rows locked.
     """
     if not rows:
         return []
@@ -61,9 +58,7 @@ def lock_keys(rows: QuerySet[M]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Change of one row. The new values in `columns` are written only if the compared field still has an
-    `expected` value.
-    """
+    """Change of one row, written only if the compared field still has an `expected` value."""
 
     pk: Any
     expected: Collection[str]
@@ -81,10 +76,8 @@ def change_rows(
 ) -> set[Any]:
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
-    All changes to the same columns are written in one query. `expressions` maps additional columns to SQL,
-    which may refer to the row as `current` and to the change as `written`. The value of a change for such a
-    column has precedence. The query locks the rows in arbitrary order, so lock the rows first if other
-    transactions change several rows.
+    `expressions` maps further columns to SQL with the row as `current` and the change as `written`. Lock the
+    rows first if other transactions change several rows, because the order is arbitrary.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:
@@ -117,7 +110,6 @@ def _change_group(
 
 @cache
 def _column_names(model: type[Model], names: Sequence[str]) -> list[tuple[str | None, str]]:
-    """Return (column, name) for each field."""
     return [(cast("Field[Any, Any]", model._meta.get_field(name)).column, name) for name in names]
 
 

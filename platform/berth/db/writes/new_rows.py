@@ -18,10 +18,9 @@ class Defaults(NamedTuple):
 
 
 def new_row(model: type[M], **values: Any) -> M:
-    """Return an unsaved row. Keys are column attributes, such as `project_id` instead of `project`.
+    """Return an unsaved row with the model's defaults. Keys are column attributes, such as `project_id`.
 
-    Missing values are set to the model's defaults. Raises TypeError for an unknown key. Django's signals
-    `pre_init` and `post_init` are not sent.
+    Raises TypeError for an unknown key. Does not send Django's signals `pre_init` and `post_init`.
     """
     constants, calls = _field_defaults(model)
     if unknown := values.keys() - constants.keys() - calls.keys():

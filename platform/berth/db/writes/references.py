@@ -10,20 +10,19 @@ from berth.core.errors import NotFound, PreconditionFailed
 
 
 def join_transaction() -> AbstractContextManager[object]:
-    """Run the block in the current transaction or, outside a transaction, in a new one.
+    """Run the block in the current transaction or, outside of one, in a new one.
 
-    In contrast to a nested `atomic`, no savepoint is created. An error after the block's first write must
-    therefore roll back the outer transaction.
+    There is no savepoint: an error after the first write must roll back the outer transaction.
     """
     return nullcontext() if connection.in_atomic_block else transaction.atomic()
 
 
 @contextmanager
 def checked_references(what: str, *, created: str | None = None) -> Iterator[None]:
-    """Check foreign keys at the end of the block instead of when the outer transaction commits.
+    """Check foreign keys at the end of the block, not only at the commit.
 
-    After the check, any deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
-    referenced row is missing, and PreconditionFailed if another transaction has created the row `created`.
+    Raises NotFound for `what` if a referenced row is missing, and PreconditionFailed if another transaction
+    has created the row `created`.
     """
     try:
         with transaction.atomic():

@@ -15,11 +15,10 @@ T = TypeVar("T")
 
 
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
-    """Write all items together. If that fails, isolate the rejected items by repeatedly splitting the items
-    in half.
+    """Write all items together and return the rejected ones with reasons.
 
-    Return the rejected items with the reasons. Must be called in a transaction. Until its last query has
-    succeeded, `write` must have no effects other than row changes.
+    Call this in a transaction. Rejected items are isolated by halving, so `write` must only change rows
+    before its last query.
     """
     if not items:
         return []
@@ -40,8 +39,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
 def write_changes(model: type[Model], field: str, changes: Sequence[RowChange]) -> set[Any]:
     """Lock the rows in key order, and write each change by compare-and-set on `field`.
 
-    Return the keys of the changed rows. A rejected change is logged and skipped. Must be called in a
-    transaction.
+    Returns the keys of the changed rows. Rejected changes are logged. Call this in a transaction.
     """
     lock_keys(model._default_manager.filter(pk__in=[change.pk for change in changes]))
     changed: set[Any] = set()

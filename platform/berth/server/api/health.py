@@ -12,10 +12,7 @@ _migrated = False
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Report that the process responds.
-
-    The endpoint does not query the database, because a slow database must not cause a restart.
-    """
+    """Report that the process responds. A slow database must not cause a restart, so it is not queried."""
     return JsonResponse({"status": "ok"})
 
 
@@ -39,10 +36,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def _is_migrated() -> bool:
-    """Return whether all migrations are applied.
-
-    A positive result is cached, because migrations are not reverted while a process runs.
-    """
+    """Return whether all migrations are applied, which stays true while a process runs."""
     global _migrated  # noqa: PLW0603
     if not _migrated:
         executor = MigrationExecutor(connection)

@@ -121,13 +121,13 @@ def _validate_key(key: str) -> str:
 
 
 def _fingerprint(request: Request, key: str) -> str:
-    """Hash the request with the installation's secret key, because the body may contain a password."""
+    """Hash the request with the installation's secret key, because it may contain a password."""
     content = f"{request.method} {request.get_full_path()} {request.content_type}\n".encode() + request.body
     return salted_hmac("berth.idempotency", key.encode() + b"\n" + content, algorithm="sha256").hexdigest()
 
 
 def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response]) -> HttpResponse:
-    """Run a handler that stores its response with `view.used_key`, unless a response is already stored."""
+    """Run a handler that stores its response itself, unless a response is already stored."""
     stored = _load_unexpired_response(used)
     if stored is not None:
         return stored
@@ -153,7 +153,7 @@ def _is_key_violation(error: IntegrityError) -> bool:
 
 
 def _load_unexpired_response(used: UsedKey) -> HttpResponse | None:
-    """Return the stored response, or None if it is missing or expired. An expired response is deleted."""
+    """Return the stored response, or None. An expired response is deleted."""
     row = prepared.fetch_one(FIND, [used.user_id, used.key])
     if row is None:
         return None

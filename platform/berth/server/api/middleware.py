@@ -49,10 +49,7 @@ class RequestIds:
 def _request_context(
     request: HttpRequest, request_id: str
 ) -> Iterator[Callable[[HttpResponseBase], HttpResponseBase]]:
-    """Bind the request ID to log lines and start a span.
-
-    Call the yielded function to complete the response.
-    """
+    """Bind the request ID to log lines and start a span. The yielded function completes the response."""
     with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
         started = time.perf_counter()
 
@@ -66,7 +63,6 @@ def _request_context(
 
 
 def _log_request(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
-    """Log the request as one line at level INFO, with the same route as in traces."""
     if log.isEnabledFor(logging.INFO):
         structlog.get_logger(log.name).info(
             "request", method=request.method, route=route_pattern(request), status=response.status_code,

@@ -82,10 +82,7 @@ class YAMLParser(JSONParser):
     read = staticmethod(read_yaml)
 
     def size_max(self, parser_context: Mapping[str, Any] | None) -> int:
-        """Return the default maximum size of a body.
-
-        The default applies even to paths with a higher maximum, because parsing YAML is slow.
-        """
+        """Return the maximum size of a YAML body in bytes. Parsing YAML is slow, so no path allows more."""
         return BODY_MAX
 
 

@@ -63,10 +63,7 @@ class LimitExceeded(RateLimited):
 
 
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
-    """Count `amount` requests by `client` in the current minute. Raises LimitExceeded if too few are left.
-
-    If `amount` exceeds the limit per minute, slightly less than the limit is counted. Otherwise, the call
-    could never succeed.
+    """Count `amount` requests by `client` in the current minute. Raises LimitExceeded.
 
     Requests are counted in Django's cache: per process by default, and across processes with Redis.
     """
@@ -107,10 +104,7 @@ def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client's IPv4 address, or the /64 network of its IPv6 address.
-
-    The owner of a /64 network could use a different address for each request.
-    """
+    """Return the client's IPv4 address or, because its owner has all of it, its IPv6 /64 network."""
     text = request.META.get("REMOTE_ADDR", "")
     try:
         address = ip_address(text)
@@ -137,9 +131,9 @@ class Attempt:
 
 @contextmanager
 def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) -> Iterator[Budget]:
-    """Count the block as one password attempt, which fails only if the block raises `failure`.
+    """Count the block as one password attempt, which fails if the block raises `failure`.
 
-    Raises RateLimited before the block runs if no attempts are left.
+    Raises RateLimited before the block if no attempts are left.
     """
     attempt = count_attempt(request, name)
     try:
@@ -153,10 +147,7 @@ def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) 
 
 
 def count_attempt(request: HttpRequest, name: str) -> Attempt:
-    """Count an attempt before the password is checked, so that concurrent attempts also count.
-
-    Raises RateLimited if the address has no attempts left, in total or for this username.
-    """
+    """Count an attempt before the password is checked. Raises RateLimited if none are left."""
     if "HTTP_X_FORWARDED_FOR" in request.META and not settings.BERTH_TRUSTED_PROXIES:
         _warn_about_untrusted_proxy()
     limit = settings.BERTH_RATE_LIMITS[LOGIN_BUCKET]

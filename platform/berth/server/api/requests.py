@@ -26,10 +26,7 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     def explicit_values(self) -> dict[str, Any]:
-        """Return the values of the keys that the request contains.
-
-        A missing key leaves the stored value unchanged, whereas null clears the value.
-        """
+        """Return the values that the request contains. A missing key means no change, and null clears."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
@@ -120,10 +117,9 @@ def etag(version: int | str) -> str:
 
 
 def expected_version(request: Request, current: int | None) -> int | None:
-    """Return the version that the request expects, from If-Match and If-None-Match.
+    """Return the version that If-Match or If-None-Match requires: 0 for no object, None for any.
 
-    `current` is the stored version, or None if the object does not exist yet. A result of 0 means that the
-    object must not exist yet, and None means any version (`If-Match: *`). Raises PreconditionFailed or
+    `current` is the stored version, or None if there is no object. Raises PreconditionFailed or
     PreconditionRequired.
     """
     match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
@@ -146,10 +142,7 @@ def optional_version(request: Request, current: int) -> int | None:
 
 
 def expected_etag(request: Request) -> str | None:
-    """Return the preview's ETag from If-Match, or None for `*`.
-
-    Raises PreconditionRequired if the header is missing.
-    """
+    """Return the preview's ETag from If-Match, or None for `*`. Raises PreconditionRequired."""
     match = request.headers.get("If-Match")
     if match is None:
         raise PreconditionRequired(
@@ -178,5 +171,5 @@ def _version_to_create(match: str | None, none_match: str | None) -> int:
 
 
 def _split_tags(header: str) -> list[str]:
-    """Split a header into tags. Weak tags (`W/"3"`) never match, as RFC 9110 requires."""
+    """Split into tags. As in RFC 9110, weak tags (`W/"3"`) never match."""
     return [tag.strip() for tag in header.split(",")]

@@ -151,7 +151,7 @@ def _parameters(query: type[BaseModel]) -> list[OpenApiParameter]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from the types of a parameter, because clients omit the parameter instead."""
+    """Remove null from a parameter's types. Clients omit the parameter instead."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null"]
     plain = {**schema, **kinds[0]} if len(kinds) == 1 else dict(schema)
     if len(kinds) == 1:

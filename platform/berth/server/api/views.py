@@ -48,9 +48,10 @@ class HasScope(BasePermission):
 
 
 class ApiView(APIView):
-    """View for one URL. A subclass parses the request, calls one service or selector and builds the response.
+    """View for one URL.
 
-    Query parameters are rejected unless the `operation` of the method declares them.
+    A subclass parses the request, calls one service or selector and builds the response. Query parameters
+    must be declared by the method's `operation`.
     """
 
     change_scope: ClassVar[str] = "write"
@@ -83,10 +84,7 @@ class ApiView(APIView):
         return False
 
     def stores_response(self, request: Request) -> bool:
-        """Return whether the handler itself stores its response to a request with an idempotency key.
-
-        If so, one statement makes the change and stores the response.
-        """
+        """Return whether the handler itself stores its response to an idempotency key."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -124,7 +122,7 @@ class ApiView(APIView):
 
 
 class TokenlessView(ApiView):
-    """View that authenticates a secret in the request rather than a user's token.
+    """View for a secret in the request instead of a user's token.
 
     Failed attempts are rate-limited by address.
     """
@@ -154,9 +152,7 @@ def _set_content_length(request: HttpRequest) -> None:
 
 
 def _check_readable(request: Request) -> None:
-    """Reject oversized bodies, and URLs with NUL bytes, which PostgreSQL cannot store. Read the body of a
-    batch request.
-    """
+    """Reject oversized bodies, and URLs with NUL bytes, which PostgreSQL cannot store."""
     text = request.get_full_path()
     if "%00" in text or "\x00" in text:
         raise Malformed("The URL contains a NUL byte. Remove it.")
@@ -171,7 +167,7 @@ def _check_readable(request: Request) -> None:
 
 
 def _read_large_body(request: HttpRequest) -> None:
-    """Read a body whose length has been checked, even if it exceeds Django's limit for bodies in memory."""
+    """Read a body of checked length, even beyond Django's limit for bodies in memory."""
     body = request.read(max_body_size(request.path) + 1)
     if len(body) > max_body_size(request.path):
         raise TooLarge(too_large_message(max_body_size(request.path)))

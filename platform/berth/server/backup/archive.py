@@ -92,7 +92,6 @@ def _add_to_archive(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _anonymize(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove the user and group from the archive entry, and restrict its permissions."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode = 0o600

@@ -11,10 +11,7 @@ NAMES = ("secret_key", "webhook_secret")
 
 
 def key_files(home: Path) -> dict[str, bytes]:
-    """Return the keys generated in BERTH_HOME.
-
-    Keys set in environment variables are not included, because the operator stores them.
-    """
+    """Return the keys generated in BERTH_HOME. The operator stores those in environment variables."""
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 
 
@@ -24,10 +21,7 @@ def missing_keys(home: Path) -> tuple[str, ...]:
 
 
 def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) -> tuple[list[str], list[str]]:
-    """Write the keys listed in `missing`.
-
-    Return the names of the written keys, and of existing keys that differ from the backup and were kept.
-    """
+    """Write the keys in `missing`. Return the names of the written keys, and of existing keys that differ."""
     written, differing = [], []
     for name, content in keys.items():
         if name in missing:

@@ -16,8 +16,8 @@ Migrations = tuple[tuple[str, str], ...]
 class Manifest:
     """Version and contents of a backup.
 
-    `migrations` are the migrations applied to the dumped tables. `key` is a fingerprint of the secret key.
-    `server` is the version number of PostgreSQL, for example 180004 for 18.4.
+    `migrations` are those of the dumped tables. `key` is a fingerprint of the secret key. `server` is
+    PostgreSQL's version, such as 180004 for 18.4.
     """
 
     made_at: str

@@ -21,9 +21,7 @@ OPTION_VARIABLES = {option.keyword.decode(): option.envvar for option in psycopg
 
 @dataclass(frozen=True)
 class Database:
-    """Connection parameters of a database. `server` is the PostgreSQL server's version number, such as 150018
-    for 15.18.
-    """
+    """Connection parameters of a database. `server` is PostgreSQL's version, such as 150018 for 15.18."""
 
     options: Mapping[str, str]
     server: int
@@ -32,10 +30,7 @@ class Database:
         return psycopg.connect(**self.options, application_name="berth admin")  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for PostgreSQL's programs.
-
-        The environment contains the password, because a command line would expose it.
-        """
+        """Return the environment for PostgreSQL's programs. It contains the password."""
         variables = {
             variable.decode(): self.options[word]
             for word, variable in OPTION_VARIABLES.items()
@@ -46,8 +41,7 @@ class Database:
     def program(self, name: str, minimum: int = 0) -> str:
         """Return the path of the PostgreSQL program `name`.
 
-        Of the installed versions that are not older than the server and `minimum`, the oldest is used. Raises
-        BackupError if there is none.
+        Its version is the oldest that supports the server and `minimum`. Raises BackupError if there is none.
         """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted(

@@ -74,10 +74,7 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 @contextmanager
 def _prevent_startup() -> Iterator[None]:
-    """Within the block, prevent `berth up` from starting with this home directory.
-
-    Raises BackupError if `berth up` is already running.
-    """
+    """Keep `berth up` from starting within the block. Raises BackupError if it is running."""
     from berth.server.up.claim import lock_home_directory
     from berth.server.up.errors import StartupError
 
@@ -112,10 +109,7 @@ def _read_running_migrations() -> Migrations:
 
 
 def _require_no_other_clients(connection: Any) -> None:
-    """Wait until other clients have disconnected, because connected clients would keep outdated data.
-
-    Raises BackupError if a client stays connected.
-    """
+    """Wait until other clients, whose data would be outdated, have disconnected. Raises BackupError."""
     deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"
@@ -177,7 +171,7 @@ def _restore(database: Database, backup: archive.Archive) -> None:
 def _write_statements(reader: "subprocess.Popen[bytes]", target: IO[bytes], server: int) -> None:
     """Write the statements, and commit only if pg_restore succeeded.
 
-    Without this check, psql would also commit an incomplete script.
+    Without this check, psql would commit an incomplete script.
     """
     assert reader.stdout
     with target, reader.stdout as statements:

@@ -20,10 +20,7 @@ COUNTED_TABLES = {
 
 
 def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
-    """Write a backup to `target` and return its manifest.
-
-    If the backup fails, raises BackupError and leaves no file behind.
-    """
+    """Write a backup to `target` and return its manifest. Raises BackupError, and then leaves no file."""
     if target.exists() and not replace:
         raise BackupError(f"{target} already exists. Choose another file, or use --force.")
     if not target.parent.is_dir():
@@ -49,7 +46,7 @@ def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False)
 
 
 def _dump(database: Database, dump: Path) -> tuple[Migrations, dict[str, int]]:
-    """Dump the database and count rows in one snapshot. Return the migrations and the counts."""
+    """Dump the database. Return the migrations and the number of rows in the same snapshot."""
     with database.connect() as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:

@@ -35,7 +35,7 @@ def node_checks() -> Iterator[Check]:
 
 
 def _try_isolation() -> Isolation:
-    """Return the isolation that pods would get on this machine. The test uses a temporary directory.
+    """Return the isolation that pods would get here.
 
     Raises ValueError for an invalid environment variable, and OSError if the test was interrupted.
     """
@@ -84,7 +84,6 @@ def _check_images(isolation: Isolation) -> Check:
 
 
 def _program_versions() -> Iterator[tuple[str, str]]:
-    """Yield the installed programs that images require, with their versions."""
     for name in IMAGE_PROGRAMS:
         path = shutil.which(name, path="/usr/bin:/usr/sbin:/usr/libexec/podman:/usr/lib/podman")
         if path is not None:

@@ -1,8 +1,7 @@
-"""Enforce a maximum size and a minimum speed for request bodies before Django stores them.
+"""Enforce the maximum size and minimum speed of request bodies.
 
-Django writes a body of any length to a temporary file before the first line of a view runs, whether or not
-the client declared its length. Every HTTP request to Berth's own hosts therefore passes through this module
-first.
+Django stores a body of any length before a view runs, so all requests to Berth's own hosts pass through this
+module first.
 """
 
 import asyncio
@@ -41,10 +40,10 @@ class RequestSender(NamedTuple):
 
 @dataclass
 class BodyLimitMiddleware:
-    """ASGI middleware that rejects bodies with 413, 408, 401 or 429 before the application runs.
+    """ASGI middleware that rejects bodies with 413, 408, 401 or 429.
 
-    A body above BODY_MAX is accepted only if `max_body_size` allows it and `may_send_large` confirms the
-    credential in the request, so that anonymous clients cannot fill the disk.
+    A body above BODY_MAX needs a credential that `may_send_large` accepts, so that anonymous clients cannot
+    fill the disk.
     """
 
     app: App
@@ -67,10 +66,7 @@ class BodyLimitMiddleware:
             body.release()
 
     async def begin_large_body(self, sender: RequestSender) -> None:
-        """Count a large body toward the sender's limit until `end_large_body` is called.
-
-        Raises _Rejection if the body is not allowed.
-        """
+        """Count a large body for its sender until `end_large_body`. Raises _Rejection."""
         if not any(sender) or not await self.may_send_large(sender):
             message = f"A body of more than {BODY_MAX} bytes requires a valid token or browser session."
             raise _Rejection(Unauthenticated(message))
@@ -149,9 +145,7 @@ class _Body:
 async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:
     """Respond with the error, then keep reading for a while.
 
-    If a server closes a connection with unread data, the connection is reset and the client never sees the
-    response. The response is therefore sent immediately, but its last, empty part is sent only when the
-    client stops sending.
+    Closing the connection with unread data would reset it, and the client would not see the response.
     """
     body, kind = error.detail.encode(), TEXT
     if scope["path"].startswith(PATHS):

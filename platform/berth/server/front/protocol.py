@@ -1,8 +1,6 @@
-"""Limit the cost of a connection before a request reaches the application.
+"""Limit the cost of a connection before its request reaches the application.
 
-uvicorn waits indefinitely for a complete request head, and accepts request heads of any length and any number
-of connections per client. This module limits the waiting time, the length of request heads and the number of
-connections.
+uvicorn limits neither the time for a request head, nor its length, nor the connections per client.
 """
 
 import asyncio
@@ -146,7 +144,7 @@ class BoundedHttp(HttpToolsProtocol):
     def _reject(self, status: HTTPStatus, reason: str) -> None:
         """Respond and half-close the connection.
 
-        Further data is discarded until the client closes the connection or a timeout expires.
+        Discard further data until the client closes it or a timeout expires.
         """
         self._cancel_head_timer()
         if self._is_rejected or self.transport.is_closing():

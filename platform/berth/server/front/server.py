@@ -30,8 +30,8 @@ NEW_OBJECTS = 5000  # new objects between garbage collections; reference countin
 def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     """Return the uvicorn configuration. `options` sets the address and the grace period.
 
-    X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
-    any process on this machine, including tenants' pods, can send these headers.
+    X-Forwarded-For and X-Forwarded-Proto are trusted only from BERTH_TRUSTED_PROXIES, because pods on this
+    machine can send them too.
     """
     ports = importlib.import_module("berth.server.asgi").hosts  # this import also loads the settings
     set_process_name("web")
@@ -61,8 +61,7 @@ def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Co
 def pool_database_connections(size: int) -> None:
     """Share up to `size` database connections among this process's threads.
 
-    Must be called before any thread connects. A web process serves requests on many threads. With a size of
-    0, each thread has its own connection.
+    Call this before any thread connects. With a size of 0, each thread has its own connection.
     """
     if size:
         database = connections.settings[DEFAULT_DB_ALIAS]

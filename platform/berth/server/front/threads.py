@@ -12,10 +12,9 @@ IDLE_THREADS_MAX = 8
 
 
 class RequestThreads:
-    """ASGI middleware that assigns a thread to each request.
+    """ASGI middleware that gives each request one thread for all of its synchronous code.
 
-    Django runs all synchronous code of a request in the assigned thread. Without this middleware, Django
-    would start two threads for each request, and one thread would only wait for the other.
+    Django would start two threads, and one would only wait for the other.
     """
 
     def __init__(self, app: App) -> None:

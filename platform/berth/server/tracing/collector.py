@@ -1,7 +1,7 @@
-"""Send spans to the OTLP collector in batches from a separate thread.
+"""Send spans to the OTLP collector in batches.
 
-The SDK reads addresses, headers, certificates, sampling and queue sizes from its standard variables (OTEL_*).
-If the collector is unavailable, spans are lost, but no request fails.
+The SDK reads its standard variables (OTEL_*). If the collector is unavailable, spans are lost, but no request
+fails.
 """
 
 import os

@@ -64,10 +64,7 @@ def wait_until_ready(address: str, *, should_continue: Callable[[], bool], secon
 
 
 def _responds(host: str) -> bool:
-    """Return whether the server responds without an error.
-
-    A plain socket is used, because the supervisor should not load an HTTP library for this request alone.
-    """
+    """Return whether the server responds without an error."""
     name, _, port = host.rpartition(":")
     request = f"GET /healthz HTTP/1.0\r\nHost: {host}\r\n\r\n"
     try:

@@ -12,10 +12,9 @@ from berth.server.up.errors import StartupError
 
 @contextmanager
 def lock_home_directory(home: Path) -> Iterator[TextIO]:
-    """Deny other users access to the home directory, lock the directory, and yield the lock file.
+    """Lock the home directory for this process and user, and yield the lock file.
 
-    The kernel releases the lock when this process ends. If another process holds the lock, raises
-    StartupError with the content of the lock file.
+    If another process holds the lock, raises StartupError with the file's content.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _restrict_to_owner(home)
@@ -31,10 +30,6 @@ def lock_home_directory(home: Path) -> Iterator[TextIO]:
 
 
 def _restrict_to_owner(home: Path) -> None:
-    """Remove other users' permissions on the state directory.
-
-    An operator or an earlier release may have granted such permissions.
-    """
     status = home.stat()
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():
         home.chmod(0o700)

@@ -31,12 +31,11 @@ class LocalChoices(NamedTuple):
 
 
 def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
-    """Return the settings for pods in local pools.
+    """Return the settings for pods in local pools, and a notice that explains them.
 
-    Without enclosures, a node serves only one project. A demo has several projects, but they all belong to
-    the user who runs the demo. By default, a demo therefore turns isolation off, ignores limits that cannot
-    be enforced, and simulates GPUs on a machine without GPUs. Environment variables override these defaults.
-    The notice explains the choices, except for simulated GPUs. Raises StartupError if a variable is invalid.
+    Without enclosures, a node serves only one project, so a demo turns isolation off, ignores limits that
+    cannot be enforced and may simulate GPUs. Environment variables override this. Raises StartupError if one
+    is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation

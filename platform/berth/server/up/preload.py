@@ -1,9 +1,7 @@
 """Entry point of `python -m berth.server.up.preload`: load Berth once, then fork its processes.
 
-The argument is the file descriptor of the socket on which the supervisor requests processes (see
-`berth.server.up.supervision.forks`). This process starts no threads and keeps no database connection open,
-because forked processes cannot use either. Before the first fork, this process reads a row of each table.
-Forked processes then share the state that the models and the database driver create on first use.
+The argument is the socket for requests from the supervisor (see `berth.server.up.supervision.forks`). Forked
+processes cannot use threads or database connections, so this process keeps none.
 """
 
 import contextlib
@@ -68,10 +66,7 @@ def load() -> None:
 
 
 def warm_up() -> None:
-    """Read a row of each table to load what queries need.
-
-    Errors are ignored, because each program reports its own errors.
-    """
+    """Read a row of each table to load what queries need. Errors are ignored here."""
     from django.apps import apps
     from django.db import Error, connection
 
@@ -107,7 +102,7 @@ def fork_on_request(requests: socket.socket, supervisor: int) -> Program:
 
 
 def _prepare(name: str, files: Sequence[int]) -> Program:
-    """Set up a forked process. Return its program, or exit if the supervisor does not expect the process."""
+    """Set up a forked process and return its program. Exit if the supervisor does not expect it."""
     for file in files:
         os.set_inheritable(file, False)
     report, log, *sockets = files
@@ -141,7 +136,7 @@ def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
 
 
 def _set_title(title: str) -> None:
-    """Show the title in process lists, instead of the preloaded process's command line."""
+    """Show the title in process lists."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])  # memory range that contains the command line
     text = title.encode()[: end - start - 1]

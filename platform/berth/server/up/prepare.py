@@ -1,6 +1,6 @@
 """Migrate the database and create the first admin.
 
-This module runs in a separate process, so that the supervisor never loads Django.
+A separate process does this, so that the supervisor never loads Django.
 """
 
 import argparse
@@ -41,9 +41,9 @@ def password_file(home: Path) -> Path:
 
 
 def ensure_admin(file: Path) -> None:
-    """Create the first admin, and store the password in a file that only its owner can read.
+    """Create the first admin, and store the password in a file for its owner only.
 
-    If the password has been changed since, delete the file.
+    Once the password has been changed, the file is deleted.
     """
     from django.contrib.auth.models import User
 

@@ -39,11 +39,10 @@ def database_child(home: Path, cluster: EmbeddedCluster) -> Child:
 
 
 def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
-    """Return the preloaded process that forks the programs.
+    """Return the preloaded process that forks the programs. It dies with the supervisor, and so do pods.
 
-    The process is killed if the supervisor dies. Users choose the addresses of inference engines and
-    registries, so forked processes must not connect to Berth's own ports. Pods outlive the process that
-    started them, but not the supervisor.
+    Forked processes must not connect to Berth's own ports, because users choose the addresses of inference
+    engines and registries.
     """
     host, port = listening.getsockname()[:2]
     env = environment(home) | {

@@ -11,10 +11,9 @@ from django.core.checks import CheckMessage, Tags, register
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Configuration of the admin site without its pages.
+    """Configuration of the admin site without its pages, which `berth.server.urls` loads later.
 
-    `berth.server.urls` loads the pages later. The pages import the REST API and the reports, which are a
-    third of the code that a process would load at startup.
+    The pages import a third of the code that a process would load at startup.
     """
 
     def ready(self) -> None:

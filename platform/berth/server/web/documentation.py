@@ -13,10 +13,7 @@ from django.views.static import serve
 
 @require_safe
 def documentation(request: HttpRequest, path: str | None = None) -> HttpResponseBase:
-    """Return a file from the documentation site, or instructions for building the site.
-
-    The site is public, because it is the same for every installation and contains no data.
-    """
+    """Return a file of the public documentation site, or instructions for building the site."""
     folder: Path = settings.BERTH_DOCS
     if not (folder / "index.html").is_file():
         return render(request, "web/docs_missing.html", status=404)

@@ -50,9 +50,9 @@ def add_remaining_errors(
     *,
     invalid: Collection[str] | None = None,
 ) -> None:
-    """Add the errors that `check` finds in the valid fields, so that a form shows all errors together.
+    """Add the errors that `check` finds in valid fields, so that a form shows all errors together.
 
-    `invalid` contains the fields whose errors are already reported, by default all fields with errors.
+    `invalid` contains the fields with errors, by default those of the form.
     """
     reported = set(form.errors) if invalid is None else invalid
     try:
@@ -96,7 +96,6 @@ def _field_sentence(field: Field, subpath: str, problem: Problem, labels: Mappin
 
 
 def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
-    """Replace the paths of other fields in a sentence with their labels."""
     for path, label in labels.items():
         if "_" in (key := path.rpartition(".")[2]):
             sentence = re.sub(rf"\b({re.escape(path)}|{re.escape(key)})\b", label, sentence)
@@ -104,9 +103,7 @@ def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Find the longest prefix of the path that is in `fields`. Return its form field and the rest of the
-    path.
-    """
+    """Return the form field for the longest known prefix of the path, and the rest of the path."""
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")
@@ -114,7 +111,7 @@ def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _containing_field(path: str, fields: Mapping[str, object]) -> str:
-    """Return the form field that contains the value at the path, or "" if no field does.
+    """Return the form field that contains the path, or "".
 
     For example, `plugins` contains `plugins[1].name`, and `pip` contains `environment.pip[0]`.
     """

@@ -51,8 +51,8 @@ DOCS = "/api/v1/docs"
 class ActingUser:
     """Middleware that sets `actor`, `require` and `listen_since` on the request.
 
-    `require` lets apps check permissions without importing roles. The page receives changes made after
-    `listen_since`, a time in seconds since 1970. REST views determine the acting user from the token.
+    `require` checks permissions without importing roles. `listen_since` is the time in seconds since 1970
+    from which the page receives changes. REST views take the user from the token.
     """
 
     def __init__(self, get_response: GetResponse) -> None:

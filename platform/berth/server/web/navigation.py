@@ -95,10 +95,7 @@ LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 
 def list_entry(path: str) -> NavigationEntry | None:
-    """Return the list page to which the page at `path` belongs, or None.
-
-    The result is also None if the page is that list.
-    """
+    """Return the list page that the page at `path` belongs to, or None if it is that list or has none."""
     start = _list_path(path)
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)
 

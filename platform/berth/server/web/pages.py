@@ -31,8 +31,9 @@ SESSION_ENDED_MESSAGE = (
 
 
 def signed_in(view: View) -> View:
-    """Redirect anonymous users to the login page, and prevent caches from storing personal pages. Requests by
-    scripts get status 401 instead of a redirect.
+    """Redirect anonymous users to the login page, and keep personal pages out of caches.
+
+    Scripts get status 401 instead of a redirect.
     """
 
     @wraps(view)
@@ -68,9 +69,9 @@ def page(
 def form_page(
     request: Request, form: Form, *, title: str, label: str, back: str, status: int | None = None, **more: Any
 ) -> HttpResponse:
-    """Show a form with its errors. `label` is the button text, and `back` is the cancel link's URL.
+    """Show a form with its errors.
 
-    `danger` marks a removal.
+    `label` is the button text, `back` is the cancel link's URL, and `danger` marks a removal.
     """
     context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
     status = status or (422 if form.errors else 200)
@@ -108,10 +109,10 @@ def refusal_page(
     danger: bool = False,
     status: int = 200,
 ) -> HttpResponse:
-    """Explain why an action is not possible. `links` and `action` are (label, URL) pairs.
+    """Explain why an action is not possible.
 
-    `links` lists the objects that prevent the action. `action` is a button that resolves the problem, and
-    `danger` marks it as a removal.
+    `links` are (label, URL) pairs of the objects in the way. `action` is the button that helps, and `danger`
+    marks it as a removal.
     """
     context = {
         "title": title, "text": text, "back": back, "links": links, "action": action, "danger": danger,
@@ -122,11 +123,10 @@ def refusal_page(
 def success_response(
     request: Request, message: str, *, to: str, leave: bool = False, warns: bool = False
 ) -> HttpResponse:
-    """Respond to a successful change.
+    """Respond to a successful change. An open page shows the message.
 
-    An open page shows the message. If `leave` is set, or if the form is a page of its own, the browser
-    navigates to `to`. Without scripts, the browser is redirected to `to`. Set `warns` if the message contains
-    warnings.
+    The browser goes to `to` if `leave` is set, if the form is a page of its own, or without scripts. Set
+    `warns` if the message contains warnings.
     """
     is_own_page = urlsplit(request.htmx.current_url or "").path == request.path
     if request.htmx and not leave and not is_own_page:

@@ -13,10 +13,7 @@ UTC = ZoneInfo("UTC")
 
 
 def user_time_zone(request: HttpRequest) -> ZoneInfo:
-    """Return the reader's time zone, or UTC if the cookie is missing or invalid.
-
-    The script percent-encodes the name (`Europe%2FBerlin`), and Django does not decode cookies.
-    """
+    """Return the reader's time zone from the cookie, or UTC."""
     try:
         return ZoneInfo(unquote(request.COOKIES.get(COOKIE) or "UTC"))
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -29,9 +26,9 @@ def known_time_zone(request: HttpRequest) -> ZoneInfo | None:
 
 
 def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
-    """Parse a time from a URL. Return None if the text is not a valid time.
+    """Parse a time from a URL, in `zone` unless it has an offset. Return None if it is invalid.
 
-    A time without an offset is in `zone`. A date means the start of the day, or its end if `end` is set.
+    A date means the start of the day, or its end if `end` is set.
     """
     try:
         if day := parse_date(text):  # try this first, because a date would also parse as a time at midnight

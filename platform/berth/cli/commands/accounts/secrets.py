@@ -225,7 +225,6 @@ def _selected_owner(
 
 
 def _read_value(file: str | None, label: str) -> str:
-    """Read the secret value from a file, stdin or a prompt. Error messages never contain the value."""
     try:
         if file is not None:
             value = Path(file).read_bytes().decode()

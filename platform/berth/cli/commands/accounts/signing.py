@@ -144,11 +144,6 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return the name of the context to use for an address.
-
-    The name is BERTH_CONTEXT or, by default, a stored context with this address. Without either, the name is
-    the address's host and port.
-    """
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]
@@ -158,10 +153,7 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if `berth login` created it.
-
-    Keep any other token, because the token may be in use elsewhere.
-    """
+    """Revoke the token if `berth login` created it. Other tokens may be in use elsewhere."""
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)
@@ -222,7 +214,6 @@ def _prompt_for_passwords() -> tuple[str, str]:
 
 
 def _store_token(old_token: str, token: str) -> None:
-    """Store the new token in the settings file, or print it if the old token came from BERTH_TOKEN."""
     from berth.client.config import read_contexts, settings_path, write_contexts
 
     path = settings_path()

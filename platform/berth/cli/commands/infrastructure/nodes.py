@@ -262,10 +262,9 @@ def _run_actions(
     *,
     is_list: bool = False,
 ) -> None:
-    """Perform the action on each node, even if the server rejects the action for some nodes.
+    """Perform the action on each node, even if some nodes reject it.
 
-    A node that is already in the state `result` counts as changed. Machine-readable output is a list if there
-    are several names or if `is_list` is set.
+    A node that is already in the state `result` counts as changed.
     """
     names = list(dict.fromkeys(names))
     exit_codes, changed = list[ExitCode](), list[Any]()
@@ -292,7 +291,6 @@ def _run_actions(
 
 
 def _node_in_state(client: "Client", name: str, state: str, error: Exception) -> "Node | None":
-    """Return the node if the request was rejected only because the node is already in `state`, else None."""
     from berth.client.errors import Conflict
 
     if not isinstance(error, Conflict):

@@ -122,7 +122,7 @@ def _print_full_log(
 def _print_matches(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
-    """Print matches in grep format: `12:` for a match, `11-` for context, `--` between groups."""
+    """Print matches as `grep` does: `12:` for a match, `11-` for context, `--` between groups."""
     from berth.cli.printing.following import TerminalOutput, format_like_grep
 
     screen, last = TerminalOutput(), 0

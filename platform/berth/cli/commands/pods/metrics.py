@@ -188,10 +188,6 @@ def _stopped_tasks_table(client: "Client", array: "ArrayDetail") -> MetricsTable
 
 
 def _only_metric_name(client: "Client", array: "ArrayDetail") -> str:
-    """Return the name of the array's only metric.
-
-    Exits with a message if the array has no metrics. Raises InvalidInput if it has several.
-    """
     names = client.arrays.metric_names(array.id)
     if len(names) > 1:
         raise InvalidInput(

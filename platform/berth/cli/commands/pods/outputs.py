@@ -115,7 +115,7 @@ def download(
 
 
 def _best_task(client: "Client", reference: str, metric: str, goal: MetricGoal) -> tuple[str, str]:
-    """Return the ID of the array's best task and a message about the task.
+    """Return the best task's ID and a message about it.
 
     Raises InvalidInput if no task has reported the metric.
     """
@@ -134,10 +134,7 @@ def _best_task(client: "Client", reference: str, metric: str, goal: MetricGoal) 
 
 
 def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
-    """Wait until Berth has read the metrics of all ended tasks, because any of them may be the best.
-
-    After REPORTS_SECONDS, print a warning and continue.
-    """
+    """Wait until the metrics of all ended tasks are known, for at most REPORTS_SECONDS."""
     deadline = time.monotonic() + REPORTS_SECONDS
     is_shown = False
     while unread := client.arrays.unread_tasks(array.id):

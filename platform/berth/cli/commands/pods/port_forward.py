@@ -62,7 +62,7 @@ def port_forward(
 
 
 def _parse_mapping(value: str) -> PortMapping:
-    """Parse [LOCAL:]REMOTE. If REMOTE is the name of a port, LOCAL defaults to any free port."""
+    """Parse [LOCAL:]REMOTE. For a port name, LOCAL defaults to any free port."""
     local, colon, remote = value.rpartition(":")
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
@@ -108,7 +108,6 @@ async def _run(
 
 
 async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
-    """Return a server that forwards each connection. Raises InvalidInput if the local port is in use."""
     from berth.client.errors import ClientError
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,7 +132,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
 
 
 def _reset_connection(writer: asyncio.StreamWriter) -> None:
-    """Reset the connection, because a normal close would look like the end of the stream."""
+    """Reset the connection. A normal close would look like the end of the stream."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

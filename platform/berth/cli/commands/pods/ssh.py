@@ -99,7 +99,6 @@ def _serve(target: Target, files: SshFiles) -> None:
 
 
 def _connect(target: Target, files: SshFiles, arguments: list[str]) -> None:
-    """Connect to the target by replacing this process with `ssh`."""
     files.prepare()
     if "/" not in target.workload:
         with open_client() as client:

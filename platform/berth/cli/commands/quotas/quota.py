@@ -67,7 +67,6 @@ def show(
 
 
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
-    """Print the fair-share computation for each of the owner's quotas."""
     if owner is None:
         raise InvalidInput("quota show --why requires an owner. Specify a project or a department.")
     with open_client() as client:

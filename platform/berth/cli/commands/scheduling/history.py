@@ -160,10 +160,7 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the ID of the referenced workload, or None if `reference` is None.
-
-    For a deleted workload, return its name, because evictions outlive their workloads.
-    """
+    """Return the workload's ID, or the name if the workload has been deleted."""
     from berth.client import NotFound
 
     try:

@@ -104,9 +104,9 @@ def retry(
 
 
 def _array_and_indexes(target: CommandTarget) -> tuple[str, list[int | str] | None]:
-    """Return the array's ID and the selected indexes (None for all indexes).
+    """Return the array's ID and the selected indexes (None for all).
 
-    Raises InvalidInput if the target is neither an array nor an array task.
+    Raises InvalidInput for other targets.
     """
     if target.array is not None:
         return target.array.id, None if target.indexes is None else [*target.indexes]
@@ -186,7 +186,7 @@ def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpti
 
 
 def _workload_to_change(target: CommandTarget, dry_run: bool) -> "WorkloadDetail":
-    """Return the target's workload. Raises InvalidInput for a dry run: only arrays support dry runs."""
+    """Return the target's workload. Raises InvalidInput for a dry run, which only arrays support."""
     assert target.workload is not None
     if dry_run:
         raise InvalidInput(
@@ -228,10 +228,7 @@ def _apply_to_targets(
     act: Callable[["Client", CommandTarget], "Change | Submission"],
     result: str,
 ) -> None:
-    """Resolve all references, then act on each target. Continue if the server rejects an action.
-
-    `result` describes the outcome in the messages, such as "cancelled" or "to be cancelled".
-    """
+    """Act on each target, even if the server rejects some. `result` is a participle, such as "cancelled"."""
     exit_codes: list[ExitCode] = []
     with open_client() as client:
         selected = [find_target(client, reference) for reference in references]

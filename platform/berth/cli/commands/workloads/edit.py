@@ -93,9 +93,7 @@ def edit(
 def _find_task_limit(
     array: "ArrayDetail", settings: Sequence[str], unset: Sequence[str], *, can_edit: bool
 ) -> int | None:
-    """Return the new maximum number of running tasks, or None for no maximum. Raises InvalidInput for any
-    other edit.
-    """
+    """Return the new task limit, or None for no limit. Raises InvalidInput for any other edit."""
     before = array.spec
     edited = can_edit and bool(settings or unset)
     if edited:
@@ -124,10 +122,6 @@ def _edit_array(
 
 
 def _without_keys(document: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return the document without the given keys, such as `labels.team`.
-
-    Raises InvalidInput if a key is missing.
-    """
     from berth.documents.values import parse_location, remove_value, value_at
 
     for key in keys:
@@ -148,7 +142,7 @@ def _read_file(file: str) -> dict[str, Any]:
 
 
 def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
-    """Edit the workload's document in $EDITOR. Return the edited text and the parsed document.
+    """Let the user edit the document in $EDITOR. Return the text and the parsed document.
 
     Raises InvalidInput if the text was not saved or is invalid.
     """
@@ -173,7 +167,6 @@ def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
 
 
 def _save_rejected_document(text: str, workload: "WorkloadDetail") -> None:
-    """Save a rejected document, so that the user's edits are not lost."""
     with NamedTemporaryFile("w", prefix=f"{workload.name}-", suffix=".yaml", delete=False) as copy:
         copy.write(text)
     print_message(
@@ -183,7 +176,6 @@ def _save_rejected_document(text: str, workload: "WorkloadDetail") -> None:
 
 
 def _find_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch from `before` to `after`. Raises SpecError for an invalid document."""
     from berth.core.merge_patch import apply_patch, find_patch
     from berth.core.spec import parse_workload
     from berth.core.spec.parsing.manifest import is_manifest

@@ -153,9 +153,7 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
 
 
 def _format_code(workload: "WorkloadDetail") -> str:
-    """Format the workload's code, such as "3b18e512db on main, modified, 12 files, 1.2 MiB", or return "" if
-    there is none.
-    """
+    """Describe the workload's code, for example "3b18e512db on main, modified, 12 files, 1.2 MiB"."""
     code = workload.code
     if code is None:
         return ""
@@ -172,7 +170,6 @@ def _format_code(workload: "WorkloadDetail") -> str:
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
-    """Return the image of the latest run whose image digest is known, or None."""
     return next((image for image in workload.images if image.digest), None)
 
 
@@ -194,10 +191,7 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 
 
 def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
-    """Return the smallest change that would let the workload start.
-
-    Return None if there is no such change, or if the server is too old for this request or too busy.
-    """
+    """Return the smallest change that lets the workload start, or None if the server cannot name one."""
     from berth.client.errors import Rejected
 
     try:

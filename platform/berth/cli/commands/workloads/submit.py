@@ -94,7 +94,6 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _arguments_as_files(flags: SubmitFlags) -> SubmitFlags:
-    """Interpret the arguments as document files, unless an option already defines the document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
@@ -126,7 +125,6 @@ def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> Sourc
 
 
 def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *, has_array: bool) -> None:
-    """Raise InvalidInput for options that cannot be combined with an array."""
     if has_array and flags.follow:
         raise InvalidInput("--follow accepts a single workload. To watch an array's progress, use --watch.")
     if has_array and flags.atomic and len(documents) > 1:
@@ -143,10 +141,7 @@ def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRu
 def _find_smallest_change(
     client: "Client", document: dict[str, Any], result: "DryRun | ArrayDryRun"
 ) -> "SmallestChange | None":
-    """Return the smallest change that would let a blocked workload start, or None if there is none.
-
-    Also return None if the server is too busy or too old for this request.
-    """
+    """Return the smallest change that lets the workload start, or None if the server cannot name one."""
     from berth.client.errors import Rejected
     from berth.client.models.workloads import DryRun
 
@@ -160,7 +155,7 @@ def _find_smallest_change(
 
 
 def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags: SubmitFlags) -> None:
-    """Submit each document in a separate request, because a batch cannot contain arrays."""
+    """Submit the documents one by one, because a batch cannot contain arrays."""
     results: list[Submission | ArraySubmission] = []
     for document in documents:
         submit_one = client.arrays.submit if "array" in document else client.workloads.submit
@@ -175,7 +170,6 @@ def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags
 
 
 def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set[str]) -> None:
-    """Raise InvalidInput if `document` has keys that cannot be combined with `option`."""
     others = [*(set(document) - allowed_keys), *(f"roles[0].{name}" for name in document["roles"][0])]
     if others:
         flags = ", ".join(sorted(flag_for_path(name) for name in others))
@@ -183,7 +177,7 @@ def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set
 
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
-    """If any document is invalid, raise one SpecError that lists the problems in all documents."""
+    """Validate all documents. Raise one SpecError for all problems."""
     from berth.core.spec import SpecError, parse_workload
 
     problems = []
@@ -202,7 +196,6 @@ def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_fla
 
 
 def _set_project(document: dict[str, Any], project: str) -> None:
-    """Set the document's project if it has none."""
     from berth.core.spec.parsing.manifest import is_manifest
 
     if not project:
@@ -269,7 +262,7 @@ def _show_dry_runs(
 
 
 def _format_outcomes(result: "ArrayDryRun") -> str:
-    """Format the number of tasks per outcome, such as "4 would start, 26 would be queued"."""
+    """Format the counts, for example "4 would start, 26 would be queued"."""
     counts = {
         "would start": result.would_start, "would start and evict others": result.would_evict,
         "would be queued": result.would_queue,

@@ -59,10 +59,9 @@ class AsyncUsers(AsyncResource):
         return await self._get(UserDetail, _path(username))
 
     async def deactivate(self, username: str) -> Deactivation:
-        """Deactivate a user: revoke their tokens, and close their sessions and open connections.
+        """Deactivate a user. Their tokens and sessions end, and their workloads keep running.
 
-        Their workloads keep running. Raises Conflict for your own account and for the last platform admin's
-        account.
+        Raises Conflict for yourself and for the last platform admin.
         """
         return await self._post(Deactivation, f"{_path(username)}/deactivate")
 

@@ -27,7 +27,7 @@ Index = int | str  # an index such as 7, or a range such as "0-99:10"
 
 class AsyncArrays(AsyncResource):
     async def submit(self, document: Document, *, key: str | None = None) -> ArraySubmission:
-        """Submit an array exactly once, even if the request is retried after a lost connection.
+        """Submit an array exactly once, even if the connection is lost.
 
         Calls with the same `key` count as one submission.
         """
@@ -38,7 +38,7 @@ class AsyncArrays(AsyncResource):
         return await self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Array]:
-        """Iterate over arrays. With `costs=True`, each array includes the cost of its tasks.
+        """Iterate over arrays. `costs=True` adds the cost of their tasks.
 
         Filters: project, state, submitted_by, search, sort.
         """
@@ -64,10 +64,9 @@ class AsyncArrays(AsyncResource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> AsyncIterator[Workload]:
-        """Iterate over the last attempt of each of the array's tasks. Tasks are workloads.
+        """Iterate over the array's tasks, which are workloads. `all_attempts` includes earlier attempts.
 
-        `all_attempts` includes earlier attempts. Accepts the filters of `workloads.list`, for example
-        phase="failed".
+        Accepts the filters of `workloads.list`, for example phase="failed".
         """
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
@@ -77,7 +76,7 @@ class AsyncArrays(AsyncResource):
         self, array_id: str, name: str, *, goal: Literal["min", "max"] = "min", points: int = 0,
         limit: int | None = None,
     ) -> AsyncIterator[TaskMetric]:  # fmt: skip
-        """Iterate over the tasks that have reported a metric, best value first.
+        """Iterate over the tasks that reported a metric, best value first.
 
         With `goal="max"`, the highest value is the best.
         """
@@ -88,9 +87,9 @@ class AsyncArrays(AsyncResource):
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     async def unread_tasks(self, array_id: str) -> int:
-        """Return the number of recently ended tasks whose last metrics Berth has not read yet.
+        """Return how many ended tasks still have unread metrics.
 
-        Until the number is 0, the best task in `metrics` may be wrong.
+        Until it is 0, the best task in `metrics` may be wrong.
         """
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
 

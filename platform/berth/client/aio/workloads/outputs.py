@@ -32,10 +32,9 @@ class AsyncPodFiles(AsyncResource):
         pod: str | None = None,
         run: int | None = None,
     ) -> Sequence[str]:
-        """Write a pod's files to a directory. With `path`, write only that file or the files in that
-        directory.
+        """Write a pod's files to a directory and return their paths.
 
-        Return the paths of the written files. Existing files with the same names are overwritten.
+        `path` selects a file or directory. Existing files are overwritten.
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
@@ -54,9 +53,9 @@ class AsyncPodFiles(AsyncResource):
 
 
 class AsyncOutputs(AsyncPodFiles):
-    """Outputs from a workload's pods. The argument `pod` has the form ROLE-INDEX, such as worker-0.
+    """Outputs of a workload's pods.
 
-    The default is the first pod with outputs in the latest run.
+    `pod` is ROLE-INDEX, such as worker-0. The default is the first pod with outputs in the latest run.
     """
 
     _folder = "outputs"
@@ -74,7 +73,7 @@ class AsyncOutputs(AsyncPodFiles):
 
 
 class AsyncFiles(AsyncPodFiles):
-    """Files of failed pods. Nodes store these files until the pod's `files_until`.
+    """Files of failed pods, which nodes keep until the pod's `files_until`.
 
     `pod` defaults to the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
     `workspace`.

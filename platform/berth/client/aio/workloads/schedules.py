@@ -25,9 +25,9 @@ class AsyncSchedules(AsyncResource):
         time_zone: str = "UTC",
         overlap: str = "skip",
     ) -> ScheduleDetail:
-        """Create a schedule for a document (a mapping or YAML) or a template.
+        """Create a schedule from a document (mapping or YAML) or a template.
 
-        Raises Conflict if the schedule already exists.
+        Raises Conflict if the name is taken.
         """
         body = {"cron": cron, "time_zone": time_zone, "overlap": overlap, **source_body(document, template)}
         return await self._put(ScheduleDetail, schedule_path(project, name), body, "")
@@ -43,9 +43,9 @@ class AsyncSchedules(AsyncResource):
         time_zone: str | None = None,
         overlap: str | None = None,
     ) -> ScheduleDetail:
-        """Change the given values of a schedule, and become its owner.
+        """Change values of a schedule and become its owner.
 
-        Raises Conflict if the schedule was changed concurrently.
+        Raises Conflict if the schedule changes at the same time.
         """
         path = schedule_path(project, name)
         present, tag = await self._read(path)

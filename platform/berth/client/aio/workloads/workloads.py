@@ -46,10 +46,10 @@ class AsyncWorkloads(AsyncResource):
     async def submit(
         self, document: Document, *, code: str | Path | None = None, key: str | None = None
     ) -> Submission:
-        """Submit a workload exactly once, even if the request is retried after a lost connection.
+        """Submit a workload exactly once, even if the connection is lost.
 
-        Calls with the same `key` count as one submission. `code` is a directory to send with the workload:
-        see `client.code.upload`.
+        Calls with the same `key` count as one submission. `code` is a directory to send along: see
+        `client.code.upload`.
         """
         if code is not None:
             # Imported on demand, because only code uploads need this module.
@@ -63,11 +63,10 @@ class AsyncWorkloads(AsyncResource):
     async def submit_many(
         self, documents: Iterable[Document], *, atomic: bool = False, key: str | None = None
     ) -> Batch:
-        """Submit up to 1,000 workloads in one request, exactly once even if the request is retried.
+        """Submit up to 1,000 workloads, exactly once even if the connection is lost.
 
-        The result has one item per document: the workload, or the reason for the rejection. With `atomic`, a
-        single rejected document prevents the submission of all workloads, and Rejected is raised with all
-        problems.
+        The result has a workload or a rejection for each document. With `atomic`, all are submitted or
+        Rejected is raised.
         """
         body = {"items": list(documents), "atomic": atomic}
         return await self._post(Batch, BATCH_PATH, body, key=key)
@@ -77,9 +76,9 @@ class AsyncWorkloads(AsyncResource):
         return await self._post(DryRun, "workloads", document, {"dry_run": True})
 
     async def dry_run_change(self, document: Document) -> SmallestChange:
-        """Return the smallest single change that would let the workload start if it were submitted now.
+        """Return the smallest change that would let the workload start now, without submitting it.
 
-        Nothing is stored. Raises Invalid if the document is invalid.
+        Raises Invalid if the document is invalid.
         """
         return await self._post(SmallestChange, CHANGE_PATH, document)
 
@@ -107,10 +106,10 @@ class AsyncWorkloads(AsyncResource):
     async def edit(
         self, workload_id: str, changes: Document, *, version: int | None = None, dry_run: bool = False
     ) -> Edit:
-        """Change keys of a pending or suspended workload's document. A value of None removes the key.
+        """Change keys of a pending or suspended workload's document.
 
-        A mapping such as `labels` is merged key by key, whereas a list is replaced. With `dry_run`, the edit
-        is not stored. Raises Conflict if the workload cannot be edited or has changed since `version`.
+        None removes a key. Mappings are merged and lists are replaced. `dry_run` stores nothing. Raises
+        Conflict if the workload cannot be edited or has changed since `version`.
         """
         tag = "*" if version is None else f'"{version}"'
         path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
@@ -126,10 +125,10 @@ class AsyncWorkloads(AsyncResource):
         return await self._act(workload_id, "resume")
 
     async def resubmit(self, workload_id: str, *, key: str | None = None) -> Submission:
-        """Submit an ended workload again, as a new workload with the next free name, such as `train-2`.
+        """Submit an ended workload again under the next free name, such as `train-2`.
 
-        Repeated calls with the same `key` submit the workload only once. Raises Conflict if the workload has
-        not ended, and Invalid if its document is no longer accepted.
+        Calls with the same `key` count as one submission. Raises Conflict if the workload has not ended, and
+        Invalid if its document is no longer accepted.
         """
         return await self._post(Submission, f"workloads/{workload_id}/resubmit", key=key)
 
@@ -144,10 +143,9 @@ class AsyncWorkloads(AsyncResource):
         return await self._get(Explanation, f"workloads/{workload_id}/explain")
 
     async def smallest_change(self, workload_id: str) -> SmallestChange:
-        """Return the smallest single change that would let a pending workload start now.
+        """Return the smallest change that would let a pending workload start now.
 
-        The server runs the scheduler on modified copies of the cluster's state. This may take seconds for a
-        large cluster.
+        This can take seconds for a large cluster.
         """
         path = f"workloads/{workload_id}/smallest-change"
         return await self._get(SmallestChange, path)
@@ -205,10 +203,9 @@ class AsyncWorkloads(AsyncResource):
         limit: int | None = None,
         timestamps: bool = False,
     ) -> LogChunk:
-        """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`.
+        """Return the last `tail` lines of a pod's log, or `limit` bytes from `offset`.
 
-        With `timestamps`, each line begins with the UTC time at which it was written (within 2 s), followed
-        by a space. `-` and spaces replace an unknown time.
+        With `timestamps`, lines begin with the UTC time of writing (within 2 s), or `-` if unknown.
         """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         params |= {"timestamps": True} if timestamps else {}
@@ -226,10 +223,7 @@ class AsyncWorkloads(AsyncResource):
         ignore_case: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[LogMatches]:
-        """Yield pages of log lines that contain `text`, with `around` lines of context.
-
-        The search stops at the current end of the log.
-        """
+        """Yield pages of log lines that contain `text`, with `around` lines of context."""
         params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
@@ -250,10 +244,10 @@ class AsyncWorkloads(AsyncResource):
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0,
         timestamps: bool = False,
     ) -> AsyncIterator[bytes]:  # fmt: skip
-        """Stream a pod's log from byte `offset` until the pod has ended.
+        """Stream a pod's log from byte `offset` until the pod ends.
 
-        With `timestamps`, each line begins with its time, as in `log`.
-        To stop earlier, close the iterator (`contextlib.aclosing`).
+        With `timestamps`, lines begin with their time. To stop earlier, close the iterator
+        (`contextlib.aclosing`).
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         params |= {"timestamps": True} if timestamps else {}
@@ -264,10 +258,9 @@ class AsyncWorkloads(AsyncResource):
     async def exec(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
     ) -> CommandResult:
-        """Run a command in a pod (ROLE-INDEX, by default the first) with `data` as input, and return the
-        result.
+        """Run a command in a pod with `data` as input, and return the result.
 
-        The entire output is held in memory.
+        `pod` is ROLE-INDEX, by default the first. The entire output is held in memory.
         """
         from berth.client.aio.workloads.channels import run_command  # slow import that is rarely needed
 
@@ -287,11 +280,10 @@ class AsyncWorkloads(AsyncResource):
         self, workload_id: str, source: str | Path, target: str = "", *, pod: str | None = None,
         progress: Progress | None = None,
     ) -> CopyResult:  # fmt: skip
-        """Copy a file or directory to `target` in a pod (ROLE-INDEX, by default the first).
+        """Copy a file or directory to `target` in a pod.
 
-        The target is relative to the pod's working directory. If it is a directory, the source is copied into
-        it. `progress` is called with the number of bytes copied and the total number of bytes. Raises
-        CopyFailed.
+        `pod` is ROLE-INDEX, by default the first. The target is relative to the pod's working directory, and
+        may be a directory to copy into. `progress` gets the bytes copied and their total. Raises CopyFailed.
         """
         from berth.client.aio.workloads.copies import copy_to  # slow import that is rarely needed
 
@@ -301,11 +293,11 @@ class AsyncWorkloads(AsyncResource):
         self, workload_id: str, source: str, target: str | Path = "", *, pod: str | None = None,
         progress: Progress | None = None,
     ) -> CopyResult:  # fmt: skip
-        """Copy a file or directory of a pod (ROLE-INDEX, by default the first) to a local `target`.
+        """Copy a file or directory of a pod to a local `target`.
 
-        The source is relative to the pod's working directory. If the target is a directory, the source is
-        copied into it. `progress` is called with the number of bytes copied and, for a file, the total number
-        of bytes. Raises CopyFailed.
+        `pod` is ROLE-INDEX, by default the first. The source is relative to the pod's working directory. The
+        target may be a directory to copy into. `progress` gets the bytes copied and, for a file, their total.
+        Raises CopyFailed.
         """
         from berth.client.aio.workloads.copies import copy_from  # slow import that is rarely needed
 

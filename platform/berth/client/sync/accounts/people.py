@@ -60,10 +60,9 @@ class Users(Resource):
         return self._get(UserDetail, _path(username))
 
     def deactivate(self, username: str) -> Deactivation:
-        """Deactivate a user: revoke their tokens, and close their sessions and open connections.
+        """Deactivate a user. Their tokens and sessions end, and their workloads keep running.
 
-        Their workloads keep running. Raises Conflict for your own account and for the last platform admin's
-        account.
+        Raises Conflict for yourself and for the last platform admin.
         """
         return self._post(Deactivation, f"{_path(username)}/deactivate")
 

@@ -99,9 +99,9 @@ class Quotas(Resource):
         return self._post(QuotaImpact, "quotas/preview", draft)
 
     def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """Apply all changes in a draft or none. Return None if no quota would change.
+        """Apply all changes of a draft, or none. Return None if no quota would change.
 
-        With the `tag` of a preview, raises Conflict if a quota has changed since that preview.
+        With the `tag` of a preview, raises Conflict if a quota has changed since.
         """
         match = "*" if tag is None else f'"{tag}"'
         response = self._transport.post("quotas/apply", draft, condition={"If-Match": match})
@@ -166,7 +166,7 @@ class Secrets(Resource):
     ) -> Iterator[SecretUse]:
         """Iterate over the runs that received the secret, newest first.
 
-        With `outdated=True`, only runs that still use an older version of the secret are included.
+        `outdated=True` selects the runs that still use an older version.
         """
         path = f"{_secrets_path(project, pool, personal)}/{quote(name, safe='')}/uses"
         return self._iterate(SecretUse, path, {"outdated": outdated}, limit)

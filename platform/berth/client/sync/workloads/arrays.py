@@ -28,7 +28,7 @@ Index = int | str  # an index such as 7, or a range such as "0-99:10"
 
 class Arrays(Resource):
     def submit(self, document: Document, *, key: str | None = None) -> ArraySubmission:
-        """Submit an array exactly once, even if the request is retried after a lost connection.
+        """Submit an array exactly once, even if the connection is lost.
 
         Calls with the same `key` count as one submission.
         """
@@ -39,7 +39,7 @@ class Arrays(Resource):
         return self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Array]:
-        """Iterate over arrays. With `costs=True`, each array includes the cost of its tasks.
+        """Iterate over arrays. `costs=True` adds the cost of their tasks.
 
         Filters: project, state, submitted_by, search, sort.
         """
@@ -65,10 +65,9 @@ class Arrays(Resource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> Iterator[Workload]:
-        """Iterate over the last attempt of each of the array's tasks. Tasks are workloads.
+        """Iterate over the array's tasks, which are workloads. `all_attempts` includes earlier attempts.
 
-        `all_attempts` includes earlier attempts. Accepts the filters of `workloads.list`, for example
-        phase="failed".
+        Accepts the filters of `workloads.list`, for example phase="failed".
         """
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
@@ -78,7 +77,7 @@ class Arrays(Resource):
         self, array_id: str, name: str, *, goal: Literal["min", "max"] = "min", points: int = 0,
         limit: int | None = None,
     ) -> Iterator[TaskMetric]:  # fmt: skip
-        """Iterate over the tasks that have reported a metric, best value first.
+        """Iterate over the tasks that reported a metric, best value first.
 
         With `goal="max"`, the highest value is the best.
         """
@@ -89,9 +88,9 @@ class Arrays(Resource):
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     def unread_tasks(self, array_id: str) -> int:
-        """Return the number of recently ended tasks whose last metrics Berth has not read yet.
+        """Return how many ended tasks still have unread metrics.
 
-        Until the number is 0, the best task in `metrics` may be wrong.
+        Until it is 0, the best task in `metrics` may be wrong.
         """
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
 

@@ -35,12 +35,10 @@ from berth.core.wording.reasons import plain_reason
 
 
 class Channel:
-    """Connection to a command in a pod.
+    """Connection to a command in a pod. Leaving the `with` block ends the command.
 
-    Leaving the `with` block ends the command. `window` is the number of input bytes that the command can
-    accept now. `exit_code` is set when the command has ended. `failure` is the reason why the command could
-    not be started, or empty. `signal` is the name of the signal that ended the command, such as KILL, or
-    empty. One thread may send while another receives.
+    `window` is the number of input bytes that the command can accept now. `exit_code` or `signal` says how it
+    ended, and `failure` why it could not start. One thread may send while another receives.
     """
 
     def __init__(
@@ -95,11 +93,10 @@ class Channel:
         self._send(bytes((SIGNAL,)) + name.encode())
 
     def receive(self) -> tuple[int, bytes]:
-        """Return the kind and the content of the next frame.
+        """Return the kind and content of the next frame.
 
-        The kind is OUTPUT or ERRORS (with bytes), CREDIT if `window` has grown, or STATUS at the end. On a
-        connection to a port, END means that no more frames of the kind in its content will follow. Calling
-        this method again acknowledges the previous output. Raises Rejected or Unreachable.
+        The kind is OUTPUT or ERRORS (bytes), CREDIT (`window` has grown) or STATUS (the end). On a port, END
+        ends one direction. Each call acknowledges the previous output. Raises Rejected or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0

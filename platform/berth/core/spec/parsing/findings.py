@@ -27,10 +27,7 @@ UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 
 
 def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[Problem]:
-    """Convert validation errors to problems. `root_model` is the model of the whole document.
-
-    Only the first errors of a document suggest the nearest valid value, because finding one takes time.
-    """
+    """Convert validation errors to problems. `root_model` is the model of the whole document."""
     errors = error.errors(include_url=False)
     prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
     # Pydantic drops invalid list items, so the list may seem too short. Skip the resulting error.
@@ -91,16 +88,12 @@ def _unknown_key_problem(path: str, location: tuple[str | int, ...], root_model:
 
 
 def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> bool:
-    """Return whether the value is secret and must not appear in error messages.
-
-    Models mark secret fields with repr=False.
-    """
+    """Return whether the value must not appear in messages (repr=False in the model)."""
     field = root_model.model_fields.get(str(location[0])) if location else None
     return field is not None and not field.repr
 
 
 def _find_model(location: tuple[str | int, ...], root_model: type[BaseModel]) -> type[BaseModel]:
-    """Return the pydantic model of the object at the location in the document."""
     owner = root_model
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:
@@ -131,5 +124,5 @@ def _describe_allowed_values(kind: str, context: Mapping[str, Any], value: objec
 
 
 def _is_union_tag(step: str | int) -> bool:
-    """Return whether a step of a location is a pydantic union tag rather than a document key."""
+    """Return whether a step is a pydantic union tag rather than a document key."""
     return step in UNION_TAGS

@@ -1,7 +1,6 @@
 """Convert a `kind: TrainingJob` manifest to a workload document.
 
-A role without an entrypoint idles until the roles with an entrypoint have completed. Only the trainer is
-elastic.
+Roles without an entrypoint idle until the others have completed. Only the trainer is elastic.
 """
 
 import re
@@ -44,10 +43,7 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
 
 
 def to_workload_document(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Convert the manifest to a workload document with one role per part.
-
-    Raises SpecError with all problems if the manifest is invalid.
-    """
+    """Convert the manifest to a workload document. Raises SpecError with all problems."""
     problems: list[Problem] = []
     _check_keys(problems, (), data, TOP_LEVEL)
     metadata = _read_part(problems, data, "metadata", METADATA)
@@ -159,10 +155,7 @@ def _parse_whole_number(value: object) -> object:
 
 
 def _convert_quantity(document_key: str, value: object) -> object:
-    """Convert a quantity in a manifest to Berth's unit.
-
-    A memory value without a unit is in bytes in a manifest, but in MiB in Berth.
-    """
+    """Convert a quantity. Memory without a unit is in bytes in a manifest, but in MiB in Berth."""
     if document_key != "memory_mib" or isinstance(value, bool):
         return value
     if isinstance(value, int) and value >= 0:

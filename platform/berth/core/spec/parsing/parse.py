@@ -24,10 +24,7 @@ DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
 
 
 def parse_workload(data: object) -> WorkloadSpec:
-    """Return the validated spec of a workload document or a `kind: TrainingJob` manifest.
-
-    Raises SpecError with all problems if the document is invalid.
-    """
+    """Parse a workload document or a `kind: TrainingJob` manifest. Raises SpecError with all problems."""
     if not isinstance(data, Mapping):
         raise SpecError([Problem("", "is not a workload document", format_value(data), "a mapping")])
     if is_too_deep(data):
@@ -75,7 +72,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _problems_in_each_role(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems in each role that can be parsed, for a document that cannot be parsed as a whole."""
+    """Check each role on its own, because the document as a whole cannot be parsed."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""
@@ -90,9 +87,7 @@ def _problems_in_each_role(path: str, node: object) -> Iterator[Problem]:
 
 
 def _role_problems(path: str, child: object) -> Iterator[Problem]:
-    """Yield problems for fields of a role that contradict each other. Fields that are invalid on their own
-    are ignored.
-    """
+    """Yield contradictions between fields that are valid on their own."""
     context = {"free_names": True}
     try:
         role = RoleSpec.model_validate(child, context=context)
@@ -112,7 +107,7 @@ def _role_problems(path: str, child: object) -> Iterator[Problem]:
 
 
 def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
-    """Yield contradictions between the valid fields of a document that has invalid top-level values."""
+    """Yield contradictions between the document's valid fields."""
     invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
     if not invalid_keys or not invalid_keys <= STAND_INS.keys() | LEFT_OUT:
         return
@@ -126,5 +121,4 @@ def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) ->
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
-    """Return the problems in a stable order, without duplicates."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

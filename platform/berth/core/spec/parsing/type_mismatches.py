@@ -36,11 +36,9 @@ def describe_mismatch(
     *,
     with_nearest: bool,
 ) -> Problem:
-    """Return the problem with a value of the wrong type.
+    """Return the problem with a value of the wrong type. `kind` is pydantic's error type.
 
-    `kind` is pydantic's error type. `field` is None for an item of a list or mapping. `model` is the model of
-    the expected mapping, or None if any key is allowed or no mapping is expected. The nearest valid value is
-    omitted unless `with_nearest` is set.
+    `field` is None for an item. `model` describes the expected mapping, if any.
     """
     keys = sorted(model.model_fields) if model is not None else []
     message = f"must be {EXPECTED[kind]}"
@@ -74,7 +72,7 @@ def _describe_type(value: object) -> str:
 
 
 def _nearest_values(kind: str, value: object, keys: list[str]) -> Iterator[object]:
-    """Yield values of the expected type that the user may have meant."""
+    """Yield values that the user may have meant."""
     if kind in ("tuple_type", "list_type") and isinstance(value, str | int | Mapping):
         yield [value]
         yield [str(value)]
@@ -106,13 +104,12 @@ def _is_valid(value: object, field: Field | None, model: type[BaseModel] | None)
 
 @lru_cache(maxsize=256)  # creating a model takes milliseconds
 def _field_model(owner: type[BaseModel], name: str) -> type[BaseModel]:
-    """Return a model whose only field, `value`, is a copy of the owner's field `name`."""
+    """Return a model with one field, `value`, that copies the owner's field `name`."""
     field = owner.model_fields[name]
     return create_model("Value", value=(field.annotation or Any, field))
 
 
 def _to_flow_style(value: Any) -> str:
-    """Format a value as YAML on one line."""
     match value:
         case str():
             return value if PLAIN.fullmatch(value) and value.lower() not in BOOLEANS else json.dumps(value)

@@ -78,7 +78,6 @@ def _parameter_problems(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iter
 
 
 def _max_parameter_bytes(array: ArraySpec) -> int:
-    """Return the size in bytes of the largest parameter set among all tasks."""
     if array.matrix is not None:
         return sum(
             max(_variable_size(name, value) for value in values) for name, values in array.matrix.items()

@@ -123,7 +123,7 @@ def _gpu_problems(prefix: str, role: RoleSpec) -> Iterator[Problem]:
 
 
 def _tree_problems(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths) -> Iterator[Problem]:
-    """Yield the problems in the tree. Append its roles and their paths to `roles`."""
+    """Yield the problems in the tree, and append its roles and paths to `roles`."""
     prefix = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
         if node.roles is not None:
@@ -204,7 +204,7 @@ def _secret_problems(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Prob
 def _secret_use_problems(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
-    """Yield problems with the secrets. `outer` lists the other secrets that the same pods receive."""
+    """`outer` lists other secrets of the same pods."""
     targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
     targets |= {("file", use.file) for _, use in outer}
     for path, use in uses:

@@ -8,9 +8,7 @@ from berth.core.spec.workload import WorkloadSpec
 
 
 def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
-    """Return the role of the inference engines: the service's `role`, or the only role. Return None if there
-    is no such role.
-    """
+    """Return the role of the inference engines: the service's `role`, or the only role, or None."""
     roles = spec.all_roles
     if spec.service is None:
         return None

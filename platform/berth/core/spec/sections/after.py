@@ -41,9 +41,8 @@ Reference = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterV
 class Dependency(Document):
     """Workload or array that must reach a final state before this workload may start.
 
-    `workload` is a name in the same project, or PROJECT/NAME. The name refers to the newest workload or array
-    with that name. The state `any` includes cancelled workloads. With `tasks: same`, each task of this array
-    waits only for the task with its index in the other array.
+    `workload` is NAME or PROJECT/NAME of the newest such workload. The state `any` includes cancelled
+    workloads. With `tasks: same`, each task waits only for the same index in the other array.
     """
 
     workload: Reference
@@ -51,10 +50,7 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited_name(self, project: str) -> AwaitedName:
-        """Return the awaited workload's project and name.
-
-        If the reference names no project, return `project`, the project of this document.
-        """
+        """Return the awaited workload's project (by default `project`) and name."""
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

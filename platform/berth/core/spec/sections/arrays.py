@@ -34,7 +34,6 @@ def index_range(text: str) -> range | None:
 
 
 def _format_range(value: object) -> object:
-    """Convert an index or range to text. Raises an error for any other value."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or index_range(text) is None:
         raise PydanticCustomError("index", "is not a valid index or range", {"allowed": RANGES_ALLOWED})
@@ -42,7 +41,6 @@ def _format_range(value: object) -> object:
 
 
 def _format_parameter(value: object) -> object:
-    """Convert a parameter to text, which becomes the value of its environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -94,10 +92,9 @@ Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=
 
 
 class StopRule(Document):
-    """Median stopping: cancel running tasks that are worse than the other tasks' median at the same step.
+    """Median stopping: cancel tasks that are worse than the median of the others at the same step.
 
-    A task is compared at the latest step that it has reported. This step must be at least `after_steps`, and
-    at least `min_tasks` other tasks must have reached the same step.
+    It applies from step `after_steps` on, once `min_tasks` other tasks have reached the same step.
     """
 
     metric: MetricName
@@ -107,11 +104,10 @@ class StopRule(Document):
 
 
 class ArraySpec(Document):
-    """Tasks of an array, defined by exactly one of `tasks`, `values` and `matrix`.
+    """Tasks of an array, defined by one of `tasks`, `values` and `matrix`.
 
-    `tasks` is a number, or a list of indexes and ranges. Each item in `values`, or each combination in
-    `matrix`, is one task. A list of indexes in `tasks` may select some of these tasks. At most `max_running`
-    tasks use resources at the same time.
+    `tasks` is a number, or a list of indexes and ranges. Each item of `values` or combination of `matrix` is
+    a task, and a list in `tasks` may select some of them. At most `max_running` tasks run at the same time.
     """
 
     tasks: Tasks | None = None
@@ -212,10 +208,7 @@ def parse_indexes(text: str) -> tuple[str, ...]:
 
 
 def parse_array_notation(text: str) -> dict[str, Any]:
-    """Parse Slurm's array notation, such as `0-999%50`, into an array section.
-
-    Raises ValueError with the invalid part.
-    """
+    """Parse Slurm's notation, such as `0-999%50`, into an array section. Raises ValueError."""
     tasks, percent, limit = text.partition("%")
     section: dict[str, Any] = {"tasks": list(parse_indexes(tasks))}
     if percent:

@@ -27,10 +27,10 @@ def _reject_path(value: Any) -> Any:
 
 
 class CodeSpec(Document):
-    """Files that each pod starts with, from either `tree` or `git`.
+    """Files that each pod starts with, from `tree` or `git`.
 
-    `tree` is the ID of files that the project has stored. `commit`, `branch` and `dirty` describe the Git
-    checkout of these files. With `git`, Berth fetches the files from a Git server.
+    `tree` is the ID of files stored in the project. `commit`, `branch` and `dirty` describe their Git
+    checkout. With `git`, Berth fetches the files.
     """
 
     tree: Digest | None = None
@@ -75,10 +75,9 @@ def path_problem(path: str) -> str:
 
 
 def link_problem(path: str, target: str) -> str:
-    """Return the reason why a symbolic link cannot be part of a tree, or an empty string if it can.
+    """Return why a tree may not contain this symbolic link, or "".
 
-    `..` is allowed only at the start of the target. Further on, it could follow another link and lead out of
-    the tree.
+    `..` is allowed only at the start of the target, because later it could lead out of the tree.
     """
     parts = target.split("/")
     inner = [part for part in parts if part not in ("", ".")]
@@ -93,9 +92,9 @@ def link_problem(path: str, target: str) -> str:
 
 
 def nesting_problem(paths: Iterable[str]) -> tuple[str, str]:
-    """Return the first conflicting path and the reason: a duplicate, or a parent that is a file or a link.
+    """Return the first conflicting path and the reason, or two empty strings.
 
-    Return two empty strings if no path conflicts.
+    Paths conflict if they are equal, or if a file or link is the parent of another path.
     """
     # When paths are sorted by their parts, a path directly precedes the paths below it.
     ordered = sorted(paths, key=lambda path: path.replace("/", "\0"))

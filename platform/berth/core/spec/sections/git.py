@@ -178,9 +178,9 @@ def _validate_host_key(text: str) -> str:
 class GitSpec(Document):
     """Git repository whose files each pod starts with.
 
-    Berth resolves `ref` once after the submission; the default is the repository's default branch. `secret`
-    names a secret of the project, or of the submitter if `personal` is true: a private key for SSH, or a
-    token for HTTPS. `host_key` is the server's public key. It can be omitted if an admin has stored the key.
+    Berth resolves `ref` (by default the default branch) once. `secret` is a private key for SSH, or a token
+    for HTTPS, and belongs to the submitter if `personal` is true. `host_key` may be omitted if an admin has
+    stored it.
     """
 
     url: Annotated[Text, Field(min_length=1), AfterValidator(_validate_url)]

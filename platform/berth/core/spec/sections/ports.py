@@ -29,8 +29,7 @@ def _validate_port_name(text: str) -> str:
 class PortSpec(Document):
     """Port on which the pod serves HTTP.
 
-    If `port` is missing, Berth chooses a port number and passes the number to the pod in an environment
-    variable.
+    Without `port`, Berth chooses a number and passes it in an environment variable.
     """
 
     name: Annotated[str, AfterValidator(_validate_port_name)]

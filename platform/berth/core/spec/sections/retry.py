@@ -55,11 +55,10 @@ FailureKind = Annotated[
 
 
 class RetryRule(Document):
-    """Retry rule for the failures in `on`. The first rule that lists a failure applies.
+    """Retry rule for the failures in `on`. The first matching rule applies.
 
-    `max` is the maximum number of restarts by this rule. Each restart doubles `backoff`, up to an hour. With
-    `other_node`, the workload avoids the node where it failed. `memory_factor` multiplies the memory of the
-    role that failed, up to `memory_max_mib`.
+    `max` limits the restarts. `backoff` doubles with each restart, up to an hour. `other_node` avoids the
+    node of the failure. `memory_factor` multiplies the memory of the failed role, up to `memory_max_mib`.
     """
 
     on: Annotated[tuple[FailureKind, ...], Field(min_length=1, max_length=64, strict=False)]
@@ -81,7 +80,6 @@ RetryRules = Annotated[tuple[RetryRule, ...], Field(max_length=RULES_MAX, strict
 
 
 def _exit_code_or_reason(kind: int | str) -> int | str:
-    """Convert a signal to its exit code. Return an exit code or a reason unchanged."""
     if isinstance(kind, str) and kind in SIGNALS:
         return SHELL_OFFSET + SIGNALS[kind]
     return int(kind) if isinstance(kind, str) and kind.isdigit() else kind

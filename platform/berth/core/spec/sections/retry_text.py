@@ -20,10 +20,7 @@ class InvalidRetryText(ValueError):
 
 
 def parse_retry_text(text: str) -> dict[str, Any]:
-    """Parse one line of text into a retry rule of a document.
-
-    The values are validated later. Raises InvalidRetryText.
-    """
+    """Parse one line of text into a retry rule, without validating its values. Raises InvalidRetryText."""
     kinds, *settings = text.split() or [""]
     if not kinds or "=" in kinds:
         raise InvalidRetryText("does not begin with a kind of failure", text[:80], EXAMPLE)
@@ -58,7 +55,6 @@ def format_retry_text(rule: object) -> str | None:
 
 
 def _number_or_text(text: str) -> int | float | str:
-    """Parse a plain number. Return any other text unchanged."""
     if text.isascii() and text.isdigit():
         return int(text)
     whole, _, fraction = text.partition(".")

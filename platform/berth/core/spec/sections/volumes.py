@@ -41,8 +41,7 @@ def _validate_mount_path(path: str) -> str:
 class VolumeMount(Document):
     """Volume mounted at `path` in the workload's pods.
 
-    Without `read_only`, pods may write to the volume if its settings allow writing. Volumes are defined by
-    node pools.
+    Without `read_only`, pods may write if the pool's volume allows it.
     """
 
     name: Name

@@ -1,7 +1,7 @@
-"""Django's `migrate` command, with three differences.
+"""Django's `migrate` command, adapted to Berth.
 
-The command ignores changes that do not affect the database. The command also rejects a server that is too
-old, and a database that another development version created, even if all migrations are recorded as applied.
+It ignores changes without effect on the database, and rejects old servers and databases of another
+development version.
 """
 
 from typing import Any

@@ -19,8 +19,8 @@ PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 class SingleThreadHandler(ASGIHandler):
     """Variant of Django's handler that runs middleware and views in one thread.
 
-    The handler switches between the event loop and a thread once per request, instead of twice per
-    middleware, three times per view and once per signal. Streaming responses still run in the event loop.
+    Django would switch threads several times per middleware, view and signal. Streaming responses still run
+    in the event loop.
     """
 
     def __init__(self) -> None:
@@ -39,8 +39,9 @@ class SingleThreadHandler(ASGIHandler):
                 await self.send_response(response, send)
 
     def respond(self, scope: dict[str, Any], body: IO[bytes]) -> HttpResponseBase:
-        """Return the response. First release the request's resources, such as its database connection, unless
-        the response is a stream.
+        """Return the response.
+
+        Unless it is a stream, first release resources such as the database connection.
         """
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)

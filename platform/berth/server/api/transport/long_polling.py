@@ -27,9 +27,8 @@ def long_poll(
 ) -> HttpResponse | StreamingHttpResponse:
     """Return a response with the first result of `respond` that is not None.
 
-    `respond` is called with True after `seconds`, and must then return frames. The first call is made before
-    the response starts, so an error in it sets the status code. A later error is sent as a frame with a
-    `problem`.
+    After `seconds`, `respond` is called with True and must return frames. An error in the first call sets the
+    status code, and later errors are sent as frames with a `problem`.
     """
     data = respond(seconds <= 0)
     if data is not None:
@@ -42,10 +41,7 @@ def long_poll(
 async def _wait_async(
     respond: Responder, bell: WakeupListener, key: str, seconds: float
 ) -> AsyncIterator[bytes]:
-    """Yield the response under ASGI, waiting without a thread or a database connection.
-
-    The wait ends if the client disconnects.
-    """
+    """Wait under ASGI without a thread or a database connection, until the client disconnects."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     wakeup = Wakeup(key)
@@ -63,7 +59,7 @@ async def _wait_async(
 
 
 def _wait_in_thread(respond: Responder, seconds: float) -> Iterator[bytes]:
-    """Yield the response under WSGI, where each request has a thread."""
+    """Wait under WSGI, where each request has a thread."""
     deadline = time.monotonic() + seconds
     data = None
     while data is None:

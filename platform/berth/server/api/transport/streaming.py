@@ -22,10 +22,9 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uf
 def stream_bytes(
     request: HttpRequest | Request, parts: Iterator[bytes], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
-    """Stream parts that take time to read. Reading a part must not use the database.
+    """Stream parts that are slow to read. Reading must not use the database.
 
-    Under ASGI, reading does not block the event loop, and the response holds no connection to the database.
-    An error ends the connection, so that the client does not mistake the response for a complete one.
+    An error breaks the connection, so that the client does not take the response for complete.
     """
     plain = request._request if isinstance(request, Request) else request
     body = _async_parts(parts) if isinstance(plain, ASGIRequest) else parts
@@ -46,9 +45,9 @@ def stream_download(
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
-    """Send `name`.csv. Rows may be read from the database while they are being sent.
+    """Send `name`.csv. Rows may be read from the database while they are sent.
 
-    Under ASGI, all rows are read first, so that a slow client holds no connection to the database.
+    Under ASGI, all rows are read first, so that slow clients hold no database connection.
     """
     plain = request._request if isinstance(request, Request) else request
     lines = csv_lines(header, rows)
@@ -88,10 +87,7 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Release the request thread's database connection, then yield the response's parts.
-
-    Each part may be read in a different thread.
-    """
+    """Yield the parts without a database connection. Each may be read in a different thread."""
     await sync_to_async(_release_connection)()
     while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
         yield part
@@ -109,9 +105,7 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
 
 
 async def _spooled_lines(lines: Iterable[str]) -> AsyncIterator[bytes]:
-    """Read all lines in the request's thread, which owns the database connection, then yield their
-    bytes in parts.
-    """
+    """Read all lines in the thread of the database connection, then yield them in parts."""
     file = await sync_to_async(_spool)(lines)
     try:
         while part := await sync_to_async(file.read, thread_sensitive=False)(PART_BYTES):

@@ -44,7 +44,7 @@ def command_launcher(
 class Child:
     """Child process of the supervisor.
 
-    `launch` starts the process with its log file, and `stop_signal` stops it gracefully.
+    `launch` starts it with its log file, and `stop_signal` stops it gracefully.
     """
 
     name: str
@@ -71,10 +71,9 @@ class Child:
                 self._schedule_restart(now)
 
     def poll_exit(self, now: float) -> int | None:
-        """Return the exit code of a child that has just exited, and schedule its restart. Otherwise, return
-        None.
+        """Return the exit code and schedule a restart if the child has just exited, else None.
 
-        The delay before the restart grows with each consecutive failure.
+        The delay grows with each consecutive failure.
         """
         if self.process is None or (code := self.process.poll()) is None:
             return None

@@ -1,7 +1,6 @@
-"""Start processes as forks of the preloaded process, which has loaded Berth. The forks share its memory.
+"""Start processes as forks of the preloaded process, whose memory they share.
 
-A forked process becomes a child of the supervisor, because the intermediate process ends and the supervisor
-adopts orphans. A forked process therefore outlives a restart of the preloaded process.
+Forked processes become children of the supervisor and survive a restart of the preloaded process.
 """
 
 import os
@@ -47,9 +46,9 @@ class ForkedProcess:
 
 
 class Forks:
-    """Supervisor's end of the socket on which the preloaded process receives requests.
+    """Supervisor's end of the socket to the preloaded process.
 
-    Both ends stay open in this process, so that requests wait while the preloaded process is restarted.
+    Both ends stay open here, so that requests wait while the preloaded process restarts.
     """
 
     def __init__(self) -> None:
@@ -67,12 +66,10 @@ class Forks:
         return lambda log: self.fork(name, log, sockets)
 
     def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
-        """Start a process that writes to the log and uses the sockets.
+        """Start a process that writes to the log and uses the sockets. Raises OSError.
 
-        Raises OSError if the process does not start. `name` is a program name such as `web`, optionally
-        followed by a number, as in `web-2`. The new process reports its ID and waits until this process has
-        received the ID. If the ID is lost, for example because the preloaded process is killed, the new
-        process ends immediately.
+        `name` is a program such as `web`, optionally with a number as in `web-2`. The process ends if this
+        process never receives its ID.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:

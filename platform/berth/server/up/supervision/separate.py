@@ -12,11 +12,10 @@ from berth.tied import end_with_parent
 
 
 def call_in_fork(function: Callable[[], Any]) -> Any:
-    """Call the function in a forked process, and return its result.
+    """Call the function in a forked process and return its result, which passes through JSON.
 
-    The result must be serializable as JSON, and tuples become lists. Must be called while the process has
-    only one thread. Raises StartupError if the function raises StartupError, or if the forked process dies.
-    The forked process prints the traceback of any other error.
+    Call this while the process has one thread. Raises StartupError if the function does or the forked process
+    dies.
     """
     parent = os.getpid()
     reading, writing = os.pipe()

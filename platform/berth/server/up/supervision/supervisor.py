@@ -30,8 +30,9 @@ class Supervisor:
         child.start(self.now())
 
     def wait_for_stop_request(self, wait: float) -> bool:
-        """Wait up to `wait` seconds for the next signal, and restart or reap processes that have exited.
-        Return whether the signal requests a stop.
+        """Wait up to `wait` seconds for a signal and return whether it requests a stop.
+
+        Processes that have exited are restarted or reaped.
         """
         received = signal.sigtimedwait(SIGNALS, max(0.0, wait))
         self._restart_children()
@@ -83,9 +84,7 @@ class Supervisor:
         return True
 
     def _stop_running_pods(self) -> None:
-        """Signal the shims to stop their pods and exit, and wait for them. Stop waiting at the deadline, or
-        when a second stop request arrives.
-        """
+        """Stop the pods through their shims. Give up at the deadline or at a second stop request."""
         signalled: set[int] = set()
         deadline = self.now() + PODS_STOP_SECONDS
         while (remaining := find_orphans(self._child_pids())) and self.now() < deadline:

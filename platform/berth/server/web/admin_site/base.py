@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base class of all model admins. Only platform admins can use the admin site.
+    """Base class of model admins, for platform admins only.
 
-    Service errors appear as messages. Lists can be downloaded as CSV, with the current search and filters.
+    Service errors appear as messages. Lists can be downloaded as CSV.
     """
 
     list_per_page = 50
@@ -222,10 +222,7 @@ def render_table(
 
 
 def _wrap_class(cell: object) -> str:
-    """Return the CSS class that keeps line breaks or, for a single word, prevents them.
-
-    Return "" for a sentence.
-    """
+    """Return the CSS class for line breaks in the text, or "" for a sentence."""
     if "\n" in str(cell):
         return "lines"
     return "" if " " in str(cell) else "whitespace-nowrap"
@@ -245,7 +242,7 @@ def render_json(value: object) -> SafeString:
 def bulk_action(description: str, outcome: str, change: Callable[[Any, Any], object]) -> Any:
     """Return an admin action that calls `change(actor, row)` for each selected row.
 
-    The action shows the number of successes, and an error for each failed row.
+    It shows the number of successes, and an error for each failed row.
     """
 
     @action(description=description)

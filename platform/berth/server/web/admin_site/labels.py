@@ -142,10 +142,10 @@ ACRONYMS = {
 
 
 def label_fields(model: type[Model]) -> None:
-    """Label a model's fields in the application's terms. Migrations do not record labels.
+    """Label a model's fields in the application's terms.
 
-    A field without an entry in LABELS is labelled with the words of its name: `gpus_per_node` is "GPUs per
-    node", and `explained_at` is "explained".
+    A field without an entry in LABELS gets the words of its name: `gpus_per_node` is "GPUs per node", and
+    `explained_at` is "explained".
     """
     name = str(model._meta.model_name)
     for field in model._meta.fields:
@@ -161,5 +161,5 @@ def label_fields(model: type[Model]) -> None:
 
 
 def _sentence_case(value: object, title: str) -> str:
-    """Return Django's automatic title of a choice in sentence case: "Point in time" for "Point In Time"."""
+    """Return Django's title of a choice in sentence case: "Point in time" for "Point In Time"."""
     return title.capitalize() if title == str(value).replace("_", " ").title() else title

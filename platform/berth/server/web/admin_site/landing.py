@@ -133,7 +133,6 @@ def _evictions_table() -> Card:
 
 
 def _cycles_table() -> Card:
-    """Return a table of the latest cycles that made decisions."""
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (
@@ -150,7 +149,6 @@ def _cycles_table() -> Card:
 
 
 def _changes_table(actor: Actor) -> Card:
-    """Return a table of the latest changes, worded as on the activity page."""
     changes = list(Audit.objects.order_by("-pk")[:MAX_ROWS])
     rows = [
         (

@@ -25,10 +25,7 @@ class TimeRangeFilter(RangeDateTimeFilter):
         return queryset
 
     def _parse_end(self, end: str, default_time: time) -> datetime | None:
-        """Return one end of the range, or None if the date is missing or invalid.
-
-        The field still shows an invalid date.
-        """
+        """Return one end of the range, or None if its date is missing or invalid."""
         inputs = [self.used_parameters.get(f"{self.parameter_name}_{end}_{part}") or "" for part in (0, 1)]
         try:
             day, hour = parse_date(inputs[0]), parse_time(inputs[1])

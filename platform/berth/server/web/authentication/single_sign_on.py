@@ -1,7 +1,6 @@
-"""Sign-in through OpenID Connect (code flow with PKCE, implemented by Authlib).
+"""Sign-in through OpenID Connect (code flow with PKCE, by Authlib).
 
-The libraries are imported at the first sign-in, because the libraries take 6 MiB of memory and few
-installations use single sign-on.
+The libraries take 6 MiB of memory and are imported at the first sign-in.
 """
 
 from functools import lru_cache
@@ -105,11 +104,7 @@ def provider() -> Any:
 
 @lru_cache(maxsize=4)
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """Register the provider.
-
-    The provider's metadata is fetched only once. Its keys are fetched again if a token was signed with a new
-    key.
-    """
+    """Register the provider. Its metadata is fetched only once, and its keys again for a new key."""
     from authlib.integrations.django_client import OAuth
 
     return OAuth().register(
@@ -122,7 +117,6 @@ def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
 
 
 def _redirect_url(request: HttpRequest) -> str:
-    """Return the redirect URL, based on the server's public URL if one is configured."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)

@@ -45,10 +45,10 @@ def quota_bar(
     reserved: int = 0,
     over: int | None = None,
 ) -> Bar:
-    """Return a bar of allocated, reserved and requested GPUs, with marks at the quota and the fair share.
+    """Return a bar of allocated, reserved and requested GPUs, with marks at quota and fair share.
 
-    `over` is the number of allocated and reserved GPUs over quota, by default those above `quota`. If the
-    requested GPUs do not fit on the scale, the end of the bar is drawn broken.
+    `over` is the number of GPUs over quota, by default those above `quota`. The bar is drawn broken where
+    requested GPUs do not fit.
     """
     if over is None:
         over = 0 if quota is None else max(0, allocated + reserved - quota)
@@ -83,10 +83,7 @@ def quota_bar(
 
 
 def bar_scale(longest: int) -> int:
-    """Return a scale with room for pending GPUs to the right of the largest amount.
-
-    The scale is a multiple of the distance between labels, so that its end has a label.
-    """
+    """Return a scale with room for pending GPUs beyond the largest amount. Its end has a label."""
     needed = longest * 5 // 4
     step = _tick_step(needed)
     return -(-needed // step) * step

@@ -22,9 +22,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Lines on common axes. `marks` are the axis marks, as (y, number) pairs from top to bottom.
+    """Lines on common axes.
 
-    The readouts of the first line are JSON for the script that shows the number at the pointer.
+    `marks` are (y, number) pairs from top to bottom. `readouts` is JSON for the script that shows numbers at
+    the pointer.
     """
 
     lines: tuple[Line, ...]
@@ -38,9 +39,9 @@ class LineChart:
 
 
 def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float | None]]]]) -> LineChart:
-    """Return a chart of the series, each with its label, CSS class and points sorted by step.
+    """Return a chart of the series, each with its label, CSS class and sorted points.
 
-    A line has a gap at a point without a value.
+    A missing value is a gap in the line.
     """
     points = [(step, value) for _, _, each in series for step, value in each if value is not None]
     if not points:
@@ -74,7 +75,7 @@ def _y(value: float, low: float, high: float) -> float:
 
 
 def _axis_marks(low: float, high: float) -> list[float]:
-    """Return ascending axis marks at round numbers, from at most `low` to at least `high`."""
+    """Return ascending round numbers from at most `low` to at least `high`."""
     span = high / 2 - low / 2
     if not span or not _allows_round_marks(low, high):
         margin = min(abs(high) / 2, 1e300) or 0.5
@@ -86,15 +87,12 @@ def _axis_marks(low: float, high: float) -> list[float]:
 
 
 def _allows_round_marks(low: float, high: float) -> bool:
-    """Return whether the axis can have marks at round numbers.
-
-    Marks at round numbers are impossible if they would overflow or would all be the same number.
-    """
+    """Return False if round marks would overflow or would all be the same number."""
     largest = max(abs(low), abs(high))
     return largest < 1e300 and high - low > max(largest * 1e-9, 1e-300)
 
 
 def _smallest_round_step(minimum: float) -> float:
-    """Return the smallest number that is at least `minimum` and is 1, 2 or 5 times a power of ten."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is at least `minimum`."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(digit * power for digit in (1, 2, 5, 10, 20) if digit * power >= minimum)

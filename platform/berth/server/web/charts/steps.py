@@ -20,11 +20,11 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Stacked areas and a line. `marks` are the axis marks, as (y, value) pairs from top to bottom.
+    """Stacked areas and a line.
 
-    `readouts` is JSON for the script that shows the values under the pointer: for each point, the time in
-    seconds, the value of each area, the value of the line, and the limit, if there is one. `limit` is the
-    y-coordinate of a constant line.
+    `marks` are (y, value) pairs from top to bottom. `limit` is the y-coordinate of a constant line.
+    `readouts` is JSON for the script that shows values at the pointer: for each point, the time in seconds,
+    the areas, the line and any limit.
     """
 
     areas: tuple[Area, ...]
@@ -46,9 +46,8 @@ def step_chart(
 ) -> StepChart:
     """Return a step chart from `begin` to `end`, with a scale that reaches at least `least`.
 
-    The chart is empty before the first number's time. Each number is drawn from its time until the time of
-    the next number. The last number is drawn until `end`. A time before `begin` is drawn at `begin`. The
-    areas and the line have a gap where a number is None. `limit` is drawn across the whole chart.
+    Each number is drawn until the next number's time, and the last one until `end`. None is a gap. `limit` is
+    drawn across the whole chart.
     """
     sums = [
         sum(value or 0 for value in values)
@@ -80,7 +79,6 @@ def step_chart(
 
 
 def _runs_without_gaps(values: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Return the start and end of each run of values that are not None."""
     runs, begin = list[tuple[int, int]](), 0
     for is_gap, group in groupby(value is None for value in values):
         end = begin + len(list(group))

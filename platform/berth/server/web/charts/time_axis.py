@@ -26,15 +26,15 @@ class TimeLabel:
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
     """Return up to MAX_LABELS labels at round local times, such as 14:30, or `26 Nov` at midnight.
 
-    No label is close to an end of the axis, where its text would not fit.
+    None is so close to an end of the axis that its text would not fit.
     """
     return [label for label in _labels_at_round_times(begin, end, zone) if 4 <= label.position <= 96]
 
 
 def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
-    """Return a label at the beginning, and labels at round local times where there is enough space.
+    """Return labels at the beginning and at round local times that fit.
 
-    The first label has a date if the axis is longer than a day.
+    The first has a date if the axis is longer than a day.
     """
     is_long = end - begin > timedelta(days=1)
     first = TimeLabel(0, f"{begin.astimezone(zone):{'%-d %b %H:%M' if is_long else '%H:%M'}}", is_first=True)
@@ -71,7 +71,7 @@ def column_labels(starts: Sequence[datetime], zone: tzinfo) -> list[TimeLabel]:
 
 
 def _tick_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
-    """Yield the multiples of `step` since local midnight, taking daylight saving changes into account."""
+    """Yield the multiples of `step` since local midnight. Days may have 23 or 25 hours."""
     local = begin.replace(tzinfo=None)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
     elapsed = (local - midnight).total_seconds()

@@ -32,10 +32,9 @@ def load_slice(
     cursor: str = "",
     size: int = SIZE,
 ) -> PageSlice[M]:
-    """Return one page of rows.
+    """Return one page of rows. `columns` maps sort keys to non-null columns.
 
-    `columns` maps sort keys to non-null columns. The prefix "-" reverses the order of a key. If a key has
-    several columns, each sorts the rows with equal values in the columns before it.
+    The prefix "-" reverses a key. Further columns of a key sort rows that are equal in the first.
     """
     if sort.removeprefix("-") not in columns:
         sort = default
@@ -78,7 +77,6 @@ def _column_names(columns: SortColumns, sort: str) -> tuple[str, ...]:
 
 
 def _filter_beyond(names: Sequence[str], values: Sequence[Any], *, downwards: bool) -> Q:
-    """Return a condition for the rows after the row with these values."""
     side, beyond, equal = "lt" if downwards else "gt", Q(), Q()
     for name, value in zip(names, values, strict=True):
         beyond |= equal & Q(**{f"{name}__{side}": value})
@@ -100,9 +98,9 @@ def _value(row: Model, name: str) -> Any:
 
 
 def _parse_cursor(cursor: str, sort: str, columns: int) -> tuple[str, list[Any]] | None:
-    """Return the position that a cursor encodes: its direction and one value for each column of the order.
+    """Return the cursor's direction and one value per sort column.
 
-    Return None if the cursor is invalid or belongs to a different sort order.
+    Returns None if the cursor is invalid or belongs to a different order.
     """
     try:
         direction, cursor_sort, *values = json.loads(

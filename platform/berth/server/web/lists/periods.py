@@ -1,6 +1,6 @@
 """Period of a list: a preset such as the last 24 hours, or the dates From and To.
 
-If a date cannot be applied, the page reports it and shows no rows.
+If a date is invalid, the page says so and shows no rows.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,7 @@ M = TypeVar("M", bound=Model)
 class ListPeriod:
     """Time range that a list shows.
 
-    `problems` contains a sentence for each query parameter that cannot be applied. `choice` is ALL, the
-    selected preset or CUSTOM.
+    `problems` has a sentence for each invalid query parameter. `choice` is ALL, a preset or CUSTOM.
     """
 
     since: datetime | None = None
@@ -60,9 +59,9 @@ class ListPeriod:
 
 
 def parse_period(parameters: Mapping[str, str], zone: ZoneInfo, now: datetime) -> ListPeriod:
-    """Return the period that the query parameters `period`, `since` and `until` define.
+    """Return the period in the query parameters `period`, `since` and `until`.
 
-    The dates apply unless `period` is ALL or a preset.
+    ALL and presets override the dates.
     """
     choice, since, until = (parameters.get(key, "").strip() for key in ("period", "since", "until"))
     if choice == ALL:

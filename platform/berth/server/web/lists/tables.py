@@ -1,7 +1,7 @@
 """Sorting, search, pagination and CSV export of lists.
 
-An export contains all rows that match the page's filters, in the page's order and with its columns. On a page
-with several tables, each table has a name, which is the prefix of its query parameters.
+An export has all rows that match the page's filters. With several tables on a page, each has a name, which
+prefixes its query parameters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,13 +22,12 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """Table column. `value` returns a row's cell value, in `unit`.
+    """Table column. `value` returns a cell's value, in `unit`.
 
-    `order` is the non-null database column that sorts long lists. If `is_csv_only` is set, the column appears
-    only in the CSV file. If `is_secondary` is set, it is hidden in narrow windows. `page_title` is the header
-    on the page if it differs from `title`, for example above a bar. `rank` is the sort key in memory if rows
-    are not sorted by `value`. Searches ignore the column unless `is_searched` is set. With
-    `is_largest_first`, the first click on the header puts the largest values at the top.
+    `order` is the non-null database column that sorts long lists, and `rank` the sort key in memory if it is
+    not `value`. An `is_csv_only` column is not on the page, and an `is_secondary` column is hidden in narrow
+    windows. `page_title` replaces `title` on the page. Searches need `is_searched`. With `is_largest_first`,
+    the first click sorts in descending order.
     """
 
     key: str
@@ -53,9 +52,8 @@ class Column(Generic[R]):
 class Listing(Generic[R]):
     """One page of a list.
 
-    `sorts` are the sortable keys, `next` and `previous` are cursors, and `all_rows` contains all rows for the
-    CSV file. `start` is the index of the page's first row, and `total` the number of all rows, if they are in
-    memory.
+    `sorts` are the sortable keys, and `next` and `previous` are cursors. `all_rows` is for the CSV file.
+    `start` is the index of the page's first row, and `total` the number of all rows in memory.
     """
 
     name: str
@@ -96,9 +94,9 @@ def list_rows(
     request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
     default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """Build a listing of in-memory rows that can be searched and sorted by any column.
+    """Return a listing of rows in memory that any column can search and sort.
 
-    If `default` is empty, keep the order of `rows` until the user sorts.
+    If `default` is empty, `rows` keep their order until the user sorts.
     """
     all_rows, state = list(rows), table_state(request.GET, name)
     columns_by_key = {column.key: column for column in columns}
@@ -151,10 +149,9 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 
 
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
-    """Return the matching rows as a tree.
+    """Return the matching rows, each with its top-level row before it.
 
-    Each match is a pair: a top-level row, and the same row or a row below it. Top-level rows keep their
-    order. The rows below a top-level row are in the list's order.
+    Top-level rows keep their order, and the rows below them are in the list's order.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}
@@ -184,10 +181,7 @@ def table_state(query: QueryDict, name: str) -> dict[str, str]:
 
 
 def sort_choices(choices: Mapping[str, str], current: str) -> list[tuple[str, str, bool]]:
-    """Return (value, label, is current) for each option of a sort field.
-
-    If `choices` does not contain the current order, the order is added as an option.
-    """
+    """Return (value, label, is current) for each option of a sort field, including the current order."""
     options = {**({} if current in choices else {current: "Current order"}), **choices}
     return [(value, label, value == current) for value, label in options.items()]
 
@@ -205,7 +199,7 @@ def _contains_text(row: R, columns: Sequence[Column[R]], search: str) -> bool:
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Return a sort key that puts missing values first, then numbers, then times, then text."""
+    """Put missing values first, then numbers, times and text."""
     if value is None or value == "":
         return (0, 0)
     if isinstance(value, bool | int | float):

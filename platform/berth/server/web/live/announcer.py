@@ -1,7 +1,7 @@
-"""Announce changes to all web processes with change notes, which contain a kind and IDs, but no content.
+"""Announce changes to all web processes with change notes: a kind and IDs, without content.
 
-The first note after a pause is sent immediately, and notes that follow shortly afterwards are sent together.
-A cycle that starts a thousand workloads therefore causes only a few notifications.
+After a pause, the first note is sent immediately, and the following ones together. A cycle that starts a
+thousand workloads causes only a few notifications.
 """
 
 import json
@@ -30,8 +30,8 @@ NoteScope = tuple[int | None, int | None]  # project ID and department ID
 class Announcer:
     """Sender of change notes.
 
-    An isolated note is sent immediately by the caller. While notes keep arriving, a thread sends them on its
-    own database connection, because opening a connection costs more than sending many notes.
+    The caller sends an isolated note. While notes keep arriving, a thread sends them on its own database
+    connection.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Announcer:
             sender.join()
 
     def _send_until_idle(self) -> None:
-        """Send notes until none arrive for a while. Continue if the database is unavailable."""
+        """Send notes until none arrive for a while, even if the database fails in between."""
         try:
             while self._wait_for_notes():
                 try:
@@ -105,9 +105,9 @@ class Announcer:
                 self._end_thread()
 
     def _wait_for_notes(self) -> bool:
-        """Wait until notes are due, and return True.
+        """Wait until notes are due.
 
-        If there are none for a while, or after a shutdown, end the thread and return False.
+        Return False if the thread has ended, because it was idle or shut down.
         """
         with self._changed:
             if self._changed.wait_for(lambda: self._pending or self._is_shut_down, IDLE_SECONDS):

@@ -72,9 +72,9 @@ class Listener:
             self._queues.discard(queue)
 
     def missed_notes(self, since: float) -> list[Note]:
-        """Return the notes about changes since `since`, a timestamp from the clock of any web process.
+        """Return the notes since `since`, a timestamp of any web process, or EVERYTHING_CHANGED.
 
-        If this process has not been listening since then, return only EVERYTHING_CHANGED.
+        The latter means that this process was not listening the whole time.
         """
         since -= CLOCK_SKEW_SECONDS
         with self._lock:

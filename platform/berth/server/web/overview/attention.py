@@ -49,14 +49,11 @@ def attention_items(
     no_scheduler: bool,
     now: datetime,
 ) -> list[AttentionItem]:
-    """Return the items that need a user's attention: first all faults, then all warnings.
+    """Return what needs the user's attention: faults before warnings.
 
-    Within each group, platform admins see platform items first, and other users see their own workloads
-    first.
-
-    `unschedulable` is the number of visible workloads and arrays in `pools` that can never start. `pool` is
-    the name of the only pool, or empty if there are several. With `no_scheduler`, pool errors that result
-    from the missing scheduler are omitted.
+    Platform admins see platform items first, other users their own workloads. `unschedulable` counts the
+    visible workloads and arrays that can never start. `pool` is the name of the only pool, or empty. With
+    `no_scheduler`, pool errors that it causes are omitted.
     """
     own = _own_workloads(actor)
     impossible = list(_select_unschedulable(own))
@@ -92,7 +89,7 @@ def attention_items(
 def _own_workloads(actor: Actor) -> list[Workload]:
     """Return the user's latest running and unschedulable workloads.
 
-    An array is represented by its first unschedulable task. Running tasks of arrays are omitted.
+    An array is shown as its first unschedulable task.
     """
     if actor.user is None:
         return []
@@ -108,11 +105,10 @@ def _own_workloads(actor: Actor) -> list[Workload]:
 def _failed_items(
     actor: Actor, pools: Collection[str] | None, pool: str, now: datetime
 ) -> list[AttentionItem]:
-    """Return the latest failed workloads, and arrays with failed tasks, from the last day.
+    """Return the failed workloads and arrays of the last day that were not resubmitted.
 
-    With `pools`, include all visible workloads of these pools. Without `pools`, include only workloads that
-    the user submitted. Omit resubmitted workloads. If there are too many failures, add one item that links to
-    all failed workloads.
+    With `pools`, return all visible ones there, otherwise only the user's own. If there are too many, one
+    item links to the rest.
     """
     if actor.user is None:
         return []
@@ -150,10 +146,7 @@ def _failed_item(workload: Workload) -> AttentionItem:
 
 
 def _failed_array_items(tasks: QuerySet[Workload]) -> list[AttentionItem]:
-    """Return an item for each array that contains one of the failed tasks.
-
-    Of several arrays with the same name, only the latest is included.
-    """
+    """Return an item for each array with failed tasks. Only the latest array of each name counts."""
     ordered = tasks.order_by("project_id", "array__name", "-ended_at")
     of_names = Workload.objects.filter(pk__in=ordered.distinct("project_id", "array__name").values("pk"))
     last_tasks = of_names.order_by("-ended_at")[: OF_EACH_MAX + 1]
@@ -204,7 +197,7 @@ def _idle_sentence(gpu_milli: int) -> str:
 def _platform_idle_items(
     actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime
 ) -> Iterator[AttentionItem]:
-    """Yield an item about other users' workloads with idle GPUs. Several workloads share one item."""
+    """Yield one item for all of other users' workloads with idle GPUs."""
     rows = workloads(actor).filter(phase=Phase.RUNNING, pool__in=pools, gpu_milli_now__gt=0)
     if actor.user is not None:
         rows = rows.exclude(submitted_by=actor.user)
@@ -236,11 +229,10 @@ class _PendingDemand:
 def _persistent_shortfalls(
     actor: Actor, shortfalls: Sequence[Shortfall], now: datetime
 ) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
-    """Yield the shortfalls that have lasted for some minutes, each with the demand of its pending workloads.
+    """Yield the shortfalls that have lasted for some minutes, with the demand of their pending workloads.
 
-    A shortfall is omitted if all of the project's pending workloads in the pool have been pending for less
-    time, because the next cycles often resolve it. A shortfall without pending workloads is included, because
-    elastic workloads are waiting to scale up.
+    Newer ones often disappear in the next cycles. Elastic workloads can be short of GPUs without any pending
+    workload.
     """
     if not shortfalls:
         return
@@ -293,15 +285,13 @@ def _items_below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether each of the project's pending workloads requests more than its unused share, and no
-    workload waits to scale up.
-    """
+    """Return whether all pending workloads exceed the unused share, and none waits to scale up."""
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 
 
 def _oversized_workload_items(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[AttentionItem]:
-    """Yield an item for the project's smallest pending workload in the pool, unless its start is expected."""
+    """Yield an item for the smallest pending workload unless its start is expected."""
     rows = _pending_workloads(actor).filter(
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
     )
@@ -343,10 +333,7 @@ def _pool_error_items(
 
 
 def _exceeded_budget_items(actor: Actor, pool: str, now: datetime) -> Iterator[AttentionItem]:
-    """Yield an item for each budget that has been exceeded this month.
-
-    Usage is computed only for budgets that have passed a threshold of 100% or more.
-    """
+    """Yield an item for each budget that has been exceeded this month."""
     warnings = BudgetWarning.objects.filter(month=now.astimezone(UTC).date().replace(day=1), percent__gte=100)
     exceeded_at = dict(warnings.order_by().values_list("budget").annotate(Min("at")))
     suspects = budgets(actor).filter(pk__in=exceeded_at)

@@ -1,6 +1,6 @@
-"""First steps of a new installation or user, shown on the overview until all steps are done.
+"""First steps of a new installation or user, shown on the overview until all are done.
 
-The steps are collapsed once the installation has run a workload, or the user has submitted a workload.
+They are collapsed after the first workload.
 """
 
 from dataclasses import dataclass
@@ -47,10 +47,9 @@ class FirstSteps:
 
 
 def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
-    """Return the steps for the user's role.
+    """Return the steps for the user's role, collapsed after the first workload.
 
-    A platform admin sees the steps for the installation, collapsed once the first workload has started. A
-    user who may submit workloads sees the steps for users, collapsed once the user has submitted a workload.
+    Platform admins see the steps for the installation, and users who may submit see their own.
     """
     if may(actor, Action.ADMINISTER):
         return _installation_steps(actor)
@@ -58,11 +57,7 @@ def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
 
 
 def _installation_steps(actor: Actor) -> FirstSteps:
-    """Return the steps for setting up the installation.
-
-    The result is empty if all steps are done, or if the first workload started long ago. One query reads the
-    states of all steps.
-    """
+    """Return the remaining setup, or nothing if it is done or the first workload started long ago."""
     started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(
         Exists(Workload.objects.filter(first_started_at__isnull=False)),

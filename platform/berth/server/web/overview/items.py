@@ -8,11 +8,10 @@ from projects.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
-    """Item that needs attention, shown as a line with a coloured label, such as "vision/sweep: 2 GPUs idle.".
+    """Item that needs attention, such as "vision/sweep: 2 GPUs idle.".
 
-    `name` is the name of a project or pool, or PROJECT/NAME of a workload, and links to `path`. `text` is a
-    sentence. `at` is when the problem began or was noticed, if known. `log` is the address of the log that
-    contains the error.
+    `name` is a project, a pool or PROJECT/NAME of a workload, and links to `path`. `text` is a sentence. `at`
+    is when the problem began, if known. `log` is the address of the log with the error.
     """
 
     label: str

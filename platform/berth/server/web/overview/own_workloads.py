@@ -40,10 +40,9 @@ NO_FORECAST = (None, None, "")
 class OwnWorkload:
     """Workload or array on the overview.
 
-    `position` and `expected_start` of an array are those of its first queued task. `positions` is the text of
-    the queue position, such as "2", or "2-3" for an array. `start_reason` explains why the expected start of
-    a pending workload is unknown. A running service has the status of its engines.
-    Phones show only rows with `is_on_phones`.
+    An array has the `position` and `expected_start` of its first queued task, and `positions` such as "2-3".
+    `start_reason` says why the start is unknown. A running service has the status of its engines. Phones show
+    only rows with `is_on_phones`.
     """
 
     workload: Workload | None
@@ -78,10 +77,9 @@ class OwnWorkload:
 
 
 def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
-    """Return up to OWN_MAX of the user's live workloads and arrays, and of those that ended in the last day.
+    """Return up to OWN_MAX of the user's workloads and arrays that are live or ended in the last day.
 
-    Pending workloads come first, by queue position, and ended workloads last. If `pool` is not empty, only
-    workloads and arrays that may use this pool are returned.
+    Pending ones come first, by queue position, and ended ones last. `pool` selects those that may use it.
     """
     if actor.user is None:
         return []
@@ -98,9 +96,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
 
 
 def _rows_on_phones(own: Sequence[OwnWorkload]) -> set[int]:
-    """Return the indexes of up to PHONE_MAX rows. They include one pending, one running and one ended row, if
-    there are any.
-    """
+    """Return up to PHONE_MAX indexes. If possible, one row is pending, one running and one ended."""
     groups = [each.sort_key[0] for each in own]
     first = [index for index, group in enumerate(groups) if group not in groups[:index]]
     others = [index for index in range(len(own)) if index not in first]
@@ -160,10 +156,9 @@ def _own_workload(row: Workload, serving: ServingStatus | None) -> OwnWorkload:
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
-    """Return a pending workload's stored queue position, its expected start, and why the start is unknown.
+    """Return the queue position, the expected start and why it is unknown.
 
-    The position and the start are None if unknown. The reason is "" if the start is known or no reason is
-    stored.
+    None means unknown. The reason can be "".
     """
     if workload.phase not in PENDING_PHASES or workload.reason == UNSCHEDULABLE:
         return NO_FORECAST

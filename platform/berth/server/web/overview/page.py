@@ -71,7 +71,7 @@ EMPTY_HEIGHT = 220  # height of an empty card
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """Number of workloads that are pending for one reason, and the GPUs that they request.
+    """Number of workloads pending for one reason, and the GPUs they request.
 
     `is_held` is True for arrays that wait for earlier tasks.
     """
@@ -183,9 +183,9 @@ def index(request: Request) -> HttpResponse:
 
 
 def free_gpus_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) -> list[str]:
-    """Return where the free GPUs are, such as "train 1.25" and "local 2", largest pools first.
+    """Return where the free GPUs are, such as "train 1.25" and "local 2", largest first.
 
-    The list is empty if there is only one pool, or if no GPU is free.
+    The list is empty if there is only one pool.
     """
     if len(pools) < 2:
         return []
@@ -221,8 +221,7 @@ def balance_columns(
 ) -> dict[str, bool]:
     """Distribute the chart and the pending reasons over two columns of similar height.
 
-    The chart grows if its column is the shorter one. If the column with the chart is longer, the other column
-    ends with a gap.
+    The chart grows if its column is the shorter one.
     """
     left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
     left += _card_height(mine)
@@ -251,10 +250,9 @@ def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
-    """Return each department with its busiest projects and the number of omitted projects.
+    """Return each department's busiest projects by allocated and requested GPUs, and the number of others.
 
-    If there are many projects, only those with the most allocated and requested GPUs are shown. Departments
-    without projects are omitted.
+    Departments without projects are omitted.
     """
     children = [line for top in tops for line in top.children]
     many = len(children) > PROJECTS_MAX
@@ -273,10 +271,9 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
     """Return the number of workloads by state, as in the workload list.
 
-    `failed` counts the workloads that failed in the last day, and `failed_tasks` counts the tasks of active
-    arrays that failed in the last day. `partly_pending` is the number of running arrays that have pending
-    tasks. Added inference engines also count as workloads; `running_engines` and `pending_engines` are their
-    numbers. `waiting_since` is the time at which the workload with the longest wait became pending, or None.
+    `failed` and `failed_tasks` (of active arrays) count the last day. `partly_pending` counts running arrays
+    with pending tasks. Inference engines count as workloads, and as `running_engines` and `pending_engines`.
+    `waiting_since` is when the longest wait began, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts: dict[str, Any] = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
@@ -294,10 +291,9 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the pending reasons of workloads, and of running arrays with pending tasks. Sort by GPUs, most
-    first.
+    """Return the pending reasons of workloads and of running arrays, most GPUs first.
 
-    Arrays whose pending tasks all wait for earlier tasks have no reason and come last.
+    Arrays that wait for earlier tasks have no reason and come last.
     """
     rows = workloads(actor).filter(phase__in=PENDING_PHASES, pools__overlap=[pool.name for pool in pools])
     counts = count_by_reason(rows)

@@ -37,10 +37,7 @@ def degraded_service_items(services: QuerySet[Service], now: datetime) -> Iterat
 
 
 def _cannot_serve(engine: InferenceEngine, now: datetime) -> bool:
-    """Return whether the engine cannot serve, or has been stuck in one startup state for too long.
-
-    Failed checks are normal while an engine waits for capacity or loads its model.
-    """
+    """Return whether the engine cannot serve, or has been starting for too long."""
     status = engine_status(engine)
     if not status.cause or engine.state in LEAVING_STATES:
         return False

@@ -12,9 +12,9 @@ from scheduler.reports.utilization.storage import HOUR
 
 @dataclass(frozen=True, slots=True)
 class MeanUtilization:
-    """Mean utilization of allocated GPUs over the time with measurements, in percent.
+    """Mean utilization of allocated GPUs while they were measured, in percent.
 
-    `measured` is the share of the allocated GPU time that was measured, in percent.
+    `measured` is the measured share of the allocated GPU time, in percent.
     """
 
     used: int
@@ -35,7 +35,7 @@ def mean_utilization(hours: Iterable[UtilizationHour]) -> MeanUtilization | None
 class UtilizationChart:
     """Hourly columns of GPUs: used, allocated but idle, allocated but not measured, and free.
 
-    `readouts` is JSON for the script that shows the numbers at the pointer.
+    `readouts` is JSON for the script that shows numbers at the pointer.
     """
 
     columns: ColumnChart
@@ -43,9 +43,9 @@ class UtilizationChart:
 
 
 def last_hour_utilization(hours: Sequence[UtilizationHour], now: datetime) -> MeanUtilization | None:
-    """Return the mean utilization over the last 60 minutes, or None without measurements.
+    """Return the mean utilization of the last 60 minutes, or None without measurements.
 
-    For the minutes before the current hour, the mean of the previous hour is used.
+    For minutes before the current hour, the previous hour counts.
     """
     *_, before, current = hours
     part = 1 - min(1.0, (now - current.at).total_seconds() / HOUR)

@@ -78,7 +78,7 @@ Target = Workload | Service | WorkloadArray
 class HitGroup:
     """Search results of one kind.
 
-    If `follows` names another group, the results are actions on the first result of that group.
+    If `follows` names another group, they are actions on that group's first result.
     """
 
     title: str
@@ -116,10 +116,9 @@ def search(request: Request) -> HttpResponse:
 
 
 def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
-    """Yield the groups for an empty search: actions on the page at `url`, current workloads, and a few forms.
+    """Yield the groups for an empty search: actions on the page at `url`, current workloads and forms.
 
-    Current workloads are the user's own workloads or, if the user has none, all visible workloads. If no
-    workload is visible, a list of pages is added. Workloads in `recent` are not repeated.
+    Current workloads are the user's own or, without any, all visible ones. Those in `recent` are left out.
     """
     yield HitGroup("Actions on this page", page_actions(actor, url))
     now = timezone.now()
@@ -133,11 +132,7 @@ def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> 
 
 
 def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
-    """Return the groups with hits.
-
-    Groups are ordered by their best hit, and hits by how well they match. A group with `follows` comes
-    directly after the group that it names.
-    """
+    """Return the groups with hits, best first. A group comes directly after the group that it `follows`."""
     all_groups = [group for group in find_groups(actor, words, url) if group.hits]
     groups = [group for group in all_groups if not group.follows]
     for group in groups:
@@ -151,12 +146,11 @@ def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[Hi
 
 
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
-    """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
+    """Yield groups of results. Every word must occur in the result's name, project or pool.
 
-    Words of a page or action can be combined with names: "edit quota vision", "queue train". The name of a
-    kind, as in "pool train", restricts only objects of other kinds. If a word is a verb such as "cancel",
-    actions on matching workloads and schedules come first, or actions on the user's own latest workloads if
-    there is no other word.
+    Page names and actions combine with names, as in "edit quota vision". A kind, as in "pool train",
+    restricts only objects. A verb such as "cancel" puts actions on matching workloads and schedules first, or
+    on the user's latest ones.
     """
     verb, rest = split_verb(words)
     of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
@@ -270,16 +264,12 @@ def _sort_destructive_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
 
 
 def _hits_on_other_pages(others: Iterable[SearchHit], hits: Iterable[SearchHit]) -> list[SearchHit]:
-    """Return the hits whose paths do not occur in `others`."""
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]
 
 
 def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target | None:
-    """Return the first candidate whose name equals the words, or else the only candidate.
-
-    Return None if there are no candidates or several.
-    """
+    """Return the candidate whose name equals the words, or the only candidate, or None."""
     name = " ".join(words_without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _target_name(row).lower() == name]
     choice = exact or candidates
@@ -291,7 +281,7 @@ def _target_name(target: Target) -> str:
 
 
 def _actions_on_target(actor: Actor, target: Target) -> HitGroup:
-    """Return the group of actions on the target. This group is shown after the group of the target's kind."""
+    """Return the actions on the target, shown after the group of its kind."""
     if isinstance(target, WorkloadArray):
         title, hits = "Arrays", row_actions(actor, (), [target])
     elif isinstance(target, Service):
@@ -308,10 +298,7 @@ def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
 
 
 def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
-    """Return a search hit for each service.
-
-    A hit shows the number of serving engines, or the phase if the service has ended.
-    """
+    """Return a hit for each service, with the number of serving engines or the final phase."""
     statuses = load_serving_statuses(row.workload for row in rows)
     hits = []
     for row in rows:
@@ -325,8 +312,8 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
     """Yield the actions that the verb names.
 
-    Without other words, the actions are for the open page and the user's latest workloads. Otherwise, the
-    actions are for the workloads, arrays and schedules that match the other words.
+    They apply to what matches the other words or, without any, to the open page and the user's latest
+    workloads.
     """
     if words:
         named = ("name", "project__name")
@@ -349,12 +336,9 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 def _matching_rows(
     rows: QuerySet[Any], words: Sequence[str], *columns: str, kind: Sequence[str] = (), id_column: str = ""
 ) -> QuerySet[Any]:
-    """Return the rows in which each word occurs in one of the columns, best matches first.
+    """Return the rows with each word in a column or at the start of an ID, best first.
 
-    Words for the kind of object are ignored. With `id_column`, a word may also be the beginning of an ID in
-    `id_column`.
-
-    `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
+    `match` is 0 if the first column equals the search text, 1 if it starts with it, and 2 otherwise.
     """
     words = words_without_kind(words, kind)
     for word in words:

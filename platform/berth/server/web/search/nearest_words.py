@@ -42,10 +42,10 @@ SYNONYMS = {
 
 
 def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
-    """Correct the spelling of each word to the nearest word in a page title, action, state or visible name.
+    """Correct each word to the nearest word in a title, action, state or visible name.
 
-    A word is unchanged if it is part of such a word, or if it resembles none of them. In the name of an array
-    task, only the array's name is corrected.
+    Words that are part of one, or resemble none, are unchanged. Of an array task, only the array's name is
+    corrected.
     """
     known_words = set(chain(_page_words(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]
@@ -68,9 +68,9 @@ def _nearest_word(word: str, known_words: set[str]) -> str:
 
 
 def _one_typo_match(word: str, candidates: Iterable[str]) -> str:
-    """Return the alphabetically first candidate that differs by one typo, or an empty string.
+    """Return the first candidate that differs by one typo, or "".
 
-    A typo is an inserted, missing or wrong letter, or two exchanged letters.
+    A typo is a letter inserted, left out, replaced or exchanged with the next.
     """
     if len(word) < MIN_CORRECTED_LETTERS:
         return ""

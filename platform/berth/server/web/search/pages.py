@@ -38,9 +38,9 @@ POOL_PAGES = (
 
 
 def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """Yield the pages that match all words. A word may be part of the title, or the start of a keyword.
+    """Yield the pages whose titles or keywords match all words.
 
-    If there are no words, yield the pages in the menu and the account pages.
+    Without words, yield the menu and the account pages.
     """
     groups = [*navigation_groups(may_submit=may_submit_anywhere(actor)), ("Users", (ACCOUNT,))]
     if words:
@@ -56,9 +56,9 @@ def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
 
 
 def pool_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
-    """Return the pages of node pools whose titles and pools match the words, such as "scaling train".
+    """Return the pages of node pools that match the words, such as "scaling train".
 
-    At least one word must be the start of a word in the title.
+    At least one word must be in the title.
     """
     others = {page: words_outside_title(words, page.title) for page in POOL_PAGES}
     significant = [word for word in words if word.lower() not in STOP_WORDS]

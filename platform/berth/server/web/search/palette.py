@@ -1,7 +1,4 @@
-"""Actions, and pages filtered by one project or pool, as search results.
-
-Actions create an object, change a workload or schedule, or edit a quota.
-"""
+"""Actions, and pages filtered by one project or pool, as search results."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,9 +52,8 @@ PHASES_BY_VERB: Mapping[str, Collection[str]] = {
 class SearchHit:
     """Search result: its link target, its project or pool, and its state.
 
-    If `in_dialog` is set, the link target is a form that opens on the current page. If `switches_theme` is
-    set, there is no link target. If `is_danger` is set, the action ends or deletes something. If `tone` is
-    set, the state is shown unchanged.
+    With `in_dialog`, the target is a form that opens on the current page. With `switches_theme`, there is no
+    target. `is_danger` marks actions that end or delete. With `tone`, the state is shown unchanged.
     """
 
     title: str
@@ -118,9 +114,7 @@ FILTERED_PAGES = (
 
 
 def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[SearchHit]:
-    """Yield the forms that the user may fill in and the action that switches the theme, if their titles
-    contain all words.
-    """
+    """Yield the user's forms and the action that switches the theme, if their titles contain all words."""
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
             in_dialog = route not in PAGES_OF_FORMS
@@ -147,10 +141,9 @@ def page_actions(actor: Actor, url: str | None) -> list[SearchHit]:
 
 
 def split_verb(words: list[str]) -> tuple[str, list[str]]:
-    """Split "cancel diffusion" or "diffusion cancel" into the verb and the other words.
+    """Split "cancel diffusion" or "diffusion cancel" into the verb, or "", and the other words.
 
-    The verb is empty if no word is a verb. A verb may end with an s, as in "logs". Only the first and the
-    last word may be abbreviated.
+    Verbs may end with an s, as in "logs". Only the first and last word may be abbreviated.
     """
     for at, word in enumerate(words):
         least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
@@ -161,10 +154,9 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _action_verb(word: str, min_letters: int) -> str:
-    """Return the first verb that matches the word, or an empty string if there is none.
+    """Return the verb that the word means, or "".
 
-    A final s in the word is ignored. A word with at least `min_letters` letters also matches any verb that
-    starts with the word.
+    A final s is ignored. Words with `min_letters` letters may be abbreviations.
     """
     for verb in VERBS:
         if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):
@@ -173,9 +165,7 @@ def _action_verb(word: str, min_letters: int) -> str:
 
 
 def own_actions(actor: Actor, verb: str) -> Iterator[SearchHit]:
-    """Yield actions on the user's schedules and recent arrays, and on recent workloads in a phase that the
-    verb applies to.
-    """
+    """Yield the verb's actions on the user's schedules, recent arrays and recent workloads."""
     if actor.user is None:
         return
     mine = workloads(actor).filter(array=None, submitted_by=actor.user)
@@ -230,9 +220,9 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
 
 
 def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> Iterator[SearchHit]:
-    """Yield the actions on the workload that its phase and the user's role permit.
+    """Yield the actions that the workload's phase and the user's role permit.
 
-    The document of a managed workload comes from a session or service and cannot be edited or resubmitted.
+    Workloads of sessions and services cannot be edited or resubmitted.
     """
     name, project = workload.name, workload.project.name
     can_operate = may(actor, Action.OPERATE, workload)
@@ -281,7 +271,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
 def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return pages filtered by a project or pool.
 
-    Some words must be in the page's title, and the others in the name of the project or pool.
+    Some words must be in the title, and the others in the name of the project or pool.
     """
     names_by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 

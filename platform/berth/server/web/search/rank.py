@@ -14,11 +14,10 @@ PARTS = re.compile(r"[\s\-_./]+")
 
 
 def rank(hit: SearchHit, words: Sequence[str]) -> int:
-    """Return the hit's rank for the words. Better matches have lower ranks.
+    """Return the hit's rank for the words; the lowest is best.
 
-    The ranks are, best first: the title equals the words, the title starts with the words, each word starts a
-    word of the title, each word occurs in the title, and a word occurs only in the project, pool or hidden
-    keywords.
+    From best to worst: the title equals the words, starts with them, has words that start with them, contains
+    them, or only the project, pool or keywords do.
     """
     title, text = hit.title.lower(), " ".join(words).lower()
     if title == text:

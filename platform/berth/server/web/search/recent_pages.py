@@ -20,11 +20,7 @@ MAX_RECENT, MAX_PATH = 6, 300
 
 
 def recent_hits(actor: Actor, paths: Iterable[str]) -> list[SearchHit]:
-    """Return the pages at the given paths, in the same order, without pages of objects that the user cannot
-    see.
-
-    The number of queries depends on the number of kinds of pages, not on the number of pages.
-    """
+    """Return the pages at the paths, in order, without objects that the user cannot see."""
     chosen = [path[:MAX_PATH] for path in paths][:MAX_RECENT]
     keys_by_kind: dict[str, list[Any]] = {}
     for path in chosen:

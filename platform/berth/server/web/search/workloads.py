@@ -61,9 +61,9 @@ def workload_hit(row: Workload) -> SearchHit:
 
 
 def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
-    """Return the latest live workloads and the workloads that failed in the last day, most urgent first.
+    """Return the latest live workloads and those that failed in the last day, most urgent first.
 
-    With `mine`, return only workloads that the user submitted. Engines of services are omitted.
+    With `mine`, return only the user's own. Engines of services are omitted.
     """
     rows, active = workloads(actor).filter(array=None), arrays(actor).filter(state=ArrayState.ACTIVE)
     if mine:
@@ -78,7 +78,6 @@ def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
 
 
 def _without_added_engines(rows: Sequence[Workload]) -> list[Workload]:
-    """Return the rows, except engines that were added to a service."""
     keys = [row.pk for row in rows if row.kind == WorkloadKind.SERVICE]
     links = InferenceEngine.objects.filter(workload__in=keys).exclude(workload=F("service__workload"))
     added = set(links.order_by().values_list("workload", flat=True)) if keys else ()
@@ -92,7 +91,6 @@ def _urgency(row: Workload) -> int:
 
 
 def _row_hit(row: Workload, state: str) -> SearchHit:
-    """Return a search result for the workload or, if it is an array task, for its array."""
     if row.array is None:
         return workload_hit(row)
     path = reverse("array", args=[row.array.pk])
@@ -119,8 +117,7 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """Yield the array tasks whose name or ID matches.
 
-    A task's ID must start with one of the words. A task's name must be one of the words, and all other words
-    must occur in the name of its project.
+    Words beside the name of a task must occur in its project's name.
     """
     by_id = reduce(or_, map(id_condition, words))
     for task in workloads(actor).filter(by_id, array__isnull=False)[:MAX_TASKS]:
@@ -146,8 +143,9 @@ def _task_hit(task: Workload) -> SearchHit:
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
-    """Return the array and index in the first word that looks like a task name, and the other words. Return
-    None if no word does.
+    """Return the first array and index in the words, and the other words.
+
+    Return None if there is no task name.
     """
     for at, word in enumerate(words):
         if match := TASK.fullmatch(word):
@@ -167,11 +165,9 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """If a word names a state, yield a link to the workloads in this state, then the latest of these
-    workloads.
+    """If a word names a state, yield a link to its workloads, and then the latest of them.
 
-    The link shows how many workloads there are. The other words are the list's search text. The word "my"
-    restricts the list to the user's own workloads. If the search text matches no workload, there is no link.
+    The other words search the list, and "my" selects the user's own. There is no link without matches.
     """
     state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
     if not state:
@@ -191,10 +187,7 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
 
 
 def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """Yield a link to the workloads of each user whose name contains all words other than filler words.
-
-    Users without visible workloads are omitted.
-    """
+    """Yield a link to the workloads of each user whose name contains all words, except filler words."""
     names = [word for word in words if word.lower() not in FILLERS]
     if not names:
         return

@@ -23,10 +23,7 @@ EMPTY_CELL = re.compile(rf"^<t[dh][^>]*>\s*{NO_VALUE}?\s*</t[dh]>$")
 
 @register.filter
 def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> list[Mapping[str, Any]]:
-    """Replace the Django app and model in a page's breadcrumbs with the sidebar's section and title.
-
-    On a form that adds an object, the last breadcrumb is the name of its button, such as "Add quota".
-    """
+    """Show the sidebar's section and title instead of Django's app and model in the breadcrumbs."""
     lists = {
         reverse(f"admin:{model}_changelist"): (section, title)
         for section, items in SECTIONS.items()
@@ -43,12 +40,12 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
 
 
 def _list_page_path(request: HttpRequest) -> str:
-    """Return the address of the list page for a form that adds an object, or "" for any other page."""
+    """Return the list page's address for a form that adds an object, else ""."""
     return request.path.removesuffix("add/") if _added_object(request) else ""
 
 
 def _added_object(request: HttpRequest) -> str:
-    """Return the kind of object that the page adds, or "" if the page adds none."""
+    """Return the kind of object that the page adds, or "" if it adds none."""
     name = getattr(request.resolver_match, "url_name", None) or ""
     models = {
         f"{model._meta.app_label}_{model._meta.model_name}_add": model for model in admin.site._registry
