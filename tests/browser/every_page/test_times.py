@@ -1,6 +1,7 @@
 """Browser tests for time formats, which are the same on all pages and in all browsers."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -8,8 +9,10 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
+from tests.support.present import present
 
 CLOCK = re.compile(r"\b([01]\d|2[0-3]):[0-5]\d\b")
+DATE = re.compile(r"\d+ \w{3}, \d\d:\d\d")
 # Record the times of new parts before the browser shows them: observers run when the scripts end.
 RECORD_NEW_TIMES = """() => {
   window.newTimes = [];
@@ -76,6 +79,24 @@ def test_day_chosen_in_a_filter_is_shown_in_the_date_format_of_the_page(opened: 
         page.wait_for_url("**/evictions?period=all&since=2026-07-03")
         expect(field).to_be_hidden()
         assert faults == []
+
+
+def test_expected_start_within_a_day_has_no_date_beside_its_distance(opened: Open, scene: Scene) -> None:
+    workload = scene.workloads["policy-sweep"]
+    workload.refresh_from_db()
+    start = datetime.fromisoformat(present(workload.explanation)["expected_start"])
+    midnight = start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for now, expected in ((midnight - timedelta(seconds=1), CLOCK), (midnight - timedelta(days=1), DATE)):
+        with opened("ada", timezone_id="UTC") as (page, faults):
+            page.clock.set_fixed_time(now)
+            for path in ("/", "/workloads", "/queue"):
+                open_settled(page, path)
+                row = page.locator(".longest li, .workload-rows tr, .queue-rows tr").filter(
+                    has_text="policy-sweep"
+                )
+                text = row.locator("[data-style=forecast], [data-style=near]").inner_text()
+                assert expected.match(text), (path, text)
+            assert faults == []
 
 
 @pytest.mark.heavy

@@ -34,8 +34,11 @@
   /** Return the time of an event to the second, with the date unless it is today. */
   const event = (date) => (date.toDateString() === new Date().toDateString() ? exact : exactDay).format(date);
 
+  /** Return the time of day, with the date only if it is a day away or more. The distance stands beside it. */
+  const near = (date) => (Math.abs(date - Date.now()) < 86400000 ? clock : short).format(date);
+
   /** Return a future time with its distance, such as 10:21, in 53 min. */
-  const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date).replaceAll(" ", "\u00a0")}`;
+  const forecast = (date) => isDistant(date) ? short.format(date) : `${near(date)}, ${ago(date).replaceAll(" ", "\u00a0")}`;
 
   /** Return the distance alone, for a line below the time. */
   const remaining = (date) => isDistant(date) ? "" : ago(date);
@@ -48,7 +51,7 @@
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = element.dataset.style === "event" ? `${full.format(date)}, ${ago(date)}` : full.format(date);
-      const format = { full: full.format, clock: clock.format, hour: short.format, moment, event, lasting, forecast, remaining }[element.dataset.style] ?? ago;
+      const format = { full: full.format, clock: clock.format, hour: short.format, moment, near, event, lasting, forecast, remaining }[element.dataset.style] ?? ago;
       const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }
