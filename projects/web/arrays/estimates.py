@@ -13,8 +13,8 @@ from projects.web.arrays.progress import ArrayProgress
 class RuntimeEstimate:
     """Mean runtime of completed tasks, and an estimate for the remaining tasks, in seconds.
 
-    `remaining` is the time until the last task ends, assuming that `at_once` tasks run at all times.
-    `remaining` is None if no task remains or the number of tasks that run at once is unknown.
+    `remaining` assumes that `at_once` tasks run at all times, and is None if it is unknown or no task
+    remains.
     """
 
     mean: float
@@ -26,8 +26,7 @@ class RuntimeEstimate:
 def estimate_runtime(array: WorkloadArray, progress: ArrayProgress) -> RuntimeEstimate | None:
     """Return an estimate from the last runs of completed tasks, or None if no task has completed.
 
-    The estimate assumes that the number of running tasks stays the same. If no task is running, it assumes
-    that as many tasks run as the array allows. A running task counts as half done.
+    It assumes that the number of running tasks stays the same.
     """
     completed = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.COMPLETED, started_at__isnull=False

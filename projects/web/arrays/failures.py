@@ -17,10 +17,10 @@ LINKS_MAX = 12  # maximum number of failed tasks per cause that are shown as lin
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Group of failed tasks. `task` is the first task, and `pod` is its first pod to fail, if any.
+    """Group of failed tasks.
 
-    `indexes` lists the indexes of all tasks as text, unless there are too many. `tasks` contains the index
-    and ID of each task if there are only a few.
+    `task` is the first task, and `pod` is its first pod to fail, if any. `indexes` and `tasks` are empty if
+    there are too many.
     """
 
     group: FailureGroup
@@ -60,9 +60,7 @@ def load_failures(array: WorkloadArray) -> list[Failure]:
 def _tasks_by_cause(
     failed: QuerySet[Workload], groups: Sequence[FailureGroup]
 ) -> dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]]:
-    """Return the indexes and IDs of all failed tasks, keyed by cause. Return nothing if there are too
-    many.
-    """
+    """Return the indexes and IDs of all failed tasks, keyed by cause, or nothing if there are too many."""
     if sum(group.count for group in groups) > INDEXES_MAX:
         return {}
     by_cause: dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]] = {}

@@ -39,7 +39,7 @@ class Ranking:
 
 
 def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
-    """Return the ranking by the metric `name`, or by the first metric if no metric has this name.
+    """Return the ranking by the metric `name`, or else by the first metric.
 
     Return None if no task has reported a metric. Any goal other than `max` means `min`.
     """

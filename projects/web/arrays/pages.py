@@ -221,14 +221,14 @@ def _table_context(
 
 
 def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
-    """Return the tasks that wait for earlier tasks. Return None if there are too few to fold into one row."""
+    """Return the tasks that wait for earlier tasks, or None if they are too few to fold into one row."""
     held = tasks.filter(held=True).order_by()
     values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
 
 
 def _shown_tasks_text(row_slice: PageSlice[Workload], total: int) -> str:
-    """Return a phrase that says which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
+    """Return a phrase such as "Tasks 0 to 49, 50 of 73"."""
     indexes = [task.array_index or 0 for task in row_slice.rows]
     if not indexes or row_slice.sort.removeprefix("-") != "index":
         return f"{len(indexes):,} of {format_count(total, 'task')}"
@@ -260,9 +260,7 @@ def _next_start(queued: QuerySet[Workload]) -> datetime | None:
 
 
 def _expected_end(idle: IdleReason | None, estimate: RuntimeEstimate | None) -> datetime | None:
-    """Return when the last task is expected to end. Return None if the remaining runtime is unknown. Also
-    return None if no task is running and the next start is unknown.
-    """
+    """Return when the last task is expected to end, or None if that is unknown."""
     if estimate is None or estimate.remaining is None or (idle is not None and idle.starts is None):
         return None
     now = timezone.now()
@@ -290,9 +288,9 @@ def _task_squares(
     matching: Collection[int] | None,
     phases: Collection[str],
 ) -> list[TaskSquare]:
-    """Return a square for each task, in task index order. Tasks in other phases are filtered out.
+    """Return a square for each task, in task index order.
 
-    `matching` contains the indexes of the tasks that match the filters, or is None if there are no filters.
+    `matching` contains the indexes that match the filters, or is None without filters.
     """
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
@@ -307,18 +305,13 @@ def _task_squares(
 
 
 def _group_by_ten(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
-    """Group the squares of the task grid by ten, each group with the index of its first task."""
+    """Group the squares by ten, each group with the index of its first task."""
     groups = groupby(squares, lambda square: square.index // 10)
     return [(group[0].index, group) for group in (list(each) for _, each in groups)]
 
 
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
-    """Return each tab's state, title and number of tasks.
-
-    Held tasks are included in the pending tasks. The state "ended" contains all completed, failed and
-    cancelled tasks, and is used only in links. If all live tasks are pending, the tab for live tasks is
-    omitted.
-    """
+    """Return each tab's state, title and number of tasks. The state "ended" is used only in links."""
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))
@@ -335,10 +328,7 @@ def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
 
 
 def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts) -> list[str]:
-    """Return the actions that the page offers.
-
-    For an ended array, they include "retry" if a task has failed, otherwise "run again".
-    """
+    """Return the actions that the page offers."""
     if not may(request.actor, Action.OPERATE, array):
         return []
     if array.state == ArrayState.ACTIVE:

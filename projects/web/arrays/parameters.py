@@ -65,7 +65,7 @@ def slice_by_parameter(
 ) -> PageSlice[Workload]:
     """Return one page of tasks, sorted by a parameter and then by index.
 
-    The cursor is the number of tasks on earlier pages, because the database has no column for the values.
+    The cursor is the number of tasks on earlier pages.
     """
     name = sort.removeprefix("-").removeprefix(PREFIX)
     value_of = {index: values.get(name, "") for index, values in parameters.items()}

@@ -20,8 +20,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 class CurrentTasks:
     """Tasks of an active array that do not wait for earlier tasks.
 
-    `first_start` is set while tasks are running. Otherwise, `last_change` is the time of the last change to a
-    task that has run. GPU amounts are in milli-GPUs.
+    `first_start` is set while tasks are running, and `last_change` otherwise. GPU amounts are in milli-GPUs.
     """
 
     first_start: datetime | None = None
@@ -32,11 +31,7 @@ class CurrentTasks:
 
 @dataclass(frozen=True, slots=True)
 class ArrayProgress:
-    """Task counts of an array, with a progress bar for completed, failed, cancelled, running and queued
-    tasks.
-
-    The bar has the same colours as the squares on the array's page.
-    """
+    """Task counts of an array, with a progress bar in the colours of the array's page."""
 
     counts: TaskCounts
     bar: Bar
@@ -107,10 +102,9 @@ class ArrayProgress:
 
     @property
     def legend(self) -> list[dict[str, Any]]:
-        """Legend of the bar: the colour, label, count and tab of each task state.
+        """Legend of the bar: the colour, label, count and tab of each task state, in the bar's order.
 
-        The entries have the order of the bar. Apart from completed tasks, states without tasks are omitted.
-        The states that the bar leaves empty come last.
+        Most states without tasks are omitted.
         """
         counts = self.counts
         parts = (

@@ -22,7 +22,7 @@ NODES_MAX = 3
 class Activity:
     """Activity of a running workload, with details for a second line.
 
-    `tone` is the CSS class for a problem, or empty if all is well.
+    `tone` is the CSS class for a problem, or empty.
     """
 
     text: str
@@ -42,10 +42,8 @@ class Activity:
 
 
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
-    """Return the activity to show for each running workload, keyed by workload ID.
-
-    A workload with an idle timeout shows the timeout. Other services and inference engines show their status.
-    All other workloads show their nodes.
+    """Return the activity to show for each running workload, keyed by workload ID: its idle timeout, its
+    status as a service, or its nodes.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}
@@ -58,7 +56,7 @@ def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
 
 
 def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
-    """Describe each workload's running pods: their number and their nodes."""
+    """Return the number of each workload's running pods, and their nodes."""
     pods = Pod.objects.filter(workload__in=list(running), state=PodState.RUNNING).order_by()
     rows = pods.values("workload_id").annotate(
         count=Count("pk"), nodes=ArrayAgg("node__name", distinct=True, order_by=["node__name"])
@@ -97,11 +95,7 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 
 
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
-    """Return the status of a service.
-
-    The text says how many serving engines are external, because external engines use none of the service's
-    GPUs.
-    """
+    """Return the status of a service, with the number of external engines, which use none of its GPUs."""
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL and not engine_status(engine).cause for engine in engines)
     text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")

@@ -45,8 +45,8 @@ def _resubmit(*, actor: Actor, workload: Workload) -> Workload:
 class BulkAction:
     """Action on several workloads and arrays, with the text of its confirmation.
 
-    The texts contain `{rows}` for the kind of the rows, such as "workloads". `warnings` contains the text for
-    one row and the text for several rows.
+    In the texts, `{rows}` is replaced by a word such as "workloads". `warnings` contains the text for one row
+    and the text for several rows.
     """
 
     title: str
@@ -141,8 +141,7 @@ class UnchangedRows:
 def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
-    The confirmation lists the rows that the action cannot change, with the reason. A single workload is
-    resubmitted as on its page, without this confirmation.
+    The confirmation lists the rows that the action cannot change, with the reason.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))
@@ -216,7 +215,7 @@ def _dismiss_label(action_name: str, rows: Rows) -> str:
 
 
 def _kind_label(rows: Rows) -> str:
-    """Return the kind of the rows, such as "array", "workloads" or "workloads and arrays"."""
+    """Return "array", "workloads", "workloads and arrays" or the like."""
     kinds = {"array" if isinstance(row, WorkloadArray) else "workload" for row in rows}
     return " and ".join(kind if len(rows) == 1 else f"{kind}s" for kind in sorted(kinds, reverse=True))
 

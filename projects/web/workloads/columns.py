@@ -55,8 +55,8 @@ def _utilization_percent(row: Workload) -> float | None:
 
 
 def run_seconds(row: Workload) -> int | None:
-    """Return the duration of the current or last run in seconds. Return None if the workload never started,
-    or is neither running nor ended.
+    """Return the duration of the current or last run in seconds, or None if there is none or it has not ended
+    properly.
     """
     end = row.ended_at or (timezone.now() if row.phase == Phase.RUNNING else None)
     if end is None or row.started_at is None:
@@ -119,9 +119,9 @@ def default_columns(rows: Iterable[Workload]) -> tuple[str, ...]:
 
 
 def load_runtimes(rows: Sequence[Workload]) -> None:
-    """Set `runtime`, in seconds, on each row of a workload or array. An unknown runtime is None.
+    """Set `runtime`, in seconds or None, on each row of a workload or array.
 
-    An array's runtime lasts from the start of its first task to the end of the array, or until now.
+    An array's runtime begins with its first task.
     """
     listed = [row.array_id for row in rows if row.array is not None]
     tasks = Workload.objects.filter(array__in=listed).order_by().values_list("array") if listed else None

@@ -42,11 +42,9 @@ def only_added_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def insert_inference_engine_rows(
     shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
 ) -> list[Workload]:
-    """Return the shown rows. Below the row of the open service, insert the rows of its engines that match the
-    filters.
+    """Return the shown rows, with the matching engines of the open service below its row.
 
-    Each service's row gets its `EngineGroup`. The row's GPUs include those of all live engines, whether or
-    not they match.
+    Each service's row gets its `EngineGroup` and the GPUs of all its live engines.
     """
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE]
     engines = _engines_by_service(services, matching) if services else {}

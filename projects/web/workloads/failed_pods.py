@@ -12,8 +12,9 @@ ERROR_LINES = 40  # number of lines at the end of a log that are searched for an
 
 
 def load_log_addresses(workloads: Iterable[Workload]) -> Mapping[UUID, str]:
-    """For each failed workload, return the URL of the last log lines of its first failed pod. Only pods of
-    the last run count.
+    """Return the URL of the last log lines of each failed workload's first failed pod.
+
+    Only pods of the last run count.
     """
     failed = [workload.pk for workload in workloads if workload.phase == Phase.FAILED]
     if not failed:

@@ -137,10 +137,9 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Numbers of workloads and of added inference engines in one state.
+    """Numbers of workloads (`count`) and of added inference engines (`engines`) in one state.
 
-    `count` does not include `engines`. `reserved` is the number of pending workloads and engines with
-    reserved resources.
+    `reserved` is the part of both with reserved resources.
     """
 
     state: str
@@ -164,9 +163,8 @@ class StateCount:
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
     """Count the matching rows in each state, ignoring the filter by state.
 
-    Each workload or array is either pending, running, suspended or ended. All rows that have not ended also
-    count as live. Unschedulable rows also count as pending, and failed rows also count as ended. The
-    unschedulable state is omitted if it has no rows.
+    Unschedulable rows also count as pending, and failed rows as ended. All rows that have not ended count as
+    live.
     """
     titles = dict[str, str]()
     for word, (title, _) in STATES.items():
@@ -198,7 +196,7 @@ def state_condition(state: str) -> Q:
     """Return a condition for workloads in a state, and for all tasks of arrays in that state.
 
     An active array is running if any task is running, otherwise pending if any task is pending. The states
-    `unschedulable` and `evicted` select individual tasks of a pending array, not all of its tasks.
+    `unschedulable` and `evicted` select only the tasks in that state.
     """
     if state == "all":
         return Q()
@@ -243,17 +241,15 @@ def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
 
 
 def reason_condition(reason: str) -> Q:
-    """Return a condition for a pending reason. Reserved workloads match only RESERVED, whatever their pending
-    reason.
-    """
+    """Return a condition for a pending reason. Reserved workloads match only RESERVED."""
     if reason == RESERVED:
         return Q(phase=Phase.RESERVED)
     return Q(reason=reason) & ~Q(phase=Phase.RESERVED)
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition for a search text: a label such as key=value, part of a name, or the start of an
-    ID.
+    """Return a condition for a search text: a label such as key=value, part of a name, or the start
+    of an ID.
     """
     key, equals, value = words.partition("=")
     if equals and key:

@@ -8,9 +8,7 @@ from projects.web.workloads.filters import StateCount, WorkloadFilters
 
 
 def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) -> dict[str, str]:
-    """Return the title and text of an empty list, and a sentence about matches in other states. The sentence
-    is empty if no row in another state matches.
-    """
+    """Return the title and text of an empty list, and a sentence about matches in other states, or ""."""
     state = "" if filters.state == "all" else f"{filters.state} "
     total = next((each.total for each in states if each.state == "all"), 0)
     text = "No workloads match these filters."

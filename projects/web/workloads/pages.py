@@ -219,10 +219,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
-    """Return the workloads and arrays that failed in the last day and match the other filters, latest first.
-
-    By default, the page lists only live workloads, and a note names up to FAILED_MAX failed workloads and
-    arrays. Up to FAILED_MAX + 1 are returned, so that the note can say whether there are more.
+    """Return up to FAILED_MAX + 1 workloads and arrays that failed in the last day and match the other
+    filters, latest first.
     """
     since = timezone.now() - PERIODS[FAILED_PERIOD][1]
     rows = filter_workloads(actor, filters, any_state=True).filter(failed_since_condition(since))

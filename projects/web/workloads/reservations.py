@@ -15,9 +15,7 @@ from projects.web.workloads.activity import join_node_names, pods_on_nodes
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
     """Reserved pods and their nodes as text, the number of booting nodes, and when the last of them will be
-    ready.
-
-    `ready_at` is None if the time is unknown or no node is booting.
+    ready. `ready_at` may be None.
     """
 
     pods: str

@@ -16,9 +16,7 @@ from projects.services.workloads import RESUBMITTED_EVENT, next_free_name, resub
 
 
 def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
-    """Return the original of a resubmitted workload, or None if the workload is not resubmitted or its
-    original is gone.
-    """
+    """Return the original of a resubmitted workload, or None if there is none or it is gone."""
     event = Event.objects.filter(workload_id=workload.pk, data__has_key="resubmitted_from").first()
     if event is None:
         return None
@@ -50,8 +48,8 @@ def resubmit_and_open(
 ) -> HttpResponse:
     """Resubmit the workload, and open the page of the new workload.
 
-    `on_stored` is called with the new workload. If the document is no longer valid, open the submission form
-    with the document and its errors.
+    `on_stored` is called with it. If the document is no longer valid, open the submission form with its
+    errors.
     """
     try:
         stored = resubmit(actor=request.actor, workload=workload)
@@ -74,7 +72,7 @@ def resubmit_and_open(
 
 
 def _checkpoint_note(workload: Workload) -> str:
-    """Return a clause that says that the workload wrote no checkpoint, or "" if the clause does not apply."""
+    """Return a clause that says that the workload wrote no checkpoint, or ""."""
     has_run = workload.started_at is not None and workload.phase != Phase.COMPLETED
     if not has_run or workload.last_checkpoint_at is not None:
         return ""

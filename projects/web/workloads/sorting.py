@@ -75,7 +75,7 @@ def requested_sort(sort: str) -> str:
 def annotate_values(
     rows: QuerySet[Workload], sort: str, columns: Iterable[str] = (), *, each_task: bool = False
 ) -> QuerySet[Workload]:
-    """Annotate the rows with the values for a sort order, and for those columns that are in COMPUTED.
+    """Annotate the rows with the values for a sort order, and for the columns that are in COMPUTED.
 
     Unless `each_task` is set, the row of an array's first task has the values of the whole array.
     """
@@ -85,7 +85,7 @@ def annotate_values(
 
 
 def _wait(each_task: bool) -> Columns:
-    """Return the seconds from submission to the first start, or 0 for rows that have not started."""
+    """Return the seconds from submission to the first start, or 0."""
     own: Combinable = _seconds(F("first_started_at") - F("submitted_at"))
     if not each_task:
         of_array = _seconds(_first_start(_row_attempts()) - F("array__submitted_at"))
@@ -123,9 +123,7 @@ def _name(each_task: bool) -> Columns:
 
 
 def _gpus(each_task: bool) -> Columns:
-    """Return the GPUs in the column *GPUs*, and the requested GPUs. The column shows the allocated GPUs, or
-    the requested GPUs if the row has ended.
-    """
+    """Return the GPUs in the column *GPUs*, and the requested GPUs."""
     ended = When(phase__in=ENDED_PHASES, array__isnull=True, then=F("gpu_milli_min"))
     if each_task:
         ended = When(phase__in=ENDED_PHASES, then=F("gpu_milli_min"))
@@ -188,7 +186,7 @@ def _array_states() -> list[When]:
 
 
 def _attention(each_task: bool) -> Columns:
-    """Rank rows by urgency. Failures come first, followed by unschedulable or degraded rows, pending rows and
+    """Rank rows by urgency: failures, then unschedulable or degraded rows, then pending rows, then
     all others.
     """
     failed_tasks = _row_tasks().filter(phase=Phase.FAILED)
@@ -231,18 +229,14 @@ def _row_engines() -> QuerySet[Workload]:
 
 
 def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
-    """Return a query for the current engines of the row's service.
-
-    If `is_serving` is True, the query selects the serving engines. Otherwise, it selects the current engines
-    that are not serving.
-    """
+    """Return the current engines of the row's service that are serving, or those that are not."""
     engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
     serving = Q(state=EngineState.ACTIVE, is_healthy=True)
     return engines.filter(serving if is_serving else ~serving).order_by()
 
 
 def _sum(rows: QuerySet[Workload], column: str) -> Combinable:
-    """Return a subquery for the sum of a column. The sum is 0 if there are no rows."""
+    """Return a subquery for the sum of a column, which is 0 if there are no rows."""
     # Grouping by a constant yields a single row.
     total = rows.annotate(group=Value(1)).values("group").annotate(total=Sum(column)).values("total")
     return Coalesce(Subquery(total, output_field=BigIntegerField()), Value(0))

@@ -24,10 +24,8 @@ PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 @dataclass(frozen=True, slots=True)
 class StopCost:
     """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row, and sentences about
-    services and the time to stop.
-
-    The sentences are empty if no service or no workload has pods. If a single workload is stopped,
-    `checkpoint_at` is the last checkpoint of its run.
+    services and the time to stop, which may be empty. `checkpoint_at` is the last checkpoint of a single
+    workload.
     """
 
     lost_gpu_seconds: int
@@ -68,7 +66,7 @@ def _run_checkpoint(workload: Workload) -> datetime | None:
 
 
 def _seconds_to_stop(workload: Workload, action: str) -> int:
-    """Return the time until SIGKILL. Suspended pods also get the time of the preemption notice, if any."""
+    """Return the time until SIGKILL. Suspended pods also get the time of the preemption notice."""
     try:
         spec = parse_workload(workload.spec)
     except SpecError:  # the document was stored by an earlier version

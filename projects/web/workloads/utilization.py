@@ -15,11 +15,9 @@ SAME_TIME = timedelta(minutes=2)
 
 
 def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
-    """Add the utilization in thousandths, its bar and `idle_since` to each row if the column is shown. Return
-    the rows.
-
-    The utilization is None if it was not measured. For a running workload without a recent measurement, set
-    `is_unmeasured` and the time of the last measurement, `measured_at`.
+    """Add the utilization in thousandths, its bar and `idle_since` to each row if the column is shown, and
+    return the rows. For a running workload without a recent measurement, set `is_unmeasured` and
+    `measured_at` instead.
     """
     ids = {row.pk for row in rows if row.gpu_milli_now} if "utilization" in columns else set()
     now = timezone.now()
@@ -40,9 +38,8 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
 
 
 def common_last_measurement(rows: Iterable[Workload]) -> datetime | None:
-    """Return the earliest of the rows' last measurement times.
-
-    Return None if fewer than two rows have one, or if the times differ by more than SAME_TIME.
+    """Return the earliest of the rows' last measurement times, or None unless at least two rows have about
+    the same.
     """
     ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
     return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None

@@ -15,8 +15,7 @@ class MetricPoint(Model):
 
 class Metric(Model):
     """Metric that a workload reports.  `last`, `lowest` and `highest` are exact. The points are a sample
-    of the reported values.
-    """
+    of the reported values."""
 
     name: str
     last: MetricPoint | None = None

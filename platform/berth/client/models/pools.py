@@ -36,9 +36,7 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Entirely free GPUs on ready nodes, excluding reserved GPUs.  CPU and memory are not considered, so
-    fewer replicas may fit.
-    """
+    """Entirely free GPUs on ready nodes, excluding reserved GPUs. CPU and memory are not considered."""
 
     nodes: int = 0
     free_gpus: int = 0
@@ -200,8 +198,7 @@ class PeriodCost(Model):
 
 class PoolCost(Model):
     """Cost of a pool, calculated with the price that applied in each hour. Costs are None if no price is
-    known.
-    """
+    known."""
 
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
@@ -275,8 +272,7 @@ class PoolPreview(Model):
 
 class DrainingNode(Model):
     """Node that would be drained. The nodes that would lose the least work come first. A later request may
-    list different nodes.
-    """
+    list different nodes."""
 
     node: str = ""
     pods: int = 0

@@ -200,8 +200,7 @@ class OverQuota(Model):
 
 class QuotaGroupImpact(Model):
     """Predicted changes in the next cycle if the quota group contained `pools_after` instead of
-    `pools_before`.
-    """
+    `pools_before`."""
 
     changes_nothing: bool = False
     shares: list[ShareChange] = []

@@ -34,8 +34,7 @@ class AwaitedEnd(Model):
 
 class PodLimits(Model):
     """Resource limits of a pod. None means unlimited.  The source is `document`, `request` (the pool
-    limits pods to their requests) or `pool` (the pool's default).
-    """
+    limits pods to their requests) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None
     memory_source: str | None = None
@@ -171,8 +170,7 @@ class Batch(Model):
 
 class Dependency(Model):
     """Workload or array that must first reach `state`. Its current status is hidden if you cannot see the
-    project.
-    """
+    project."""
 
     project: str = ""
     name: str
@@ -226,8 +224,7 @@ class WorkloadGit(Model):
 
 class WorkloadCode(Model):
     """Code submitted with the workload.  `commit` and `branch` come from the Git server, or from the
-    submitter if `git` is None.
-    """
+    submitter if `git` is None."""
 
     tree: str | None = None
     """ID of the files; None until they are fetched."""
