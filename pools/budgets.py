@@ -26,10 +26,7 @@ StoredBudget = dict[str, Any]
 
 
 def normalize_budgets(budgets: object) -> list[StoredBudget]:
-    """Return the disruption budgets in the stored format. Raises Invalid if a budget is invalid.
-
-    Durations are stored in seconds.
-    """
+    """Return the disruption budgets in the stored format, with durations in seconds. Raises Invalid."""
     if not isinstance(budgets, list | tuple):
         allowed = "[] for none, or a list of budgets"
         raise Invalid(

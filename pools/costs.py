@@ -83,7 +83,6 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 
 
 def _node_and_gpu_hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
-    """Return the pool's node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
     # nodes in the provider's queue cost nothing
     nodes = living.filter(pool=pool, queued=False)
@@ -114,9 +113,7 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the pool's own price per GPU-hour or, if no price is set, the list price. Return None if the
-    list price is unknown.
-    """
+    """Return the pool's price per GPU-hour, by default the list price, or None if it is unknown."""
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
         return pool.price_per_gpu_hour
     return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))

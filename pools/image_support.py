@@ -6,8 +6,7 @@ from pools.runtimes.capabilities import runtime_capabilities
 
 
 def image_rejection_reason(pool: NodePool, image: str | None) -> str:
-    """Return a clause that says why the pool rejects a workload with this image, or "" if the pool accepts
-    it.
+    """Return a clause that says why the pool rejects a workload with this image, or "".
 
     `image` is None for a workload without an image.
     """

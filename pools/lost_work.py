@@ -1,8 +1,4 @@
-"""Compute the work that would be lost if a node were terminated.
-
-Pods and allocations belong to a higher layer, so this module reads them through the node's relations. The
-database computes the sums.
-"""
+"""Compute the work that would be lost if a node were terminated."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -54,7 +50,6 @@ def _running_work(nodes: QuerySet[Node], now: Value | Parameter) -> QuerySet[Nod
 
 
 def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
-    """Return the ID of each reservation's node."""
     return nodes.filter(reservations__isnull=False).values_list("pk", flat=True)
 
 
@@ -86,9 +81,7 @@ class LazyLostWork(Mapping[int, LostWork]):
 
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:
-    """Return an expression for the seconds since the last checkpoint or since the pod was bound, whichever is
-    later.
-    """
+    """Return the seconds since the last checkpoint or the pod's start, whichever is later."""
     since = Greatest("allocations__bound_at", CHECKPOINT)  # `Greatest` ignores a null checkpoint
     elapsed = Func(now - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())

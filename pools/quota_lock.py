@@ -6,12 +6,9 @@ KEY = 0x71756F74  # key of the PostgreSQL advisory lock
 
 
 def lock_pools_and_quotas() -> None:
-    """Take the lock, and hold it until the end of the transaction.
+    """Take the lock for the transaction, before creating a pool or changing a group or quota.
 
-    Call it before you create a pool, or change a group or quota.
-
-    Without this lock, a pool and a group could be given the same name, or two quotas of one owner could apply
-    to one pool.
+    Without it, a pool and a group could get the same name.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [KEY])

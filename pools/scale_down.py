@@ -36,9 +36,7 @@ class NodeToDrain:
 
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
-    """Return the nodes to drain when scaling to `desired` nodes, in order. Nodes that are already draining
-    come first.
-    """
+    """Return the nodes to drain when scaling to `desired` nodes, in order. Draining nodes come first."""
     nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired_nodes(desired)

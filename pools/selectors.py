@@ -42,9 +42,7 @@ PROVIDER_EVENTS = {
 
 
 def pools() -> QuerySet[NodePool]:
-    """Return all pools with their node counts by phase, the number of GPUs on ready, cordoned and draining
-    nodes, and their weakest isolation level.
-    """
+    """Return all pools with node counts by phase, GPUs on running nodes, and weakest isolation level."""
     return NodePool.objects.annotate(
         nodes_ready=_node_count(USABLE),
         nodes_pending=_node_count(PENDING),
@@ -61,9 +59,7 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with the given name. If there is none, return the last node that had the name,
-    or None.
-    """
+    """Return the current node with the given name, else the last one that had it, else None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
@@ -71,7 +67,7 @@ def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
     """Return the instance IDs of nodes that are not ready yet.
 
-    If `joined` is set, return only instances whose machines have joined.
+    With `joined`, return only those whose machines have joined.
     """
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:
@@ -138,10 +134,9 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation_name() -> str:
-    """Return the name of this installation.
+    """Return the name of this installation, generated and stored if none is configured.
 
-    If no name is configured, generate and store a name. Providers use the name to recognize the
-    installation's machines.
+    Providers use it to recognize the installation's machines.
     """
     if name := str(settings.BERTH_INSTALLATION):
         return name
@@ -154,10 +149,7 @@ def project_namespace(project: str) -> str:
 
 
 def is_operational(pool: NodePool) -> bool:
-    """Return whether the pool has reached its ready threshold.
-
-    An operational pool accepts pods until it has no nodes.
-    """
+    """Return whether the pool has reached its ready threshold, and has had nodes since."""
     return pool.operational_since is not None
 
 
@@ -183,9 +175,7 @@ def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
 
 
 def _weakest_isolation() -> Case:
-    """Return an expression for the weakest isolation level of a pool's nodes. Its value is None if no node
-    has reported a level.
-    """
+    """Return the weakest isolation level as an expression, which is None if it is unknown."""
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
     weakest_first = [level.value for level in reversed(IsolationLevel)]
     cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)

@@ -1,9 +1,7 @@
 """REST endpoints that machines use to join a pool and poll for instructions.
 
-Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
-Requests with an invalid secret are throttled by IP address. Requests from registered machines are throttled
-by machine, because many machines may share a proxy, and other traffic through the proxy must not prevent them
-from reporting.
+Each request authenticates with a 256-bit secret. Invalid secrets are throttled by IP address, and registered
+machines by machine, because many may share a proxy.
 """
 
 from collections.abc import Mapping
@@ -56,8 +54,8 @@ Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), Af
 class JoinBody(Body):
     """Join request with the hardware that the machine detected.
 
-    Only instances that a provider launched send an `instance_id`. A machine that joins again with the same
-    `machine_id` reuses its registration. Machines without an ID are identified by name.
+    Only launched instances send an `instance_id`. A machine that joins again is recognized by its
+    `machine_id` or, without one, by its name.
     """
 
     token: Secret

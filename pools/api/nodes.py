@@ -122,9 +122,7 @@ class NodeView(ApiView):
     change_scope = "admin"
 
     def visible_nodes(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return the given nodes. If none are given, return all nodes that have not ended. Accounts without a
-        role see no nodes.
-        """
+        """Return the given nodes, or all nodes that have not ended. Accounts without a role see none."""
         rows: QuerySet[Node] = annotate_allocated_amounts(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()
 

@@ -136,7 +136,6 @@ def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
 
 
 def _require_keys(names: Sequence[str], keys: Collection[str]) -> None:
-    """Raise Invalid if the body lacks any of the keys."""
     if missing := [name for name in names if name not in keys]:
         raise Invalid([Problem(name, "is missing", "", "text") for name in missing])
 

@@ -1,6 +1,6 @@
-"""List an S3 volume's objects, and sign the URLs that nodes use to download them.
+"""List an S3 volume's objects, and sign the URLs for downloads.
 
-Users must not learn where a volume is stored, so error messages contain no address, bucket or key ID.
+Error messages contain no address, bucket or key ID, because users must not learn where a volume is stored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,8 +67,7 @@ class Bucket:
     def list_page(self, after: str = "") -> ObjectPage:
         """Return a page of up to 1,000 objects.
 
-        Raises Conflict if the bucket cannot be used with the volume's settings, or Unavailable if a retry may
-        succeed.
+        Raises Conflict if the settings do not work for the bucket, or Unavailable if a retry may succeed.
         """
         more = {"ContinuationToken": after} if after else {}
         prefix = self._volume.prefix
@@ -84,10 +83,9 @@ class Bucket:
         return ObjectPage(objects, answer.get("NextContinuationToken", ""))
 
     def sign_urls(self, objects: Sequence[tuple[str, str]]) -> list[str]:
-        """Return a signed URL for each object. `objects` contains (path, ETag) pairs.
+        """Return a signed URL for each (path, ETag) pair, valid while the object keeps its ETag.
 
-        A URL stops working once its object's ETag changes. Raises Conflict if there are no usable
-        credentials.
+        Raises Conflict if there are no usable credentials.
         """
         with translate_errors():
             return [

@@ -17,10 +17,10 @@ class UploadNotFound(Exception):
 
 
 class BucketWriter:
-    """Writer for the objects of an S3 volume.
+    """Writer for the objects of an S3 volume. Do not use it inside a transaction.
 
-    Do not call the methods inside a transaction. All methods raise Conflict if the volume's settings do not
-    work for the bucket, and Unavailable if another attempt may succeed.
+    All methods raise Conflict if the settings do not work for the bucket, and Unavailable if a retry may
+    succeed.
     """
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:

@@ -11,10 +11,9 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 class PoolPressure:
     """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot, such as a GPU.
 
-    `queued` is work that fits the pool's limits but needs more nodes, plus work with reservations on booting
-    nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready nodes, and `booting`
-    counts nodes that are requested but not ready. `gang_nodes` is the number of empty nodes needed to run the
-    queued work without splitting gangs.
+    `queued` is work that needs more nodes or waits for booting ones, and `binding` its scarcest resource.
+    `nodes` counts ready nodes, and `booting` the requested ones. `gang_nodes` is the number of empty nodes
+    that the gangs need.
     """
 
     queued: int
@@ -28,11 +27,10 @@ class PoolPressure:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerConfig:
-    """Autoscaler settings of a pool. `slots_per_node` is in thousandths of a slot, and durations are in
-    seconds.
+    """Autoscaler settings of a pool.
 
-    `ready_threshold` is 0 once the pool is operational. A pool with a minimum of 0 ignores the threshold
-    until there is work.
+    `slots_per_node` is in thousandths of a slot, and durations are in seconds. `ready_threshold` is 0 once
+    the pool is operational. With a minimum of 0, it applies only if there is work.
     """
 
     min: int
@@ -45,9 +43,9 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and the times when the pool last scaled, became idle and will expire.
+    """Current time, and when the pool last scaled, became idle and will expire.
 
-    Times are in seconds. A time is None if it does not apply.
+    Times are in seconds, or None.
     """
 
     now: float
@@ -75,9 +73,7 @@ class ScaleDecision:
 def decide_node_count(
     pressure: PoolPressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
-    """Decide the desired node count by the first rule that applies. The cooldown delays scaling down but not
-    scaling up.
-    """
+    """Return the desired node count by the first rule that applies. The cooldown delays only scaling down."""
     if clock.expires_at is not None and clock.now >= clock.expires_at:
         return ScaleDecision(0, ScalingRule.EXPIRED, "the pool has expired")
     decision = (
@@ -147,7 +143,6 @@ def _apply_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDec
 
 
 def _is_cooling_down(config: AutoscalerConfig, clock: ScalingTimes) -> bool:
-    """Return whether the cooldown is active. Setting the clock back ends the cooldown early."""
     if clock.last_scaled_at is None:
         return False
     return 0 <= clock.now - clock.last_scaled_at < config.cooldown

@@ -19,8 +19,7 @@ class DisruptionReason(StrEnum):
 class Budget:
     """Limit on the nodes that may be disrupted at the same time, as a number or a percentage.
 
-    If there is a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Otherwise,
-    it always applies.
+    With a `schedule`, it applies for `duration` from each scheduled time in `zone`, otherwise always.
     """
 
     nodes: int | None = None
@@ -74,8 +73,9 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return how many more nodes may be drained for each reason, according to the strictest budget. `total`
-    is the pool's number of nodes, and `disrupted` counts those that are already disrupted.
+    """Return how many more nodes may be drained for each reason.
+
+    `total` is the number of nodes, and `disrupted` the number of those already disrupted.
     """
     remaining: dict[DisruptionReason, int] = {}
     limiting_budgets: dict[DisruptionReason, Budget] = {}

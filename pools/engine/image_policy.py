@@ -27,8 +27,7 @@ class ImagePolicy:
         return self.mode != ALLOW or bool(self.patterns)
 
     def rejection_reason(self, pool: str, image: str | None) -> str:
-        """Return a clause that says why the pool rejects a workload with this image, or "" if the pool
-        accepts it.
+        """Return a clause that says why the pool rejects a workload with this image, or "".
 
         `image` is None for a workload without an image.
         """
@@ -42,11 +41,10 @@ class ImagePolicy:
 
 
 def matches(pattern: str, image: ImageReference) -> bool:
-    """Return whether an image reference matches a pattern, where `*` and `?` are wildcards.
+    """Return whether an image reference matches a pattern with the wildcards `*` and `?`.
 
-    Registry and name are compared separately, so `*` never spans both. A pattern without a tag or digest
-    matches every tag and digest. A pattern with a tag never matches a reference by digest, because the digest
-    takes precedence over the tag.
+    `*` matches within the registry or the name. A pattern without tag or digest matches all of them, but a
+    tag never matches a reference by digest.
     """
     registry, _, rest = pattern.partition("/")
     text = image.repository
@@ -64,10 +62,7 @@ def read_policy(stored: Mapping[str, Any]) -> ImagePolicy:
 
 
 def normalize_policy(value: object) -> dict[str, Any]:
-    """Return the image policy in the stored format.
-
-    A policy without restrictions is stored as an empty mapping. Raises Invalid if the value is invalid.
-    """
+    """Return the image policy in the stored format, which is empty without restrictions. Raises Invalid."""
     if value is None:
         return {}
     problems = list(_policy_problems(value))

@@ -14,7 +14,7 @@ FIELDS = ("min", "desired", "max")
 class NodeSpec:
     """Minimum and maximum number of nodes in a pool.
 
-    Without `max`, the size is fixed at `min`. `desired` is the ready threshold and defaults to `min`.
+    Without `max`, the size is fixed at `min`. `desired` is the ready threshold, by default `min`.
     """
 
     min: int
@@ -49,9 +49,9 @@ class NodeSpec:
 
 
 def parse_node_spec(value: Any) -> NodeSpec:
-    """Parse a node spec: a number, a (min, max) pair, a mapping with min, max and desired, or a NodeSpec.
+    """Parse a number, a (min, max) pair, a mapping with min, max and desired, or a NodeSpec.
 
-    Raises Invalid if the value has a different form or contradicts itself.
+    Raises Invalid.
     """
     match value:
         case NodeSpec():

@@ -1,7 +1,7 @@
 """Decide the next step that brings a pool closer to its desired node count.
 
-Each node is counted once: as pending (requested but not ready), current (ready or cordoned) or draining. All
-state is in the database. `next_step` considers only the current fleet, never past events.
+A node is pending (requested but not ready), current (ready or cordoned) or draining. Decisions depend only on
+the current fleet.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes of a pool by state. The sets contain node ordinals.
+    """Nodes of a pool by state, as sets of ordinals.
 
-    `queued` contains the pending nodes whose launch request waits in the provider's queue. `retiring` nodes
-    are drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
-    launch request. `may_launch` is False while the pool is paused or waits after a failed request.
+    `queued` are pending nodes in the provider's queue. `retiring` nodes are drained on request. `in_flight`
+    is the number of nodes in the launch request. `may_launch` is False while the pool is paused or waits
+    after a failed request.
     """
 
     desired: int
@@ -90,9 +90,9 @@ class UndoDrain:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Commands to execute, and the fleet that results from them.
+    """Commands to execute, and the fleet that results.
 
-    `blocked` lists the nodes that would be drained now if disruption budgets allowed it.
+    `blocked` are the nodes that disruption budgets keep from draining.
     """
 
     fleet: Fleet
@@ -109,7 +109,7 @@ def next_step(
     """Return the commands that bring the fleet closer to its desired size, and the resulting fleet.
 
     `work_to_lose` maps ordinals to the work that a drain would lose. Nodes with the least work are drained
-    first, within the limits of the disruption budgets.
+    first.
     """
     commands: list[Command] = []
     blocked: tuple[int, ...] = ()
@@ -134,7 +134,7 @@ def next_step(
 
 
 def _surplus_queued_nodes(fleet: Fleet) -> tuple[int, ...]:
-    """Return the queued nodes that the pool no longer needs, starting with the highest ordinals."""
+    """Return the queued nodes that are not needed, highest ordinals first."""
     if not fleet.may_drain:
         return ()
     surplus = max(fleet.effective_size - fleet.desired, 0)
@@ -143,9 +143,9 @@ def _surplus_queued_nodes(fleet: Fleet) -> tuple[int, ...]:
 
 
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, LostWork]) -> tuple[int, ...]:
-    """Return the nodes to drain, in order, ignoring disruption budgets.
+    """Return the nodes to drain, in order, regardless of disruption budgets.
 
-    The head node is included only if the pool needs no nodes.
+    The head node is included only if no nodes are needed.
     """
     drains_head = fleet.desired == 0 and not fleet.pending and not fleet.in_flight
     return choose_victims(
@@ -154,7 +154,7 @@ def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, LostWork]) -> tuple[i
 
 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
-    """Cancel drains until the fleet has its desired size, starting with the lowest ordinals."""
+    """Cancel drains until the fleet has its desired size, lowest ordinals first."""
     ordinals = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
     reverted_ordinals = frozenset(ordinals)
     fleet = replace(
@@ -164,12 +164,12 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _needs_nodes(fleet: Fleet) -> bool:
-    """Return whether the fleet has too few nodes or lacks its head node."""
+    """Return whether nodes or the head node are missing."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
 def _next_launch(fleet: Fleet) -> Launch:
-    """Return a request for the head node if it is missing, else for nodes with the next free ordinals."""
+    """Return a request for the head node if it is missing, else for the next free ordinals."""
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

@@ -24,16 +24,15 @@ class InvalidSchedule(ValueError):
 class Schedule:
     """Cron schedule with five fields.
 
-    If both day of month and day of week are restricted, a day matches if either field matches.
+    As in cron, a day of month or a day of week is enough if both are set.
     """
 
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest scheduled time up to `now`, or None if it was at least `within` ago.
+        """Return the latest scheduled time in the last `within`, or None.
 
-        The schedule applies in the time zone `zone`. If a local time occurs twice because the clocks go back,
-        the first occurrence counts.
+        The schedule is in the time zone `zone`. When the clocks go back, the first occurrence counts.
         """
         # The three hours are a margin for daylight saving changes.
         latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(hours=3)

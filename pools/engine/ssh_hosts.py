@@ -30,9 +30,8 @@ class HostState(StrEnum):
 class Host:
     """State of an SSH host and its agent.
 
-    `is_touched` means that an installation has begun, so the host may contain agent files. `is_current` means
-    that the current settings are installed. `silent_for` is the time since the last report of the host's
-    machine, or None if no machine has joined.
+    `is_touched` means that the host may contain agent files, and `is_current` that the current settings are
+    installed. `silent_for` is the time since the last report, or None if no machine has joined.
     """
 
     is_pinned: bool = True
@@ -50,10 +49,9 @@ class Host:
 
 
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> HostTask | None:
-    """Return the task that is due, or None if no task is due.
+    """Return the task that is due, or None.
 
-    `watched_for` is how long this process has been receiving reports. Silence before that does not count,
-    because agents cannot report while Berth is stopped.
+    `watched_for` is how long this process has received reports. Earlier silence does not count.
     """
     if host.is_busy or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None

@@ -18,8 +18,7 @@ class NodePhase(StrEnum):
 class NodeHistory:
     """Phases of one node over time.
 
-    The node is pending from `began` until its first phase change. `moves` lists the phase changes as (time,
-    phase) pairs in the order of their recording.
+    The node is pending from `began` on. `moves` are (time, phase) pairs in the order of recording.
     """
 
     began: float
@@ -40,9 +39,9 @@ class TimelinePoint:
 def build_timeline(
     histories: Iterable[NodeHistory], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[TimelinePoint, ...]:
-    """Return a point at `begin`, and a point for each later change of a count.
+    """Return a point at `begin`, and one for each later change of a count.
 
-    `desired` lists at least one (time, count) pair, in order. The first count also applies before its time.
+    `desired` lists at least one (time, count) pair. The first count also applies before its time.
     """
     changes = sorted(
         [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_change_time
@@ -64,10 +63,7 @@ def build_timeline(
 
 
 def downsample(points: Sequence[TimelinePoint], points_max: int, end: float) -> tuple[TimelinePoint, ...]:
-    """Return at most `points_max` points of a timeline.
-
-    The timeline is split into that many equal periods, and only the last point of each period is kept.
-    """
+    """Return the last point of each of `points_max` equal periods."""
     if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at

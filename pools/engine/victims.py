@@ -9,10 +9,9 @@ HEAD = 0
 
 
 class LostWork(NamedTuple):
-    """Work that would be lost if a node were drained. Values are ordered by the amount of work.
+    """Work that would be lost if a node were drained, ordered by amount.
 
-    A drain waits indefinitely for `non_preemptible` pods. Seconds count from the start of the pod or the last
-    checkpoint of its workload.
+    `non_preemptible` pods block a drain. Seconds count from the last checkpoint or the start of the pod.
     """
 
     non_preemptible: int = 0
@@ -27,10 +26,9 @@ NO_WORK = LostWork()
 def choose_victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, LostWork], *, include_head: bool = False
 ) -> tuple[int, ...]:
-    """Return at most `count` nodes to drain, in order.
+    """Return up to `count` nodes to drain: least work first, then highest ordinal.
 
-    Nodes with the least work come first, and ties go to the highest ordinal. If `include_head` is set, the
-    head node comes last.
+    With `include_head`, the head node comes last.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))

@@ -44,12 +44,11 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Volume of a pool: the directory `source` on every node with the labels in `nodes`, or objects in S3.
+    """Volume of a pool: the directory `source` on nodes with the labels `nodes`, or objects in S3.
 
-    Without `projects`, all projects may use the volume. If the source is s3://BUCKET/PREFIX, nodes fetch the
-    objects from the store at `endpoint`, or from AWS if it is empty. Berth lists the objects and signs their
-    URLs with the key in the pool's secret `secret`, or with the server's own identity if it is empty.
-    `max_gib` limits the size of all objects.
+    Without `projects`, all projects may use it. s3://BUCKET/PREFIX is read from `endpoint`, or from AWS if it
+    is empty, with the key in the pool's secret `secret` or the server's own identity. `max_gib` limits the
+    size of all objects.
     """
 
     name: str

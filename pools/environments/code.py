@@ -33,10 +33,7 @@ def worker_code() -> bytes:
 
 
 def write_code_file(directory: Path) -> Path:
-    """Write the worker's code to a file in `directory`, where scripts on this machine can read it.
-
-    Return the file's path.
-    """
+    """Write the worker's code to a file in `directory` and return its path."""
     path = directory / f"worker-{hashlib.sha256(worker_code()).hexdigest()[:16]}.tar"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

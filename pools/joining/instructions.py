@@ -11,11 +11,9 @@ if TYPE_CHECKING:
 class Instructions:
     """Idempotent shell scripts that the agent runs on a joined machine.
 
-    `check` exits with 0 if the node that `start` started is still running. The agent runs it with every
-    report, and restarts a node that is gone. A restarted agent runs `check` first, because `start` would end
-    the node's pods. `upgrade` replaces the code of a running node without ending its pods. If
-    `start` has changed, `update` applies the new settings to the running node in the same way. If `update`
-    fails, the node is restarted.
+    `check` exits with 0 while the node that `start` started is running. It runs with every report and before
+    any `start`, which would end the pods. `upgrade` replaces the code of a running node, and `update` its
+    settings, without ending pods. If `update` fails, the node is restarted.
     """
 
     start: str = ""

@@ -1,8 +1,7 @@
 """Derive and verify the secrets of machines and pods.
 
-The secrets of launch requests, machines and pods are derived from the installation's key and not stored. A
-request that is repeated after a crash therefore has the same secret. Only issued join tokens are random, and
-only their digests are stored.
+Secrets come from the installation's key, so a repeated request gets the same one. Only join tokens are
+random.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ def node_secret(key: int) -> str:
 def machine_secret(key: int, version: int) -> str:
     """Return a machine's secret. `key` is the machine's primary key.
 
-    The version changes when the machine joins again, so the old secret becomes invalid.
+    When the machine joins again, its version changes and the old secret becomes invalid.
     """
     return _sign("machine", f"{key}-{version}")
 
@@ -37,8 +36,9 @@ def host_join_token(key: int, version: int) -> str:
 
 
 def verified_host(token: str) -> tuple[int, int] | None:
-    """Return the primary key of an SSH host's row and the version of its installation, or None if the token
-    is not for an SSH host.
+    """Return the primary key and installation version of the token's SSH host.
+
+    Return None for other tokens.
     """
     key, _, version = (verified_key(token, "host") or "").partition("-")
     return (int(key), int(version)) if key and version else None

@@ -11,7 +11,7 @@ from pools.runtimes.capabilities import KUBERNETES, REMOTE_PROVIDERS
 
 @dataclass(frozen=True, slots=True)
 class ReachableServer:
-    """URL at which machines reach this server, and the CA certificates that verify the server.
+    """URL at which machines reach this server, and the CA certificates that verify it.
 
     If `ca` is empty, machines use their system's certificates.
     """
@@ -36,10 +36,9 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's URL for downloading pods' code, which depends on the provider.
+    """Return the server's URL for downloading pods' code.
 
-    Nodes download the code themselves, except on Kubernetes, where the scheduler's machine downloads it.
-    Raises ProviderError if the settings do not allow the download.
+    Raises ProviderError if the settings prevent downloads.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)
@@ -47,7 +46,7 @@ def reachable_server_for_pods(provider: str) -> ReachableServer:
 
 
 def _ca_certificates() -> str:
-    """Return the CA certificates that verify this server, or an empty string to use the machines' own."""
+    """Return the CA certificates that verify this server, or "" for the machines' own."""
     if not settings.BERTH_PUBLIC_CA:
         return ""
     try:

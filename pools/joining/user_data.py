@@ -29,10 +29,9 @@ BERTH_CA
 
 
 def user_data(order: LaunchRequest) -> str:
-    """Return a launch request's first-boot script. A repeated request with the same settings gets the same
-    script.
+    """Return a launch request's first-boot script, which is the same for a repeated request.
 
-    Raises ProviderError if machines could not join with the current settings.
+    Raises ProviderError if machines cannot join.
     """
     server = reachable_server()
     more = f"export BERTH_CA={STATE_DIR}/ca.pem\n" if server.ca else ""

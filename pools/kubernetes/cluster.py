@@ -62,9 +62,7 @@ class Clusters:
         self, installation: Callable[[], str], patience: float = PATIENCE,
         now: Callable[[], datetime] = SYSTEM_NOW,
     ) -> None:  # fmt: skip
-        """Create an empty collection. `patience` is how many seconds callers wait for a cluster to
-        respond.
-        """
+        """Create an empty collection. Callers wait for a cluster for `patience` seconds."""
         self._installation, self._patience, self._now = installation, patience, now
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
@@ -93,7 +91,6 @@ class Clusters:
             cluster.close()
 
     def _connect(self, connection: Connection) -> Cluster:
-        """Return a new cluster object, whose threads start on first use."""
         api, installation = Api(connection), self._installation()
         mirror = Mirror(api, installation, self._on_change, self._on_deleted, self._now)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))

@@ -1,7 +1,6 @@
 """Manifests of the namespaces, pods and secrets that Berth creates in a cluster.
 
-A pod shares its sandbox's process namespace, so its command is not process 1, which ignores SIGTERM by
-default.
+Pods share a process namespace with their sandbox, because as process 1, the command would ignore SIGTERM.
 """
 
 import base64
@@ -147,11 +146,7 @@ def pull_secret_name(pod_id: str) -> str:
 
 
 def _start_directory(pod_spec: PodSpec) -> str:
-    """Return the command's working directory.
-
-    If `start_in` is set, the command starts in that directory of the workspace. Otherwise, a relative path
-    refers to the code's directory, or to the workspace if the pod has no code.
-    """
+    """Return the directory `start_in` of the workspace. Other paths are relative to the code or workspace."""
     if pod_spec.start_in:
         return f"{WORKSPACE}/{pod_spec.start_in}"
     base = f"{POD_DIRECTORY}/{CODE_DIRECTORY}" if pod_spec.code_url else WORKSPACE
@@ -193,7 +188,7 @@ def _escape_variables(text: str) -> str:
 
 
 def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
-    """Return the pod's resource requests and limits. If no limit is set, the request is used as the limit."""
+    """Return the requests and limits. Without a limit, the request is the limit."""
     cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}
@@ -207,7 +202,6 @@ def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
 
 
 def _affinity(node: str) -> Manifest:
-    """Return an affinity that requires the node."""
     by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [by_name]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -216,7 +210,6 @@ def _affinity(node: str) -> Manifest:
 def _mounts_and_volumes(
     pod_spec: PodSpec, workspaces: Workspaces | None
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the volume mounts and volumes for the pod's directories, secret files and declared volumes."""
     disk_limit = {"sizeLimit": f"{pod_spec.workspace_limit_mib}Mi"} if pod_spec.workspace_limit_mib else {}
     memory_limit = {"sizeLimit": f"{pod_spec.memory_limit_mib}Mi"} if pod_spec.memory_limit_mib else {}
     volumes: list[Manifest] = [

@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror stores the status and resource requests of this installation's pods. For all other pods, it stores
-only the resource requests. Quotas are stored only for namespaces that this installation may use.
+Of other installations' pods, it stores only the resource requests. Quotas are stored only for this
+installation's namespaces.
 """
 
 import logging
@@ -32,11 +32,10 @@ Key = tuple[str, str]  # namespace and name; the namespace is empty for nodes
 
 
 class Mirror:
-    """Background threads that start with the first read and mirror a cluster.
+    """Background threads that mirror a cluster from the first read on.
 
-    `on_change` is called when a node, a quota or the report of one of this installation's pods changes.
-    `on_deleted` is called with the last state of each deleted pod. `nodes_changed_at` is when the mirror last
-    noticed that nodes were added or removed, or that a node accepts different pods.
+    `on_change` is called when a node, a quota or an own pod's report changes, and `on_deleted` with the last
+    state of a deleted pod. `nodes_changed_at` is when the mirror last noticed a change of the nodes.
     """
 
     def __init__(
@@ -70,18 +69,14 @@ class Mirror:
         return self._read(NODES, SYNC_SECONDS)
 
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return all pods of this installation, and all scheduled pods that do not belong to it.
+        """Return this installation's pods, and the scheduled pods of others.
 
-        Wait for the cluster's first response, for at most `patience` seconds after the first read. Raises
-        Unreachable.
+        Waits up to `patience` seconds for the first response. Raises Unreachable.
         """
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return this installation's pods in a pool, keyed by name. Waits and raises Unreachable like `pods`.
-
-        The mapping is cached until a pod changes, because every scheduler tick reads the mapping.
-        """
+        """Return this installation's pods in a pool by name. Waits and raises like `pods`."""
         self._wait("pods", patience)
         with self._lock:
             if self._own_pods is None:
@@ -95,8 +90,7 @@ class Mirror:
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return the ResourceQuotas of this installation's namespaces. Waits and raises like `pods`.
 
-        If the account may not list ResourceQuotas, the result is empty and `quota_obstacle` contains the
-        reason.
+        If they may not be listed, the result is empty and `quota_obstacle` says why.
         """
         return self._read(QUOTAS, patience)
 
@@ -168,10 +162,7 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Record why quotas cannot be read, and continue without quotas.
-
-        If the account may list quotas but not watch them, continue with the last list.
-        """
+        """Record why quotas cannot be read, and continue with the last list, if any."""
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:
@@ -207,8 +198,7 @@ class Mirror:
     def _watch(self, kind: str) -> None:
         """Watch objects of this kind until the API server ends the watch.
 
-        The next watch continues after the last change, even if the connection was lost. No change is applied
-        twice, because that would revert pods to an earlier state.
+        The next watch continues after the last change.
         """
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
         events = self._api.watch(KINDS[kind], self._versions[kind], seconds)
@@ -310,9 +300,7 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return the parts of a node's state that determine which pods it accepts. Return None if there is no
-    node.
-    """
+    """Return what determines which pods the node accepts, or None without a node."""
     if node is None:
         return None
     metadata, spec, status = node["metadata"], node["spec"], node["status"]
@@ -332,7 +320,6 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod status fields that reports are derived from."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
     containers = {
         kind: [_select_keys(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds

@@ -61,10 +61,9 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Inventory of a cluster: the nodes that match a pool's selector, and the requests of foreign pods on
-    each node.
+    """Nodes that match a pool's selector, and the requests of foreign pods on each.
 
-    `at` is the time of the inventory according to the cluster's clock.
+    `at` is the time by the cluster's clock.
     """
 
     nodes: Mapping[str, ClusterNode]

@@ -1,7 +1,4 @@
-"""API calls for individual pods.
-
-The calls can take a long time, so they run in a worker's threads, which have no database connection.
-"""
+"""API calls for individual pods, which a worker's threads run without a database connection."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -110,7 +107,6 @@ class PodClient:
         self._created.add(pod_spec.pod_id)
 
     def _record_failed_start(self, pod_id: str, message: str) -> None:
-        """Record the pod as ended, because it can never start."""
         self._ledger.record_final_report(
             pod_id,
             PodReport(
@@ -135,10 +131,7 @@ class PodClient:
     def _delete_existing_pod(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
-        """Delete an existing pod. The grace period is at most the pod's own.
-
-        The log is copied until the node deletes it together with the container.
-        """
+        """Delete an existing pod, with at most its own grace period. Its log is copied until then."""
         if read_report(pod).state is PodState.EXITED or (grace and command_report(pod)):
             return
         metadata, spec = pod["metadata"], pod["spec"]
@@ -165,10 +158,9 @@ class PodClient:
         return pod if cluster.mirror.is_own_pod(pod) else None
 
     def delete_unusable_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
-        """Delete a pod that cannot start or does not exit, and record `report` as its final report.
+        """Delete a pod that cannot start or does not exit, with `report` as its final report.
 
-        The ledger stores the report before the deletion, because Berth may crash during this call, and the
-        watch may notice the deletion before the call returns.
+        The report is stored first, because Berth may crash in between.
         """
         self._ledger.save_expected_report(pod_id, report, durable=True)
         with translate_failures(cluster.api.server):
@@ -183,10 +175,10 @@ class PodClient:
             self.record_final_report(pod_id, deleted_pod_report(pod))
 
     def record_final_report(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the pod's final report, and return the effective report.
+        """Record the pod's final report, and return the effective one.
 
-        If Berth deleted the pod, the report that it stored before the deletion takes precedence. The recorded
-        time is never in the future, even if the cluster's clock is ahead.
+        A report that Berth stored before deleting the pod takes precedence. The recorded time is never in the
+        future.
         """
         now = datetime.now(UTC)
         if (
@@ -206,8 +198,7 @@ class PodClient:
     def _expected_report(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Return the report that Berth stored before it deleted the pod, or None.
 
-        Return None if there is no stored report, or if the pod started although the stored report says that
-        the start failed.
+        A report of a failed start does not count if the pod has started after all.
         """
         entry = self._ledger.find(pod_id)
         expected = entry.planned if entry is not None else None
@@ -235,9 +226,7 @@ class PodClient:
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log. If that fails, raise the error, or only log it if the pod ended long
-        ago.
-        """
+        """Copy the end of the log. If the pod ended long ago, a failure is only logged."""
         try:
             self.update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:
@@ -262,8 +251,7 @@ class PodClient:
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
     """Return the grace period in seconds with which to delete the pod.
 
-    The result is at most the pod's own grace period plus the time to copy the pod's files. If `grace` is
-    shorter than the command's own grace period, both containers are killed at the same time.
+    A grace period shorter than the command's own kills both containers at the same time.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())

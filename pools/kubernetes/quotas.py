@@ -25,9 +25,8 @@ def read_quotas(
 ) -> tuple[ClusterQuota, ...]:
     """Return the sorted cluster quotas that apply to a pool's pods.
 
-    `pods` contains the pool's own pods. Berth counts their requests itself, so these are subtracted from the
-    used amounts. Ended pods and pods that are being deleted are not subtracted, because Berth no longer
-    counts them.
+    `pods` are the pool's own live pods. Their requests are subtracted from the used amounts, because Berth
+    counts them itself.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
     applicable = [quota for quota in quotas if _applies_to_pods(quota)]
@@ -49,10 +48,7 @@ def _is_counted(pod: Object) -> bool:
 def _cluster_quotas(
     quota: Object, pods: Iterable[Object], kinds: Mapping[str, str], gpu_resource: str
 ) -> Iterator[ClusterQuota]:
-    """Yield a ClusterQuota for each supported resource of a ResourceQuota.
-
-    The amounts come from the quota's status, which admission uses.
-    """
+    """Yield a ClusterQuota for each supported resource, with the amounts that admission uses."""
     metadata, status = quota["metadata"], quota.get("status") or {}
     hard, used = status.get("hard") or quota["spec"].get("hard") or {}, status.get("used") or {}
     own = [pod for pod in pods if pod["metadata"]["namespace"] == metadata["namespace"]]
@@ -72,7 +68,7 @@ def _cluster_quotas(
 
 
 def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
-    """Return the main container's request or limit, depending on the kind, or 1 for the kind `pods`."""
+    """Return the main container's request or limit, or 1 for the kind `pods`."""
     if kind == "pods":
         return Decimal(1)
     own = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)
@@ -85,7 +81,7 @@ def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
 
 
 def _convert_amount(amount: Decimal, kind: str) -> Decimal:
-    """Convert an amount in Kubernetes' base unit to milli-GPUs, milli-CPUs, MiB or pods."""
+    """Convert from Kubernetes' base unit to milli-GPUs, milli-CPUs, MiB or pods."""
     if kind == "pods":
         return amount
     return amount / MIB if kind in ("memory_mib", "limit_memory_mib") else amount * 1000

@@ -24,10 +24,9 @@ def find_rejection(spec: PodSpec) -> str:
 
 
 def permanent_rejection(error: ApiError) -> str:
-    """Return why the API server will never accept the pod, or an empty string if a retry may succeed.
+    """Return why the API server will never accept the pod, or "" if a retry may succeed.
 
-    Missing permissions may be granted, quotas may be raised, and a namespace that is being terminated may be
-    created again.
+    Permissions, quotas and namespaces may still change.
     """
     if error.status == 422 or (error.status == 400 and error.reason in ("BadRequest", "Invalid")):
         return f"the cluster rejects the pod as invalid: {error.message}"
@@ -37,10 +36,7 @@ def permanent_rejection(error: ApiError) -> str:
 
 
 def temporary_rejection(error: ApiError, namespace: str) -> str:
-    """Return why the API server currently rejects the pod, or an empty string for other errors.
-
-    An admission webhook that does not respond is reported as an internal error.
-    """
+    """Return why the API server rejects the pod for now, or "" for other errors."""
     if error.status == 403:
         quota = ExceededQuota.parse(error.message)
         return f"the cluster rejects the pod: {error.message}" if quota is None else quota.text(namespace)
@@ -71,5 +67,5 @@ class ExceededQuota:
 
 
 def _parse_amounts(text: str) -> dict[str, str]:
-    """Parse an amount for each resource, such as `cpu=2,requests.nvidia.com/gpu=1`."""
+    """Parse amounts such as `cpu=2,requests.nvidia.com/gpu=1`."""
     return {name: amount for name, _, amount in (part.partition("=") for part in text.split(","))}

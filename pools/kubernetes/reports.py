@@ -40,8 +40,7 @@ Object = Mapping[str, Any]
 def read_report(pod: Object) -> PodReport:
     """Return the report for a pod that exists in the cluster.
 
-    A pod has ended once its processes have ended. While its files are being copied, it still occupies its
-    resources and counts as running.
+    While its files are being copied, a pod occupies its resources and counts as running.
     """
     report = _report_for_state(pod)
     return report if report.state is PodState.EXITED else replace(report, eviction=_eviction_message(pod))
@@ -89,9 +88,7 @@ def awaits_code(pod: Object) -> bool:
 
 
 def has_files_to_copy(pod: Object) -> bool:
-    """Return whether the pod's files can be copied: its files container is running, and its command has ended
-    or is being stopped.
-    """
+    """Return whether the files container is running, and the command has ended or is being stopped."""
     status = pod.get("status") or {}
     if "running" not in _container_state(status, "containerStatuses", files.CONTAINER):
         return False
@@ -99,15 +96,12 @@ def has_files_to_copy(pod: Object) -> bool:
 
 
 def command_report(pod: Object) -> PodReport | None:
-    """Return the ended command's report, even if the pod's files have not been copied yet. Return None if
-    the command has not ended.
-    """
+    """Return the report of the ended command, or None. The pod's files may still be missing."""
     terminated = _container_state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _exit_report(pod, terminated)
 
 
 def _keeps_files(status: Object) -> bool:
-    """Return whether the container that keeps the files is running or about to run."""
     if status.get("phase") == "Failed":
         return False
     state = _container_state(status, "containerStatuses", files.CONTAINER)
@@ -132,7 +126,7 @@ def _is_evicted_by_node(pod: Object) -> bool:
 
 
 def _eviction_message(pod: Object) -> str:
-    """Return why the cluster is stopping the pod, or an empty string if it is not."""
+    """Return why the cluster is stopping the pod, or "" if it is not."""
     if _is_evicted_by_node(pod):
         return _node_eviction_message(pod)
     return _deletion_message(pod) if pod["metadata"].get("deletionTimestamp") else ""
@@ -146,7 +140,7 @@ def _node_eviction_message(pod: Object) -> str:
 
 
 def _deletion_message(pod: Object) -> str:
-    """Return why the pod was deleted. Clusters before 1.26 do not report the reason."""
+    """Return why the pod was deleted. Clusters before 1.26 do not report it."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return DISRUPTIONS.get(condition.get("reason") or "", DELETED)
@@ -156,7 +150,7 @@ def _deletion_message(pod: Object) -> str:
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     """Return why the cluster's scheduler cannot place the pod, and since when.
 
-    If the scheduler has reported no obstacle, the reason is an empty string.
+    The reason is "" if there is none.
     """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -166,7 +160,6 @@ def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
 
 
 def _exit_report(pod: Object, terminated: Object) -> PodReport:
-    """Return the report for a pod whose main container has ended."""
     code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
     started, ended = _valid_time(terminated.get("startedAt")), _valid_time(terminated.get("finishedAt"))
     if reason in START_ERRORS:
@@ -197,7 +190,7 @@ def _exit_report(pod: Object, terminated: Object) -> PodReport:
 def _was_ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
     """Return whether the pod was deleted before its command ended.
 
-    Berth may delete a pod after its command has ended, while its files are being copied.
+    Berth itself deletes pods afterwards, while their files are copied.
     """
     metadata = pod["metadata"]
     if not (deadline := _valid_time(metadata.get("deletionTimestamp"))):
@@ -208,7 +201,6 @@ def _was_ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
 
 
 def _start_error(message: str) -> str:
-    """Return the container runtime's reason for not starting the command."""
     missing = MISSING_PROGRAM.search(message)
     return (
         f"the image has no program `{_printable_text(missing[1])}`" if missing else _printable_text(message)
@@ -218,8 +210,7 @@ def _start_error(message: str) -> str:
 def _failure_report(pod: Object, code_failure: str) -> PodReport:
     """Return the report for a pod that failed before its command started.
 
-    `code_failure` says why the pod did not receive its code. If `code_failure` is empty, the node rejected or
-    stopped the pod.
+    Without `code_failure`, the node rejected or stopped the pod.
     """
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
@@ -246,7 +237,6 @@ def _progress(pod: Object, waiting: Object) -> str:
 
 
 def _code_failure(terminated: Object) -> str:
-    """Return why the init container that receives the code failed."""
     reason = terminated.get("reason") or ""
     if reason in START_ERRORS:
         return f"{FAILURE}: its image cannot run `sh`: {terminated.get('message') or reason}"
@@ -260,7 +250,7 @@ def _code_container_state(status: Object) -> Object:
 
 
 def _container_state(status: Object, kind: str, name: str) -> Object:
-    """Return a container's state, or an empty state if the container has not reported one yet."""
+    """Return a container's state, which is empty until it has reported one."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}

@@ -79,10 +79,9 @@ class _CachedAccess:
 
 
 class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
-    """Runtime of all Kubernetes pools.
+    """Runtime of all Kubernetes pools. `pools` returns the access to each pool's cluster.
 
-    `pools` returns the access to each pool's cluster. Records, logs and copied files of ended pods are under
-    `root`. All other state is in the clusters, so a new process finds all pods again.
+    Records, logs and copied files of ended pods are under `root`. All other state is in the clusters.
     """
 
     starts_in_background = True
@@ -126,7 +125,6 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return access, partial(self._pods.start, spec, access, namespace)
 
     def _cached_pool_access(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return the access to each pool's cluster. The result is cached briefly."""
         now = time.monotonic()
         if now >= self._shared.until:
             self._shared = _CachedAccess(self._pools(), now + SHARED_SECONDS)
@@ -182,7 +180,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
-        """Return the pod's report. If a call fails, the report contains the error and changes no state."""
+        """Return the pod's report. A failed call only adds its error."""
         try:
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:
@@ -209,11 +207,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.record_final_report(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Start or continue copying the pod's files.
-
-        If the container still runs after the copy, delete the pod and return its final report. Otherwise,
-        return None.
-        """
+        """Continue copying the pod's files. Return the final report if the pod was deleted, else None."""
         access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
@@ -225,10 +219,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
-        """Return the report for a pod that is missing from the mirror.
-
-        The API server is queried, because the watch may be behind or may just have recorded the pod's end.
-        """
+        """Return the report for a pod that is missing from the mirror, which may be out of date."""
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
             return entry.ended
@@ -245,7 +236,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.record_final_report(pod_id, VANISHED)
 
     def _delete_pod(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
+        """Delete a pod with the report as its end. Return None while that is in progress."""
         access, path = self._access_and_path(pod_id)
         call = partial(self._pods.delete_unusable_pod, pod_id, access.cluster, path, report)
         try:
@@ -319,15 +310,14 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        """Connect to the pod's port through the API server. If no process listens on the port, the connection
-        ends.
+        """Connect to the pod's port through the API server.
 
-        Raises ChannelRejected or RuntimeFailure.
+        The connection ends if no process listens. Raises ChannelRejected or RuntimeFailure.
         """
         return CHANNELS.open_port(*self._running_pod(pod_id), port)
 
     def _running_pod(self, pod_id: str) -> tuple[Api, str]:
-        """Return the API client of the pod's cluster, and the pod's API path. Raises ChannelRejected."""
+        """Return the cluster's API client and the pod's API path. Raises ChannelRejected."""
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
             raise ChannelRejected("the pod is not running")
@@ -374,7 +364,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return check_access(pool, self._pools().get(pool))
 
     def _access_and_path(self, pod_id: str) -> tuple[PoolAccess, str]:
-        """Return the access to a pod's cluster, and the pod's API path. The pod must be in the ledger."""
+        """Return the cluster's access and the pod's API path. The pod must be in the ledger."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         return self._entry_access(entry), api_path(entry, pod_id)
@@ -388,9 +378,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _find_entry(self, pod_id: str) -> LedgerEntry | None:
-        """Return the pod's record, or None if there is none. If necessary, look for unrecorded pods in the
-        clusters.
-        """
+        """Return the pod's record or None. Unrecorded pods are looked up in the clusters."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

@@ -35,9 +35,9 @@ class _WorkerCall:
 
 
 class Worker:
-    """Threads that run calls for pods, at most one call per pod at a time.
+    """Threads that run calls for pods, one call per pod at a time.
 
-    `on_late` is called if a call finishes after the caller has stopped waiting for it.
+    `on_late` is called if a call finishes after the caller has stopped waiting.
     """
 
     def __init__(self, name: str, patience: float, on_late: Callable[[], None]) -> None:
@@ -53,10 +53,9 @@ class Worker:
         self._finished_at = 0.0  # time at which the last call finished
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
-        """Run a call for a pod after the pod's earlier calls, and return its result.
+        """Run a call for a pod after its earlier calls, and return its result.
 
-        The caller waits briefly, or not at all while the cluster is slow. After CallStillRunning,
-        repeating the same action for the pod returns the result of the earlier call or raises its error.
+        The caller waits briefly. After CallStillRunning, repeat the same action to get the result.
         """
         while True:
             with self._lock:
@@ -76,7 +75,7 @@ class Worker:
     def begin(self, pod_id: str, action: str, call: Callable[[], object]) -> None:
         """Queue a call for a pod without waiting, unless the pod already has a call.
 
-        A later `run` of the same action returns the call's result.
+        A later `run` of the same action returns the result.
         """
         with self._lock, suppress(CallStillRunning):
             if pod_id not in self._calls:
@@ -103,9 +102,7 @@ class Worker:
         return call
 
     def _drop_unread_results(self) -> None:
-        """Discard results that no caller has read, for example because a report already showed the
-        outcome.
-        """
+        """Discard results that no caller has read, for example because a report showed the outcome."""
         now = time.monotonic()
         if now >= self._drop_at:
             self._drop_at = now + RESULT_SECONDS
@@ -116,11 +113,9 @@ class Worker:
             }
 
     def _wait_until_finished(self, call: _WorkerCall) -> bool:
-        """Wait for the call, and return whether it has finished. Do not wait if the cluster was slow
-        recently.
+        """Wait for the call and return whether it has finished.
 
-        Each time another call finishes, the wait is extended, because this call may be queued behind the
-        other call.
+        There is no wait while the cluster is slow. The wait is extended when another call ahead finishes.
         """
         began = time.monotonic()
         is_waiting = began >= self._wait_from

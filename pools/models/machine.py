@@ -101,7 +101,7 @@ class JoinTokenUse(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine as a node, from the launch request until the node ends.
+    """Use of a machine as a node, from the launch request to the node's end.
 
     Each use is an instance of the static provider.
     """

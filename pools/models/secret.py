@@ -20,11 +20,10 @@ class SecretKind(models.TextChoices):
 
 
 class Secret(models.Model):
-    """Base class of secrets. `sealed` is the encrypted value or password, which is never shown.
+    """Base class of secrets. `sealed` is the encrypted value or password.
 
-    `registry` is a host with an optional port and path. `username` is the registry's username, or the ID of
-    an S3 access key. `registry` and `username` are empty for other kinds. `version` is incremented with each
-    new content.
+    `registry` is a host with an optional port and path. `username` belongs to the registry, or is the ID of
+    an S3 access key. Both can be empty. `version` counts the contents.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])

@@ -9,8 +9,7 @@ from pools.models.pool import NodePool
 class SshHost(models.Model):
     """Host that Berth reaches over SSH for one pool.
 
-    The row is created when the host is added to the pool's settings, and deleted when its agent has been
-    uninstalled.
+    The row exists until the host is removed from the settings and its agent is uninstalled.
     """
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="ssh_hosts")

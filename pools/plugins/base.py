@@ -14,10 +14,9 @@ HookContext = AbstractContextManager[object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Idempotent shell script that runs on each node after the environment's packages are installed.
+    """Idempotent shell script for each node, run after the environment's packages are installed.
 
-    The script runs under `sh -eu` with the pool's variables and secrets set, and with the pool's `python`
-    first in PATH.
+    It runs under `sh -eu` with the pool's variables, secrets and `python`.
     """
 
     script: str
@@ -26,13 +25,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin's name and optional hooks.
+    """Plugin: a name and optional hooks.
 
     `transform` adds packages and settings to the environment's `Image`. `bootstrap` returns operations for
-    each node after the installation. `decorate` returns the function that a worker executes instead of the
-    submitted one. `around_app` stays open while the worker's main process runs, `around_process` from an
-    executor process's first call until that process ends, and `around_client` while the client's session is
-    open.
+    each node after the installation. `decorate` wraps the submitted function. `around_app` is open for a
+    worker's main process, `around_process` for an executor process from its first call, and `around_client`
+    for the client's session.
     """
 
     name: str

@@ -22,10 +22,7 @@ VALUE_LENGTH_MAX = 16_384
 
 
 def image_problems(image: Image) -> Iterator[Problem]:
-    """Yield the problems in an environment's settings.
-
-    Paths of problems are relative to the settings, for example `indexes[0].url`.
-    """
+    """Yield the problems in an environment's settings, with relative paths such as `indexes[0].url`."""
     if image.python and not PYTHON.fullmatch(image.python):
         allowed = "3.10 or later, such as 3.12, or empty for the machine's default"
         yield Problem("python", "is not a valid Python version", format_value(image.python), allowed)

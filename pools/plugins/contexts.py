@@ -21,10 +21,10 @@ class Hook(StrEnum):
 
 
 class HookContexts:
-    """Context managers that one plugin hook has opened in one process, keyed by plugin name.
+    """Contexts that one plugin hook has opened in one process, by plugin name.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
-    the client. Thread-safe: a second thread waits until all contexts are open, and does not reopen them.
+    the client. Thread-safe.
     """
 
     def __init__(self, hook: Hook) -> None:
@@ -40,7 +40,7 @@ class HookContexts:
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
         """Enter the plugins' contexts that are not open yet.
 
-        If a context fails, exit the contexts that this call has entered, and raise HookFailed.
+        If one fails, the new contexts are exited and HookFailed is raised.
         """
         with self._lock:
             before = len(self._open)
@@ -78,10 +78,7 @@ class HookContexts:
 
 @contextmanager
 def hook_contexts(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[HookContexts]:
-    """Open a hook's contexts for a block.
-
-    Errors inside the block are always raised, even if a context would suppress them.
-    """
+    """Open a hook's contexts for a block. Contexts cannot suppress errors in the block."""
     record = HookContexts(hook)
     record.enter(plugins, *facts)
     try:

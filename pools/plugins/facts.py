@@ -10,8 +10,7 @@ class Cluster:
     """Description of a pool for plugin hooks.
 
     `head_address` is empty if there are no nodes. `node_count` is the desired number of nodes. `cuda` is true
-    if programs can use the nodes' NVIDIA GPUs. `gpus_per_node` includes simulated GPUs, for which `cuda` is
-    false.
+    if programs can use NVIDIA GPUs. `gpus_per_node` includes simulated GPUs.
     """
 
     name: str
@@ -24,11 +23,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
-    """Position of a worker among all workers of a session.
+    """Position of a worker among all workers of a session. Indexes start at 0.
 
-    `node_index` is the index of the worker's node among `node_count` nodes. `worker_index` is the worker's
-    index among the node's `workers_per_node` workers. Indexes start at 0. The worker sees `gpus` GPUs. The
-    rendezvous address is `head_address:head_port`, on the first node.
+    `node_index` counts the `node_count` nodes, and `worker_index` the node's `workers_per_node` workers. The
+    worker sees `gpus` GPUs. The rendezvous is at `head_address:head_port`.
     """
 
     node_index: int = 0

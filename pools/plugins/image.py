@@ -33,9 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for the packages in `packages` or, if this list is empty, for all packages that no other
-    index lists.
-    """
+    """Package index for the packages in `packages`, or for all that no other index lists."""
 
     url: str
     packages: tuple[str, ...] = ()
@@ -46,8 +44,7 @@ class Image:
     """Packages, variables and settings of an environment.
 
     `python` is a version such as "3.12", or empty for the machine's default. `pip` holds requirements.
-    `secrets` names environment variables whose values are stored elsewhere and passed to processes at run
-    time, so an image never contains them. Sequences may be passed as lists, but are stored as tuples.
+    `secrets` names variables whose values processes receive at run time. Sequences are stored as tuples.
     """
 
     python: str = ""

@@ -1,8 +1,7 @@
 """Derive a plugin's parameters from its function's signature, and validate their values.
 
-A parameter is a keyword argument with a type that JSON can represent: text, numbers, booleans, literals,
-lists and mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and
-constraints. `Annotated[..., Secret("HF_TOKEN")]` declares a secret that processes receive in this environment
+A parameter is a keyword argument of a type that JSON can represent. `Annotated[..., Parameter("...")]` adds a
+description and constraints, and `Annotated[..., Secret("HF_TOKEN")]` declares a secret for this environment
 variable.
 """
 

@@ -49,9 +49,9 @@ def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...
 
 
 def _pip_commands(image: Image) -> Iterator[str]:
-    """Yield pip commands, starting with those for packages that have their own index.
+    """Yield pip commands, first those for packages that have their own index.
 
-    pip's configured indexes are ignored if the image names a default index.
+    A default index of the image replaces those that pip is configured with.
     """
     default_url = next((index.url for index in image.indexes if not index.packages), "")
     pip = f"isolated_{_PIP} --index-url {shlex.quote(default_url)}" if default_url else _PIP
@@ -81,7 +81,6 @@ def _package_name(requirement: str) -> str:
 
 
 def _normalize_package_name(name: str) -> str:
-    """Return a Python package's normalized name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -34,9 +34,8 @@ class Shape:
 class LaunchRequest:
     """Request for `count` instances with ordinals from `start_ordinal`.
 
-    `client_token` identifies the request and is never reused. `environment` is the digest of the environment
-    to install, or empty if there is none. `is_repeated` is false for the first call of this request, so that
-    the provider can skip the search for existing instances.
+    `client_token` is unique. `environment` is the digest of the environment to install, or empty.
+    `is_repeated` is false for the first call, which need not search for existing instances.
     """
 
     pool: str
@@ -51,10 +50,10 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Spot interruption that the provider has announced.
+    """Spot interruption that the provider has announced, at the time `at` if known.
 
-    `at` is the time of the interruption, or None while it is unknown. If `is_boot_failure` is True and the
-    node is not ready yet, its boot has failed, because further requests would probably end in the same way.
+    With `is_boot_failure`, a booting node counts as failed, because further requests would probably end the
+    same way.
     """
 
     reason: str
@@ -66,10 +65,8 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that Berth shares with other users.
 
-    The instance's shape includes all devices, but only the CPU and memory that the other users do not use.
-
-    `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
-    `labels` are the machine's own labels.
+    The instance's shape has all devices, but only unused CPU and memory. `foreign` is the usage of others'
+    pods: `gpus`, `cpu_milli`, `memory_mib` and `pods`. `labels` are the machine's own.
     """
 
     max_pods: int
@@ -81,14 +78,12 @@ class SharedMachine:
 class Instance:
     """Machine of a provider.
 
-    `devices` lists the physical identity of each device in index order, in the format of
-    CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if a crash prevented the provider from tagging the instance.
-    `prepared` is true once the provider knows that the environment is installed; it stays false if the
-    machine reports the installation itself. `phases` is the progress of the installation, or None if the
-    provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
-    is the machine's own capacity, or None if it equals the requested capacity. `obstacle` says why the
-    machine currently accepts no new pods, or is empty. `shared` is set if others also use the machine.
-    `is_evicted` is true if the provider or its admins have taken the machine back, although it did not fail.
+    `devices` identifies each device in index order, as in CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if a
+    crash prevented tagging. `prepared` is true once the provider knows that the environment is installed.
+    `phases` is the progress of the installation, or None. `message` explains why an instance is gone or still
+    booting. `shape` is the machine's own capacity, or None if it is as requested. `obstacle` says why the
+    machine accepts no new pods now, or is empty. `shared` is set if others also use the machine. `is_evicted`
+    is true if the machine was taken back although it did not fail.
     """
 
     instance_id: str
@@ -138,9 +133,8 @@ class ProviderError(Exception):
 class Provider(Protocol):
     """Provider of machines, such as a cloud or a cluster.
 
-    Every call may be slow and may raise ProviderError. No call is made while a transaction is open. If
-    `machines_join` is true, a node is ready once its instance has booted and the machine has called the join
-    endpoint. If `machines_join` is false, a node is ready as soon as its instance is ready.
+    Every call may be slow and raise ProviderError, and runs outside transactions. If `machines_join` is true,
+    a node is ready once its machine has booted and joined, otherwise once its instance is ready.
     """
 
     @property
@@ -149,17 +143,15 @@ class Provider(Protocol):
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Create `order.count` instances tagged with the pool, the client token and their ordinals.
 
-        Idempotent by `client_token`: a repeated call returns the instances of the first call and creates no
-        others, whether or not the first response arrived. The result may contain fewer instances than
-        requested, but at least one. If no instance can be created, ProviderError is raised. Ordinals are in
-        the range start_ordinal .. start_ordinal+count-1.
+        Idempotent by `client_token`. The result has at least one instance, with ordinals in the range
+        start_ordinal .. start_ordinal+count-1. Raises ProviderError if none can be created.
         """
         ...
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Return the pool's instances that may still cost money, sorted by ordinal and ID.
+        """Return the pool's instances that may cost money, sorted by ordinal and ID.
 
-        Instances that are gone may be omitted. A new instance may be missing for a while.
+        A new instance may be missing for a while.
         """
         ...
 
@@ -168,10 +160,9 @@ class Provider(Protocol):
         ...
 
     def preview(self, pool: str, shape: Shape) -> "Preview":
-        """Return the machines that a pool with the given node shape would use, without changing anything.
+        """Return the machines that a pool with this node shape would use, without changing anything.
 
-        The pool may not exist yet. Raises ProviderError if the provider cannot be examined. All other
-        problems are findings. Return an empty preview if the provider has no machines to examine before nodes
-        are requested.
+        The pool may not exist yet. The preview is empty if machines are created on demand. Raises
+        ProviderError if the provider cannot be examined.
         """
         ...

@@ -29,10 +29,9 @@ class Commands(Protocol):
         ...
 
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
-        """Run a command and return its result.
+        """Run a command and return its result. Raises ProviderError.
 
-        Raises ProviderError if the command cannot be started or does not end in time. After a timeout, the
-        command may still have taken effect.
+        After a timeout, the command may still have taken effect.
         """
         ...
 

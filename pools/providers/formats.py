@@ -9,8 +9,9 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Text format, used as metadata of an annotated type. `noun` names the format, and `allowed` describes
-    valid values.
+    """Text format, used as metadata of an annotated type.
+
+    `noun` names the format, and `allowed` describes valid values.
     """
 
     pattern: str
@@ -23,7 +24,7 @@ class TextFormat:
         return core_schema.no_info_wrap_validator_function(self._validate, schema)
 
     def _validate(self, value: Any, validate: ValidatorFunctionWrapHandler) -> str:
-        """Replace the error about a mismatched pattern with one that says what to enter."""
+        """Replace the error of a pattern by one that says what to enter."""
         try:
             return str(validate(value))
         except ValidationError as error:

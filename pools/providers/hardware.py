@@ -27,10 +27,7 @@ class Machine:
 
 
 def detect_local_machine(declared_gpus: int = 0) -> Machine:
-    """Return this machine's CPUs, memory and GPUs.
-
-    If `declared_gpus` is not 0, return that many simulated GPUs instead of the real ones.
-    """
+    """Return this machine's CPUs, memory and GPUs, or `declared_gpus` simulated GPUs if it is not 0."""
     devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)
 
@@ -40,7 +37,7 @@ def simulated_devices(count: int) -> tuple[Device, ...]:
 
 
 def _nvml_devices() -> Iterator[Device]:
-    """Yield the NVIDIA GPUs in PCI order, or none if the driver or its library is missing or broken."""
+    """Yield the NVIDIA GPUs in PCI order, or none without a working driver."""
     try:
         import pynvml
 
@@ -59,7 +56,7 @@ def _nvml_devices() -> Iterator[Device]:
 
 
 def _device_model(handle: object) -> str:
-    """Return the GPU model without the vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
+    """Return the model without the vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
     import pynvml
 
     return re.sub(r"^(NVIDIA|Tesla)\s+", "", _decode(pynvml.nvmlDeviceGetName(handle)))

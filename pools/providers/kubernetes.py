@@ -1,7 +1,6 @@
 """Node provider for an existing Kubernetes cluster.
 
 Launching claims nodes of the cluster, and terminating releases them. Berth never creates or modifies nodes.
-Claims are stored in the database.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,9 +35,8 @@ REASONS_SHOWN = 5
 class KubernetesProvider:
     """Provider of cluster nodes for one pool.
 
-    `access` returns the pool's cluster, which is shared by all pools with the same credentials. `connect`
-    opens a separate connection that is closed after use. Both raise ProviderError if the cluster cannot be
-    used.
+    `access` returns the cluster, shared by all pools with the same credentials. `connect` opens a separate
+    connection. Both raise ProviderError.
     """
 
     machines_join = False
@@ -113,7 +111,7 @@ class KubernetesProvider:
     def _claim(
         self, node: ClusterNode, pool: NodePool, order: LaunchRequest, ordinal: int
     ) -> NodeClaim | None:
-        """Claim a node for the pool. Return None if another pool has just claimed it."""
+        """Claim a node for the pool. Return None if another pool was faster."""
         try:
             with transaction.atomic():
                 return NodeClaim.objects.create(

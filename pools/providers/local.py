@@ -1,8 +1,6 @@
-"""Provider whose nodes are parts of this machine. Each node has its own devices.
+"""Provider whose nodes are parts of this machine, each with its own devices.
 
-An instance is an entry in the file of its launch request, `<root>/<pool>/<token>.json`. The file is written
-in one step under a lock, so a request is fulfilled completely or not at all, and a repeated request returns
-the same instances.
+The instances of a launch request are in `<root>/<pool>/<token>.json`, which is written at once.
 """
 
 import fcntl
@@ -29,10 +27,9 @@ from pools.providers.preview import Preview
 
 
 class LocalProvider:
-    """Provider of nodes on this machine. Under `root`, each device belongs to at most one instance.
+    """Provider of nodes on this machine. Under `root`, a device belongs to one instance at most.
 
-    A node's CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces
-    the amounts of CPU and memory.
+    A node's CPU and memory come from the pool's node shape, and only the scheduler enforces them.
     """
 
     machines_join = False
@@ -74,9 +71,7 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create the requested instances, or as many as the free devices allow. Raises ProviderError if no
-        instance can be created.
-        """
+        """Create the instances that the free devices allow. Raises ProviderError if there are none."""
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

@@ -17,11 +17,10 @@ from pools.providers.preview import Preview
 
 
 class PreparedNodes:
-    """Provider wrapper that reports instances as booting until their environment is installed on this
-    machine.
+    """Provider wrapper whose instances are booting until their environment is installed here.
 
-    `recipe(pool, digest)` returns the environment's recipe for a launch request. `recipes(pool)` returns the
-    recipes of nodes that are being provisioned, keyed by instance ID.
+    `recipe(pool, digest)` returns the recipe for a launch request, and `recipes(pool)` those of booting nodes
+    by instance ID.
     """
 
     machines_join = False
@@ -66,7 +65,7 @@ class PreparedNodes:
         return self.provider.preview(pool, shape)
 
     def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
-        """Return the instance with its installation's progress. Start the installation if necessary."""
+        """Return the instance with its installation's progress, and start the installation if necessary."""
         boot = self.environments.get_status(instance.instance_id, recipe.secrets)
         if boot is None:
             self.environments.begin_installation(instance.instance_id, recipe)

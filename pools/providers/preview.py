@@ -29,9 +29,9 @@ class Finding:
 class PreviewedNode:
     """Machine that the pool could use as a node.
 
-    `total` is the machine's capacity, and `used` is the part that is already in use. `obstacle` says why the
-    pool excludes the machine, or is empty. `details` describes the machine briefly, for example its system.
-    `host_key` is the public key that an SSH host presented, if the host was listed without one.
+    `total` is its capacity, and `used` the part in use. `obstacle` says why the pool excludes it, or is
+    empty. `details` describes it briefly. `host_key` is the key that an SSH host without a listed key
+    presented.
     """
 
     name: str
@@ -53,10 +53,10 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Preview of a pool: the machines that it could use, and findings.
+    """Machines that a pool could use, and findings.
 
-    The preview is empty if the provider creates machines on demand. `source` describes the system that was
-    queried, for example a cluster with its version and address.
+    It is empty if machines are created on demand. `source` is the queried system, such as a cluster with its
+    version and address.
     """
 
     source: str = ""

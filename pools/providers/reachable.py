@@ -15,12 +15,10 @@ class PendingInstances(Protocol):
 
 
 class ReachableNodes:
-    """Provider wrapper that reports instances as booting until the runtime can run pods on them.
+    """Provider wrapper whose instances are booting until the runtime can run pods on them.
 
-    `obstacles(instance_ids)` returns the reason for each instance that cannot run pods yet. `pending(pool,
-    joined=...)` returns the instances of nodes that are not ready yet. Only these are checked, because the
-    runtime watches ready nodes itself. If machines join, only joined machines are checked, so that nothing is
-    sent to an address from which no machine has joined.
+    `obstacles(instance_ids)` returns why instances cannot run pods yet. `pending(pool, joined=...)` returns
+    those of nodes that are not ready. If machines join, only joined machines are contacted.
     """
 
     def __init__(self, provider: Provider, obstacles: Obstacles, pending: PendingInstances) -> None:

@@ -1,7 +1,6 @@
 """Provider of existing machines that have joined a pool.
 
-Each use of a machine is an instance of this provider, and the machine outlives its uses. All state is in the
-database.
+Each use of a machine is an instance. The machine outlives it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,10 +30,10 @@ RETRY_AFTER = timedelta(minutes=2)  # delay before reusing a machine after its s
 
 
 class StaticProvider:
-    """Provider whose instances represent uses of joined machines.
+    """Provider whose instances are uses of joined machines.
 
-    A machine that has been silent for three minutes is treated as gone until it reports again. After a failed
-    start script, a machine is not used for two minutes, so that other machines are tried first.
+    After three minutes of silence, a machine counts as gone until it reports again. After a failed start
+    script, other machines are tried first for two minutes.
     """
 
     machines_join = False  # machines join before they are requested, not afterwards
@@ -93,7 +92,7 @@ class StaticProvider:
         return list(responding.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
 
     def _failed_machines(self, pool: str) -> list[tuple[Machine, str]]:
-        """Return the machines whose start script failed recently, each with the reason."""
+        """Return the machines whose start script failed recently, with the reasons."""
         now = self._now()
         nodes = Node.objects.filter(
             pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - RETRY_AFTER,
@@ -139,9 +138,9 @@ class StaticProvider:
 
 
 def mark_departed_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed machine as departed and revoke its secret, unless the machine is in use.
+    """Mark a removed machine as departed and revoke its secret, unless it is in use.
 
-    Return whether the machine was marked.
+    Return whether it was.
     """
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
@@ -153,10 +152,7 @@ def instance_id(use: MachineUse) -> str:
 
 
 def parse_use_id(instance_id: str) -> int | None:
-    """Return the primary key in an instance ID, or None if the ID belongs to a different provider.
-
-    The key is that of the row for the machine's current use.
-    """
+    """Return the primary key of the machine's use in an instance ID, or None for other providers."""
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None
 

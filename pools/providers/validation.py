@@ -12,7 +12,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_settings(model: type[Model], value: Any) -> Model:
-    """Return the validated settings. Raises Invalid with the path of each problem in `provider_settings`.
+    """Return the validated settings. Raises Invalid with the path of each problem.
 
     The rejected value is omitted if the problem concerns the settings as a whole.
     """

@@ -1,7 +1,6 @@
-"""Reconcile remote pools in background threads, so that slow clouds do not block the scheduler.
+"""Reconcile remote pools in background threads, because a launch may take a minute.
 
-A launch may take a minute, but the leader's lease lasts ten seconds. Each pool has at most one pass at a
-time, and the next pass starts from the database rows, as after a crash.
+Each pool has at most one pass at a time.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ class BackgroundReconciler:
     def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
         """Start a pass unless one is running. Return the previous pass's result, or raise its error.
 
-        Return False while a pass is running, and before the first pass.
+        Returns False while a pass is running, and before the first one.
         """
         running = self._passes.get(pool_id)
         if running is not None and not running.done():
@@ -40,9 +39,7 @@ class BackgroundReconciler:
 
 
 def _run_in_thread(run_pass: Callable[[], bool]) -> bool:
-    """Run a pass with the thread's own database connection, and wake the scheduler if anything has
-    changed.
-    """
+    """Run a pass with the thread's own database connection, and wake the scheduler after changes."""
     try:
         has_changed = run_pass()
         if has_changed:

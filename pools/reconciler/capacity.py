@@ -16,8 +16,8 @@ def capacity_columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the values of a node's capacity columns.
 
-    Use the shape that the instance reports or, by default, the shape in the launch request. `before` lists
-    the devices that were unavailable because of foreign pods. `held` lists the allocated devices.
+    The shape is the instance's or, by default, the launch request's. `before` lists devices that foreign pods
+    used, and `held` allocated devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {
@@ -57,11 +57,9 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 
 
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
-    """Choose which devices to count as used by foreign pods, which Berth does not own.
+    """Choose which devices foreign pods use, because Kubernetes reports only their number.
 
-    Kubernetes reports only the number of used devices. Earlier choices are kept, and allocated devices are
-    chosen last. An allocated device is chosen only if a foreign pod occupied it first. Berth's pod on the
-    device is then lost, and no other pod may be placed there.
+    Earlier choices are kept, and allocated devices come last. Berth's pod on such a device is lost.
     """
     preferred = sorted(range(total), key=lambda index: (index in held, index not in before, -index))
     return sorted(preferred[:count])

@@ -63,8 +63,9 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
-    """Discard the pool's launch request. Instances that the request has created will be terminated as
-    orphans. Return False if the pool has no launch request.
+    """Discard the pool's launch request. Return False if there is none.
+
+    Its instances are terminated as orphans.
     """
     with context.fence():
         pool = lock_pool(pool_id)
@@ -92,8 +93,9 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
 
 
 def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
-    """Create a node for each usable instance in the result, and terminate the others. Return False if the
-    launch request is no longer current.
+    """Create nodes for usable instances, and terminate the others.
+
+    Return False if the launch request is no longer current.
     """
     with context.fence():
         pool = lock_pool(pool_id)
@@ -136,16 +138,16 @@ def _is_current_request(pool: NodePool, order: LaunchRequest) -> bool:
 
 
 def _is_new_request(pool: NodePool, context: PassContext) -> bool:
-    """Return whether this pass created the launch request. If so, no earlier launch can have succeeded."""
+    """Return whether this pass created the request. If so, no earlier launch can have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Return the instances that can become nodes, and the surplus instances.
+    """Return the instances that can become nodes, and the surplus instances, by ordinal.
 
-    Instances that are ending or have ended are omitted. Both lists are sorted by ordinal.
+    Instances that are ending are in neither.
     """
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
@@ -191,9 +193,7 @@ def _create_node(
 
 
 def _expected_ready_at(pool: NodePool, context: PassContext) -> datetime | None:
-    """Estimate when new nodes will be ready, based on the average of recent boots. Return None if there
-    were none.
-    """
+    """Estimate from recent boots when new nodes will be ready, or return None."""
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:RECENT_BOOTS]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return context.now + sum(times, timedelta()) / len(times) if times else None

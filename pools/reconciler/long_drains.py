@@ -13,7 +13,7 @@ MARGIN = timedelta(minutes=10)
 
 
 def record_overdue_drains(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Record each overdue drain once. Return whether any was recorded.
+    """Record each overdue drain once, and return whether there was one.
 
     Drains wait indefinitely for non-preemptible pods.
     """

@@ -20,8 +20,9 @@ BOOTING_INTERVAL = timedelta(seconds=3)
 
 
 def sync_nodes(pool: NodePool, context: PassContext) -> bool:
-    """Update the nodes from the provider's list of instances, and terminate orphaned instances. Return
-    whether anything changed.
+    """Update the nodes from the provider's instances, and terminate orphans.
+
+    Return whether anything changed.
     """
     pool_id = pool.pk
     try:
@@ -49,7 +50,7 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
 def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
     """Return whether instances must be listed again: once per pool tick, or sooner while nodes boot.
 
-    If the provider has noticed a change since the last listing, the next listing is due immediately.
+    After a change that the provider noticed, it is due immediately.
     """
     # A listing is due on the first tick, or if the clock was set back.
     if pool.ticked_at is None or context.now < pool.ticked_at:
@@ -69,7 +70,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 
 
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
-    """Clear the pool's error unless a launch is in progress or due. Return whether an error was cleared."""
+    """Clear the pool's error unless a launch is in progress or due. Return whether it had one."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
         return False
@@ -121,9 +122,7 @@ def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
 
 
 def _store_phases(node: Node, instance: Instance | None) -> bool:
-    """Store the installation progress of the node's environment, if the provider reports it. Return whether
-    the progress has changed.
-    """
+    """Store the progress of the environment's installation, if known. Return whether it has changed."""
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
     node.phases = [dict(phase) for phase in instance.phases]
@@ -132,9 +131,9 @@ def _store_phases(node: Node, instance: Instance | None) -> bool:
 
 
 def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store a booting node's address for runtime checks. Return whether the address was stored.
+    """Store a booting node's address for runtime checks. Return whether it was stored.
 
-    Nodes of joining machines are skipped, because these machines report their addresses.
+    Joining machines report their own.
     """
     if context.provider.machines_join or node.address or not instance.address:
         return False
@@ -144,7 +143,7 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
 
 
 def _store_reason(node: Node, instance: Instance) -> bool:
-    """Store why the node is not ready yet, for the node's page. Return whether the reason has changed."""
+    """Store why the node is not ready yet. Return whether the reason has changed."""
     if node.not_ready_reason == instance.message:
         return False
     node.not_ready_reason = instance.message
@@ -153,8 +152,7 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 
 
 def _store_queued_state(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store whether the node's launch request is in the provider's own queue. Return whether this has
-    changed.
+    """Store whether the request is in the provider's queue, and return whether this changed.
 
     The node's age counts from when the request leaves the queue.
     """

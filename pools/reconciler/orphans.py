@@ -1,8 +1,7 @@
 """Find instances that cost money but are not nodes, and decide when to terminate them.
 
-An instance whose node has ended is terminated immediately. An instance without a row is recorded first and
-terminated after a grace period. During the grace period, an admin who has restored an old database can pause
-the pool.
+If an instance has no row, it is terminated after a grace period, in which an admin who has restored an old
+database can pause the pool.
 """
 
 from collections.abc import Iterable
@@ -42,7 +41,7 @@ def select_orphans_to_terminate(
 
 
 def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
-    """Return the IDs of billable instances without a node, except those of the current launch request."""
+    """Return the billable instances without a node, except those of the current launch request."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None
     return [
@@ -55,9 +54,9 @@ def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance
 
 
 def _advance_grace_period(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
-    """Record the beginning or the end of an instance's grace period, unless the pool is paused.
+    """Record the start or end of an instance's grace period, unless the pool is paused.
 
-    Return whether the grace period is over, and whether an event was written.
+    Return whether it is over, and whether an event was written.
     """
     if pool.paused:
         return False, False

@@ -1,8 +1,7 @@
 """One reconciliation pass over a pool.
 
-State between passes is kept only in the database, and the provider is called outside transactions. A launch
-request is stored before the call, and its outcome afterwards. After a crash in between, the next pass of any
-process continues.
+A launch request is stored before the provider is called, and its outcome afterwards. After a crash, the next
+pass of any process continues.
 """
 
 import uuid
@@ -30,9 +29,8 @@ def reconcile(
 ) -> bool:
     """Run one reconciliation pass over a pool. Return whether anything changed.
 
-    `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
-    first. `changed_at` is when the provider last noticed that instances changed; they are listed again unless
-    they have been listed since. A pass without due changes only reads the pool and its nodes.
+    `work_to_lose` maps node IDs to the work that a drain would lose; the least is drained first. `changed_at`
+    is when the provider last noticed that instances changed.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex, changed_at)
     pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)

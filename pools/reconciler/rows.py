@@ -26,9 +26,9 @@ LIVING_NODES = compiled_once(
 class PassContext:
     """Context of one reconciliation pass.
 
-    `fence()` opens a transaction and raises an error if this process is no longer the leader. `name`
-    distinguishes this pass's launch requests from those of earlier passes. `changed_at` is when the provider
-    last noticed that instances changed, or None if the provider cannot notice changes.
+    `fence()` opens a transaction, or raises an error if this process is no longer the leader. `name`
+    distinguishes launch requests of different passes. `changed_at` is when the provider last noticed a
+    change, or None if it cannot.
     """
 
     provider: Provider
@@ -39,10 +39,7 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Lock the pool's row for updates, and return it. The lock permits new foreign keys to the row. Without
-    this permission, a transaction that locks a node and writes the node's history would wait for the pool's
-    row and could deadlock.
-    """
+    """Lock the pool's row for updates, and return it. New foreign keys to the row are allowed."""
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
@@ -94,10 +91,7 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
 
 
 def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether a failed call to the provider delays the next one.
-
-    Setting the clock back does not prolong the delay.
-    """
+    """Return whether a failed call to the provider delays the next one."""
     if pool.retry_at is None:
         return False
     return now < pool.retry_at <= now + timedelta(seconds=pool.reconcile_tick)

@@ -20,10 +20,9 @@ from pools.services.readiness import has_readiness_changed, record_readiness
 def take_step(
     pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, LostWork]
 ) -> bool:
-    """Take the pool's next step if a step is due. Return whether rows changed.
+    """Take the pool's next step if one is due. Return whether rows changed.
 
-    The pool is locked only if a step seems to be due. `nodes` are the pool's nodes that had not ended when
-    they were last read.
+    `nodes` are the pool's nodes that had not ended when they were last read.
     """
     due = would_change_node_count(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):

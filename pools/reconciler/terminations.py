@@ -15,13 +15,9 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 
 
 def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Mark lost and drained nodes as ended, then terminate their instances. Return whether any node was
-    ended.
+    """Mark lost and drained nodes as ended, then terminate their instances. Return whether there were any.
 
-    `nodes` are the pool's nodes that had not ended when they were last read.
-
-    If a termination fails, the instance no longer belongs to a node. The next listing finds the instance and
-    triggers another attempt.
+    `nodes` are the pool's live nodes as last read. A failed termination is repeated after the next listing.
     """
     if not any(_is_finished(node) for node in nodes):
         return False
@@ -50,9 +46,9 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
 
 
 def _mark_nodes_ended(pool: NodePool, context: PassContext) -> list[Node]:
-    """Mark finished nodes as ended. Return them, starting with the highest ordinals.
+    """Mark finished nodes as ended and return them, highest ordinals first.
 
-    The rows are read again under a lock, because a drain may have been cancelled in the meantime.
+    They are read again under a lock, because a drain may have been cancelled.
     """
     rows = Node.objects.select_for_update(of=("self",), no_key=True).filter(FINISHED, pool=pool)
     done = list(rows.order_by("-ordinal"))

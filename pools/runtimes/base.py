@@ -17,8 +17,8 @@ from pools.runtimes.files.base import PodFileReader
 class VolumeMount:
     """Mount of the node's directory `source` at `path` in a pod.
 
-    On Kubernetes, `source` may be nfs://SERVER/PATH. On other runtimes, `source` may be s3://BUCKET/PREFIX;
-    the node then fetches the objects before the pod starts. `cache` identifies such a source on the node.
+    `source` may be nfs://SERVER/PATH on Kubernetes, and s3://BUCKET/PREFIX elsewhere, which the node fetches
+    before the pod starts. `cache` identifies such a source on the node.
     """
 
     name: str
@@ -33,25 +33,18 @@ class PodSpec:
     """Instruction to a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
-    pod may use, in thousandths. `instance_id` names the node's instance. `environment` is the digest of the
-    environment installed there, or empty for the machine's own programs. `start_in` is the document's
-    `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
-    name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
-    on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit rejects
-    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
-    space of the workspace and of the pod's own directories. The node downloads the pod's code as a tar
-    archive from `code_url`, and the objects of S3 volumes from `volumes_url`. Both need `download_secret` as
-    the bearer token. `download_ca` contains the certificates that verify the server, or is empty for those of
-    the node. `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both are
-    kept out of records and logs.
+    physical IDs, and `device_milli` is the usable share of each in thousandths. `environment` is a digest, or
+    empty for the machine's own programs. The pod starts in the directory `start_in` on the node or else in
+    the workspace. `uid` is the Unix user of the project's pods. Limits are 0 if there are none. A node that
+    cannot enforce a limit rejects the pod, unless `optional_limits` (`memory`, `cpu`) names it.
+    `workspace_limit_mib` also applies to the pod's own directories. Downloads from `code_url` (a tar archive)
+    and `volumes_url` need `download_secret` as the bearer token and, unless it is empty, `download_ca`.
+    `secret_env` overrides `env`, and `secret_files` are contents by file name.
 
-    `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a scheduler of
-    their own. `address_env` names the variables that contain the pod's own address, on runtimes whose pods
-    have addresses. `image` is a reference by digest, `registry/name@sha256:...`, or empty if the pod uses the
-    node's own programs. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the
-    content of an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`. Berth reads
-    `outputs` after the pod has ended. With `keeps_files`, it reads all files of a failed pod.
+    `cpu_milli` and `memory_mib` are requests, for runtimes with their own scheduler. `address_env` names the
+    variables for the pod's own address. `image` is a reference by digest, or empty. `image_pull_policy` is
+    `if_not_present`, `always` or `never`. `registry_auth` is the content of an auth.json, or empty. Berth
+    reads `outputs` after the end and, with `keeps_files`, all files of a failed pod.
     """
 
     pod_id: str
@@ -132,10 +125,9 @@ class PodReport:
     """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command has exited.
 
     `progress` says what a starting pod is waiting for, such as "pulling layer 3 of 7, 26 MB", and
-    `pulls_image` is true if it waits for its image. `address` is the pod's network address if it differs from
-    the node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
-    warnings about a running pod, and `warning` is the latest one. `eviction` is a clause that says why the
-    cluster is stopping a live pod, which may run until its grace period is over.
+    `pulls_image` whether that is its image. `address` is the pod's own network address, if any.
+    `memory_peak_mib` is set after the end if it was measured. `warnings` counts the warnings, and `warning`
+    is the latest. `eviction` is a clause that says why the cluster is stopping a live pod.
     """
 
     state: PodState
@@ -156,10 +148,9 @@ class PodReport:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes of a pod's log from `offset` to `next_offset`. `size` is the current size of the log in bytes.
+    """Bytes of a pod's log from `offset` to `next_offset`, counted as written. `size` is the log's size.
 
-    Offsets count the bytes that the pod wrote. `complete` is true if the pod has ended and `next_offset` is
-    the end of the log.
+    `complete` is true if the pod has ended and `next_offset` is the end of the log.
     """
 
     data: bytes
@@ -180,9 +171,8 @@ LogTime = tuple[int, int]
 class PodUsage:
     """Resource usage of one pod.
 
-    `cpu_seconds` is the CPU time of all the pod's processes since its start, including ended processes.
-    `memory_mib` is the current memory of the pod's running processes. On nodes with control groups,
-    `memory_mib` includes /dev/shm and the recently used part of the page cache.
+    `cpu_seconds` is the CPU time of all its processes since its start. `memory_mib` is the current memory of
+    its processes and, with control groups, of /dev/shm and recently used page cache.
     """
 
     cpu_seconds: float
@@ -193,8 +183,8 @@ class PodUsage:
 class DeviceUsage:
     """Utilization of one GPU by all processes.
 
-    `busy_milli` is the share of the last sampling period during which a kernel ran, in thousandths. A value
-    is None if the device does not report it, for example because the device is partitioned.
+    `busy_milli` is the share of the last sampling period in which a kernel ran, in thousandths. A value is
+    None if the device does not report it.
     """
 
     index: int
@@ -225,11 +215,11 @@ class ChannelRejected(Exception):
 
 @dataclass(frozen=True)
 class ClusterQuota:
-    """Resource quota that the pool's own cluster enforces on the pods of one namespace.
+    """Resource quota that the pool's own cluster enforces in one namespace.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name for the kind.
-    `used` excludes the live pods of this pool. `uid` identifies the quota among those of all clusters.
+    `used` excludes this pool's live pods. `uid` is unique among all clusters.
     """
 
     name: str
@@ -255,32 +245,27 @@ class Runtime(PodFileReader, Protocol):
     starts_in_background: bool  # False if `begin_start` does nothing
 
     def start(self, spec: PodSpec) -> None:
-        """Start the pod, possibly after this call has returned.
+        """Start the pod, possibly after this call has returned. Idempotent by `pod_id`.
 
-        The command runs once the pod spec is on disk.
-
-        Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
-        it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
-        `image_pull_failed` if the image cannot be pulled. Raises RuntimeFailure if the runtime itself fails,
-        or StartRejected if the cluster currently rejects the pod.
+        A pod that ended, or was stopped before its start, never starts again. If the command or image fails,
+        the report says `start_failed` or `image_pull_failed`. Raises RuntimeFailure, or StartRejected if the
+        cluster rejects the pod for now.
         """
         ...
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Start the pod in the background, if the runtime can start several pods at once.
+        """Start the pod in the background, if the runtime can. Raises no errors.
 
-        This method raises no errors. A later call to `start` for the same pod waits until this start is
-        complete.
+        A later `start` of the same pod waits for the result.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Send SIGTERM to the pod's processes, and SIGKILL after the grace period. Return immediately.
 
-        With `notice`, first send the notice's signal to the processes that handle this signal, and send
-        SIGTERM after the lead time. Runtimes without the capability `sends_notices` ignore notices.
-        Idempotent. A later stop replaces an earlier one if it ends the pod sooner. An unknown pod is recorded
-        as stopped.
+        `notice` is a signal for processes that handle it, sent a lead time before SIGTERM, if the runtime has
+        the capability `sends_notices`. Idempotent. The stop that ends the pod soonest counts. An unknown pod
+        is recorded as stopped.
         """
         ...
 
@@ -297,10 +282,9 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def forget_in_background(self, pod_id: str) -> None:
-        """Forget an ended pod in the background, if the runtime can forget several pods at once.
+        """Forget an ended pod in the background, if the runtime can. Raises no errors.
 
-        This method raises no errors. A later call to `forget` for the same pod waits until the pod is
-        forgotten.
+        A later `forget` of the same pod waits for the result.
         """
         ...
 
@@ -324,20 +308,19 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
-        """Return the times when the parts of the log from `start` to `end` were written, in ascending order.
+        """Return when the parts of the log from `start` to `end` were written, in ascending order.
 
-        The first bytes of a part may be up to `LOG_TIMES_SECONDS` older than its time. The parts end before
-        `end` if the times of the last bytes are unknown.
+        A part's first bytes may be `LOG_TIMES_SECONDS` older. The parts end early if the last times are
+        unknown.
         """
         ...
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Open a channel for one command that a user runs in the pod. Return a blocking stream socket.
+        """Open a channel for one command in the pod, and return a blocking stream socket.
 
-        The socket carries the frames of `pools.runtimes.shim.channels.frames`. The first frame is the
-        request. The command has the pod's namespaces, limits, user, variables and working directory. It ends,
-        with all processes that it started, when the socket is closed or the pod ends. Raises ChannelRejected,
-        or RuntimeFailure if the runtime itself fails.
+        The socket carries the frames of `pools.runtimes.shim.channels.frames`; the first is the request. The
+        command and its processes end when the socket is closed or the pod ends. Raises ChannelRejected or
+        RuntimeFailure.
         """
         ...
 
@@ -348,8 +331,7 @@ class Runtime(PodFileReader, Protocol):
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure the pods' resource usage and the instances' GPU utilization.
 
-        Pods that are not running, unresponsive nodes, and machines that do not report GPU utilization are
-        omitted. Read-only.
+        Pods, nodes and machines that cannot be measured are omitted.
         """
         ...
 
@@ -360,14 +342,14 @@ class Runtime(PodFileReader, Protocol):
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
         """Return the quotas that the pool's cluster enforces in addition to Berth's.
 
-        Raises RuntimeFailure while the cluster does not respond.
+        Raises RuntimeFailure.
         """
         ...
 
     def rendezvous(self) -> tuple[str, int]:
         """Return an address and a free port for one gang's rendezvous.
 
-        An empty address means the address of the rank-0 node.
+        An empty address means the rank-0 node.
         """
         ...
 

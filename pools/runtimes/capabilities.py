@@ -15,11 +15,11 @@ REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 class Capabilities:
     """Features that a runtime supports.
 
-    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes enforce the CPU
-    and memory limits of roles, or refuse to start a pod that has limits. `requires_images`: every workload
-    needs an image. `shares_gpus`: pods can use part of a GPU. `pods_have_addresses`: each pod has a network
-    address of its own, which is known once the pod runs. `receives_code`: pods can start with the code of
-    their workload. `sends_notices`: pods can receive a signal some time before SIGTERM.
+    `runs_images`: pods run in the container image of their workload. `enforces_limits`: pods with CPU and
+    memory limits are limited or do not start. `requires_images`: every workload needs an image.
+    `shares_gpus`: pods can use part of a GPU. `pods_have_addresses`: each running pod has its own network
+    address. `receives_code`: pods can start with the code of their workload. `sends_notices`: pods can
+    receive a signal some time before SIGTERM.
     """
 
     runs_images: bool = False

@@ -37,7 +37,7 @@ class DeviceProbe:
 
 
 def _configured_command() -> Sequence[str]:
-    """Return the command that measures the GPUs, or an empty list if the GPUs are simulated."""
+    """Return the command that measures the GPUs, or [] if they are simulated."""
     return shlex.split(os.environ.get(PROBE_VARIABLE) or ("" if simulates_gpus() else "nvidia-smi"))
 
 
@@ -54,7 +54,7 @@ def parse_output(output: str) -> tuple[DeviceUsage, ...]:
 
 
 def _run_probe(command: list[str]) -> str | None:
-    """Run nvidia-smi and return its output, or None on failure. Kill it after a timeout."""
+    """Run nvidia-smi and return its output, or None on failure or timeout."""
     try:
         probe = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"

@@ -1,6 +1,6 @@
 """Local records of pods that run on other machines, one file per pod.
 
-Files are written atomically, so any process may read them, and a new process can resume after a crash.
+Files are written atomically, so any process may read them.
 """
 
 import json
@@ -23,11 +23,10 @@ from pools.runtimes.wire import decode_report, encode_report
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """Record of one pod.
+    """Record of one pod. `instance_id` is empty for a pod that was stopped before it was placed.
 
-    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
-    have received the pod. If `received` is false, no job was submitted for the pod, and the pod cannot run.
-    `planned` is the report to record once Berth has ended the pod.
+    `received` is true if the node may have received the pod. Otherwise, it cannot run. `planned` is the
+    report to record once Berth has ended the pod.
     """
 
     instance_id: str
@@ -40,8 +39,8 @@ class LedgerEntry:
 class Ledger:
     """Records of all pods of one runtime.
 
-    If `syncs_starts` is False, the records of starting pods reach the disk only when `sync` is called.
-    Threads can then sync these records concurrently.
+    If `syncs_starts` is False, records of starting pods reach the disk only when `sync` is called, which
+    threads can do concurrently.
     """
 
     def __init__(self, root: Path, *, syncs_starts: bool = True) -> None:
@@ -80,9 +79,9 @@ class Ledger:
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def record_receipt(self, pod_id: str) -> bool:
-        """Record that the node may have received the pod. On Ray, call this before submitting the pod's job.
+        """Record that the node may have received the pod. Return False if it has no record or has ended.
 
-        Return False if the pod has no record or has ended.
+        On Ray, call this before submitting the pod's job.
         """
         with self._lock:
             entry = self.find(pod_id)
@@ -146,10 +145,9 @@ class Ledger:
     def save_log(
         self, pod_id: str, chunks: Iterable[tuple[int, bytes]], read_times: Callable[[int], Sequence[LogTime]]
     ) -> None:
-        """Store chunks of a log at their offsets, and the times at which the log was written. A gap between
-        chunks becomes a hole in the file.
+        """Store chunks of a log at their offsets, and the times when they were written.
 
-        `read_times(end)` returns the times of the log's bytes before `end`.
+        Gaps become holes in the file. `read_times(end)` returns the times of the bytes before `end`.
         """
         log_path, draft = (
             self.log_path(pod_id),

@@ -62,9 +62,8 @@ LOG_LIMIT = 256 * 1024 * 1024
 class LocalRuntime(LocalFiles):
     """Runtime whose pods are processes on this machine, in the strongest enclosures that it supports.
 
-    All state is under `root`, so several processes may use the runtime at the same time, and a new process
-    may take over after a crash. Pods are stopped when the process `anchor` (`pid:start`) ends. Without an
-    anchor, pods run until they end or the machine shuts down.
+    All state is under `root`, so several processes may use it. Pods end with the process `anchor`
+    (`pid:start`), if there is one.
     """
 
     starts_in_background = False
@@ -212,7 +211,7 @@ class LocalRuntime(LocalFiles):
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Return the report for a pod without a running shim: the pod is starting, or has failed to start."""
+        """Return the report for a pod without a running shim: starting or failed to start."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
@@ -226,7 +225,7 @@ class LocalRuntime(LocalFiles):
         return spec is not None and spec.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims. Keep those that failed to start until their pods have been reported."""
+        """Reap ended shims, except those whose failed starts have not been reported."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has_record("exit")):
                 del self._shims[pod_id]
@@ -348,9 +347,7 @@ class LocalRuntime(LocalFiles):
 
 
 def _usage_by_pod(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
-    """Return the pods' usage. Measure it with control groups if possible. Otherwise, add up the usage of each
-    pod's processes.
-    """
+    """Return the pods' usage from control groups or, failing that, from their processes."""
     usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
     measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}
     rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}
@@ -376,10 +373,7 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
 
 
 def _secrets_error(spec: PodSpec) -> str:
-    """Return why the secrets cannot be passed to the pod, or "" if they can.
-
-    The text does not contain values of secrets.
-    """
+    """Return why the secrets cannot be passed to the pod, or "". Their values are not in the text."""
     if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"
     texts = [*spec.secret_env, *spec.secret_env.values(), *spec.secret_files.values()]

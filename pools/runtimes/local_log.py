@@ -15,11 +15,9 @@ TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
-    """Return at most `limit` bytes of the log from `offset`. If `offset` is in a gap, start at the end of the
-    gap.
+    """Return up to `limit` bytes of the log from `offset`, or from the end of a gap there.
 
-    `ended` says whether the pod has ended. The caller must check this before the call, because the last bytes
-    could otherwise be missed.
+    `ended` says whether the pod has ended. Check this before the call, or the last bytes could be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
@@ -52,10 +50,7 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 
 
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
-    """Return the last `lines` lines of the log.
-
-    Reading stops at a hole and after `TAIL_MAX` bytes, so that a log without line breaks is not read in full.
-    """
+    """Return the last `lines` lines of the log. Reading stops at a hole and after `TAIL_MAX` bytes."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:

@@ -22,7 +22,7 @@ _BATCH = 1024
 def read_times(log_path: Path, start: int, end: int, *, grows: bool = False) -> list[LogTime]:
     """Return the known times of the bytes from `start` to `end`.
 
-    If `grows` is set, bytes after the last entry have the log's modification time.
+    With `grows`, bytes after the last entry have the log's modification time.
     """
     times: list[LogTime] = []
     try:
@@ -62,8 +62,7 @@ def store_times(log_path: Path, times: Sequence[LogTime]) -> None:
 def extend_times(log_path: Path, log_limit: int, start: int, times: Sequence[LogTime]) -> None:
     """Append the times of bytes that are appended to a log at `start`.
 
-    Earlier bytes without an entry have an unknown time. Entries beyond `start` come from an interrupted
-    update and are replaced.
+    Earlier bytes without an entry have an unknown time. Entries after `start` are replaced.
     """
     path = times_path(str(log_path))
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -79,7 +78,7 @@ def extend_times(log_path: Path, log_limit: int, start: int, times: Sequence[Log
 
 
 def _first_index_after(fd: int, offset: int, count: int) -> int:
-    """Return the index of the first entry that ends after the offset, or `count` if no entry does."""
+    """Return the index of the first entry that ends after the offset, or `count`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

@@ -32,10 +32,10 @@ _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t
 
 
 class PodDir:
-    """Directory with a pod's records. `stop` and `exit` are durable, and `status` is valid until a reboot.
+    """Directory with a pod's records.
 
-    The shim makes the pod spec, `order`, durable before the command runs. After a power failure, `order` may
-    be missing or empty.
+    `stop` and `exit` are durable, and `status` is valid until a reboot. The pod spec, `order`, is durable
+    before the command runs; after a power failure, it may be missing or empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,10 +105,9 @@ class PodDir:
         write_record(str(self.path / "order"), fields, durable=False)
 
     def write_registry_auth(self, auth: str) -> None:
-        """Write the registry credentials for the image pull.
+        """Write the registry credentials for the image pull, even if there are none.
 
-        The shim deletes the file after the pull. The file is written even without credentials, because podman
-        would otherwise use the credentials of the user who runs it.
+        Otherwise, podman would use those of its user. The shim deletes the file after the pull.
         """
         draft = self.path / f"auth.{os.getpid()}.new"
         draft.touch(mode=0o600)
@@ -156,10 +155,7 @@ class PodDir:
         return connection
 
     def has_shim(self) -> bool:
-        """Return whether a shim is running for the pod.
-
-        The check does not acquire the lock, because a new shim may need it.
-        """
+        """Return whether a shim is running for the pod, without taking the lock that a new shim may need."""
         return self.shim_pid() is not None
 
     def shim_pid(self) -> int | None:
@@ -203,10 +199,9 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill the processes whose BERTH_POD_DIR is this pod's directory, and remove what the shim left
-        behind.
+        """Kill the pod's remaining processes, and remove what the shim left behind.
 
-        The command itself ended with the shim.
+        The command has already ended.
         """
         mark = f"BERTH_POD_DIR={self.work_directory}".encode()
         for pid in process_ids():
@@ -220,13 +215,11 @@ class PodDir:
         self._remove_leftovers()
 
     def _remove_container(self) -> None:
-        """Clean up the pod's container and image pull after the shim was killed."""
         remove_container(str(self.path))
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)
 
     def _remove_leftovers(self) -> None:
-        """Remove unused control groups and shared memory that a killed shim left behind."""
         remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
         spec = self.read("order") or {}
         if "shared_memory" in spec:

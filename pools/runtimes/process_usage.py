@@ -26,10 +26,9 @@ class _ProcessTimes:
 
 
 def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
-    """Return each pod's resource usage, summed over all descendants of its shim, excluding the shim itself.
+    """Return each pod's resource usage, summed over its shim's descendants.
 
-    Orphans are reparented to the shim, so no process is missed. The CPU time of an ended process counts
-    towards the process that waited for it.
+    The CPU time of an ended process counts for the process that waited for it.
     """
     processes = _processes()
     children: dict[int, list[int]] = {}

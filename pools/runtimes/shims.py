@@ -39,10 +39,10 @@ class Shim(Protocol):
 
 
 class ForkedShim:
-    """Shim forked by the server. If the server or the fork fails, `returncode` is 0.
+    """Shim forked by the server.
 
-    The lock on the pod's directory shows whether the shim is still running. If no shim is running, the pod is
-    started again.
+    If the server or the fork fails, `returncode` is 0, and the lock on the pod's directory shows whether the
+    shim is running.
     """
 
     def __init__(self, server: ShimServer, directory: str) -> None:
@@ -67,9 +67,9 @@ class ShimStarter:
         self._lock = threading.Lock()
 
     def start(self, directory: Path, anchor: str) -> Shim:
-        """Start the shim for the pod in the directory. Raises OSError, for example if memory is exhausted.
+        """Start the shim for the pod in the directory. Raises OSError.
 
-        If the fork fails, the next call for the pod starts a separate process, which reveals the error.
+        After a failed fork, the pod's next start uses a separate process, which reveals the error.
         """
         with self._lock:
             if self._server is not None and self._server.has_failed_to_fork(str(directory)):
@@ -105,10 +105,9 @@ class ServerFailed(Exception):
 
 
 class ShimServer:
-    """Connection to a server process.
+    """Connection to a server process, which lives as long as this object.
 
-    Creating this object starts the server, and deleting it stops the server. Raises OSError or ServerFailed
-    if the process does not start.
+    Raises OSError or ServerFailed if the process does not start.
     """
 
     def __init__(self, root: Path) -> None:
@@ -191,7 +190,7 @@ class ShimServer:
         self._running.clear()
 
     def _receive(self) -> bytes | None:
-        """Return the server's next message, b"" if the server has exited, or None if there is no message."""
+        """Return the next message, b"" if the server has exited, or None if there is none."""
         try:
             return self._socket.recv(MESSAGE_BYTES)
         except BlockingIOError:

@@ -28,10 +28,7 @@ class BootReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSetup:
-    """Environment to install on a machine before its node is ready.
-
-    All fields are empty for a node without an environment.
-    """
+    """Environment to install on a machine before its node is ready. All fields can be empty."""
 
     digest: str = ""
     script: str = ""
@@ -49,11 +46,10 @@ class StartReport:
 
 
 def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
-    """Store the start script's progress as the node's last phase.
+    """Store the start script's progress as the node's last phase, and mark the node as lost if it failed.
 
-    If the script failed, mark the node as lost. Ignore a report about a different instance, because a machine
-    may still report its previous node. Even a ready node is marked as lost, because the start script first
-    stops all processes on the node.
+    Reports about a different instance are ignored. Even a ready node is lost, because the script first stops
+    all processes.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
@@ -72,8 +68,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of installing the node's environment.
 
-    Ignore a report about a different environment. Also ignore the report if the node is no longer pending, or
-    if its environment is already installed.
+    Reports about another environment, or after the installation or boot, are ignored.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

@@ -48,10 +48,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the requested environment into the pool's current environment, and return the merged values.
-
-    Raises Invalid.
-    """
+    """Return the requested environment merged into the pool's. Raises Invalid."""
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):
@@ -61,7 +58,7 @@ def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, An
 
 
 def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
-    """Set the plugins, secrets and environment of a pool without saving the pool.
+    """Set the plugins, secrets and environment of a pool without saving it.
 
     The caller must hold the lock on the pool's row.
     """
@@ -88,10 +85,7 @@ def plugin_secrets(pool: NodePool, environment: Environment | None) -> list[Plug
 
 
 def delete_unused_environments(*, before: datetime) -> int:
-    """Delete environments that are older than `before` and that no pool or node uses.
-
-    Return the number of deleted environments.
-    """
+    """Delete unused environments that are older than `before`. Return their number."""
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
     unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)
     return unused.delete()[0]
@@ -131,13 +125,12 @@ def _compose(
 
 
 def _worker_packages(pool: NodePool) -> list[str]:
-    """Return the Python packages that Berth's workers need in the pool."""
     ray = [f"ray[default]=={RAY_VERSION}"] if pool.runtime == NodePool.Runtime.RAY else []
     return [f"cloudpickle=={version('cloudpickle')}", *ray]
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Return whether programs on the nodes can use NVIDIA GPUs. Simulated GPUs do not count."""
+    """Return whether programs can use NVIDIA GPUs. Simulated GPUs do not count."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
@@ -166,10 +159,7 @@ def _load_plugins(
 
 
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
-    """Store the new secrets of plugins.
-
-    Delete secrets that are set to null or belong to removed plugins, and keep all other secrets.
-    """
+    """Store new secrets of plugins. Delete those that are null or belong to removed plugins."""
     PluginSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
     for plugin in plugins:
         for parameter, secret in plugin.secrets.items():
@@ -195,7 +185,7 @@ def _has_changed(row: PluginSecret, value: str) -> bool:
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Return a plugin's entry without its secrets, but with the times when they were set."""
+    """Replace a plugin's secrets with the times when they were set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

@@ -1,7 +1,6 @@
-"""Count a pool's failed boots, delay launches after failures, and stop after too many failures in a row.
+"""Count a pool's failed boots, and delay or stop launches after them.
 
-A boot fails if a node is lost before it becomes ready. A machine incurs costs even if it fails to boot. A
-rejected request costs nothing and is repeated at the pool's next tick.
+A boot fails if a node is lost before it becomes ready. Rejected requests do not count.
 """
 
 from datetime import datetime, timedelta
@@ -16,9 +15,9 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 
 
 def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
-    """Count the failed boot of a node that was lost before it became ready.
+    """Count the failed boot of a node that was lost, at most one per launch request.
 
-    Count at most one failed boot per launch request. The caller must hold the lock on `node.pool`.
+    The caller must hold the lock on `node.pool`.
     """
     pool = node.pool
     already_counted = ScalingEvent.objects.filter(
@@ -38,10 +37,9 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def reset_failed_boots(pool: NodePool) -> bool:
-    """Reset the count of failed boots. Return whether the count was above zero.
+    """Reset the count of failed boots. Return whether it was above zero.
 
-    Must be called after a node has become ready or a user has requested a retry. The caller must hold the
-    lock on the pool.
+    Call this after a node has become ready or a user has requested a retry, with the lock on the pool.
     """
     if not pool.boot_failures:
         return False
@@ -66,10 +64,7 @@ def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> b
 
 
 def launches_are_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether failed boots currently delay or stop the pool's launch requests.
-
-    Setting the clock back does not prolong the delay.
-    """
+    """Return whether failed boots currently delay or stop the pool's launch requests."""
     if pool.provisioning_stopped:
         return True
     if pool.boot_retry_at is None:

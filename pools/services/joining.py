@@ -31,8 +31,7 @@ UNKNOWN_MACHINE = "This machine secret is unknown or revoked. Join the machine a
 class MachineReport:
     """Hardware that a joining machine reports.
 
-    `instance_id` is set for a provider's instances. `machine_id` does not change when the machine is
-    reinstalled.
+    `instance_id` is set for a provider's instances. `machine_id` survives a reinstallation.
     """
 
     name: str
@@ -47,10 +46,10 @@ class MachineReport:
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine that joins a pool. Return the secret that the machine uses to report.
+    """Register a machine that joins a pool, and return its secret. A returning machine counts once.
 
-    A machine that joins again reuses its registration and counts once. Raises Unauthenticated for an unusable
-    token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.
+    Raises Unauthenticated for an unusable token, and Conflict for a duplicate name, a duplicate machine ID or
+    a missing node.
     """
     if (host := secrets.verified_host(token)) is not None:
         from pools.services.ssh.joining import join_host
@@ -81,7 +80,7 @@ def record_report(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: BootReport | None = None,
     started: StartReport | None = None, inventory: Inventory | None = None,
 ) -> Node | None:  # fmt: skip
-    """Process a machine's report. Return the machine's current node, or None if it has no node.
+    """Process a machine's report. Return its current node or None.
 
     Raises Unauthenticated if the secret is unknown or the node has ended.
     """
@@ -101,8 +100,7 @@ def record_report(
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
     """Record that a node's machine will be interrupted.
 
-    If a Slurm node is still booting, its boot is recorded as failed, because the next allocation would have
-    the same time limit.
+    The boot of a Slurm node then counts as failed, because the next one would have the same time limit.
     """
     is_slurm = node.pool.provider == NodePool.Provider.SLURM
     if node.state not in PENDING or not is_slurm:
@@ -124,19 +122,16 @@ def _record_early_end(node: Node) -> None:
 
 
 def leave(secret: str, *, at: datetime) -> None:
-    """Remove a machine from its pool at its own request. Raises Unauthenticated if the secret is unknown.
-
-    The next tick marks the machine's node as lost.
-    """
+    """Remove a machine at its own request. Raises Unauthenticated. The next tick marks its node as lost."""
     machine = secrets.verified_machine(secret)
     if machine is None or not _current_machines(*machine).update(departed_at=at):
         raise Unauthenticated(UNKNOWN_MACHINE)
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine that was launched for a node, and return the machine's secret.
+    """Register a machine that was launched for a node, and return its secret.
 
-    A response may be lost, so the machine may repeat the call until its node is ready.
+    The call may be repeated until the node is ready, because a response can be lost.
     """
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
@@ -166,7 +161,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
 
 
 def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:
-    """Raise Unauthenticated if the machine may not join with the token. The message contains the reason."""
+    """Raise Unauthenticated, with the reason, if the machine may not join with the token."""
     if token.revoked_at is not None:
         raise Unauthenticated(
             f"This join token was revoked at {_format_time(token.revoked_at)}. Issue a new token."
@@ -182,11 +177,10 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the earlier row of a machine that joins again, or None if the machine has not joined before.
+    """Return the earlier row of a machine that joins again, or None.
 
-    A machine that has lost its secret can join again only after it has stopped reporting. Otherwise, the
-    holder of a token could replace a machine that still reports. Raises Conflict if the former machine still
-    reports or is being removed, or if it belongs to another pool.
+    A machine can join again only after it has stopped reporting, or others with a token could replace it.
+    Raises Conflict if it still reports, is being removed or belongs to another pool.
     """
     if not measured.machine_id:
         return None
@@ -223,9 +217,9 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store a joining machine. A silent machine of the same name is replaced and marked as departed.
+    """Store a joining machine in place of a silent one with its name, if any.
 
-    Raises Conflict if another machine with the name still reports.
+    Raises Conflict if the other one still reports.
     """
     namesakes = Machine.objects.filter(pool=machine.pool, name=measured.name, departed_at=None)
     namesakes = namesakes.exclude(pk=machine.pk)
@@ -251,10 +245,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _current_machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return a query for a machine with this primary key and secret version.
-
-    The query finds no departed machines.
-    """
+    """Return a query for the machine with this secret version, unless it has departed."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

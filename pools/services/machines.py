@@ -29,10 +29,9 @@ PREFIX_LENGTH = 10  # number of stored leading characters of a join token, inclu
 def issue_join_token(
     *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a join token for a number of machines. Return the token's row and secret. The secret can be
-    shown only once.
+    """Create a join token for a number of machines. Return its row and its secret, which is not stored.
 
-    Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
+    Raises Invalid, and Conflict if the pool's machines do not join with tokens.
     """
     if pool.provider != NodePool.Provider.STATIC:
         detail = f"Pool {pool.name} uses the provider {pool.provider}, whose machines join without tokens."
@@ -69,10 +68,7 @@ def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete join tokens that expired before `before`. The pool's history is kept.
-
-    Return the number of deleted tokens.
-    """
+    """Delete join tokens that expired before `before`, without the pool's history. Return their number."""
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
@@ -87,10 +83,9 @@ def check_removable(machine: Machine) -> None:
 
 
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """Remove a machine. Return False if the machine's node must be drained first.
+    """Remove a machine. Return False if its node must be drained first.
 
-    A removal interrupts the node. The provider reports the interruption each time it lists its machines, so
-    the node cannot be uncordoned by mistake. Raises Conflict if the machine has already left.
+    The removal interrupts the node and cannot be undone. Raises Conflict if the machine has already left.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)

@@ -20,8 +20,7 @@ RESULTS: Mapping[str, tuple[Callable[..., None], NodeState]] = {
 class NodeBatch:
     """Result of an action on several nodes.
 
-    `unchanged` lists nodes that were already in the resulting state. `rejected` lists the remaining nodes,
-    each with the reason.
+    `unchanged` were already in the resulting state, and `rejected` have a reason each.
     """
 
     changed: tuple[Node, ...]
@@ -30,9 +29,7 @@ class NodeBatch:
 
 
 def change_nodes(*, actor: Any, nodes: Iterable[Node], action: str, **details: Any) -> NodeBatch:
-    """Apply one of the actions in RESULTS to each node. A rejection for one node does not prevent changes to
-    the other nodes.
-    """
+    """Apply one of the actions in RESULTS to each node, even if it is rejected for some."""
     change, result = RESULTS[action]
     changed, unchanged = list[Node](), list[Node]()
     rejected = list[tuple[Node, str]]()

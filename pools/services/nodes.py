@@ -40,10 +40,10 @@ def uncordon_node(*, actor: Any, node: Node) -> None:
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node, and terminate it once it has no pods left.
+    """Drain a node, and terminate and replace it once it has no pods left.
 
-    After the drain timeout, preemptible workloads are evicted from the node. The pool replaces the node.
-    Raises Conflict if the node's state does not allow a drain.
+    After the drain timeout, preemptible workloads are evicted. Raises Conflict if the node's state does not
+    allow a drain.
     """
     drain = _NodeChange("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     drain_columns = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
@@ -51,7 +51,7 @@ def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
 
 def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Terminate a node and its pods immediately. The pool replaces the node.
+    """Terminate a node and its pods immediately. The pool replaces it.
 
     Raises Conflict if the node's state does not allow termination.
     """
@@ -63,7 +63,7 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """Record that a draining node has no pods left and can be terminated.
 
-    Return False and change nothing if the node is not draining or this was already recorded.
+    Returns False if it is not draining, or this was already recorded.
     """
     draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return draining.update(emptied_at=at or timezone.now()) == 1
@@ -78,10 +78,10 @@ def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
 
 
 def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
-    """Drain a node whose provider is reclaiming the machine, for example a spot instance.
+    """Drain a node whose provider is reclaiming the machine, such as a spot instance.
 
-    A node that is not ready yet is marked as lost instead. An interrupted node never returns to service.
-    Return False if nothing changed, for example because the interruption was already recorded.
+    A node that is not ready yet is marked as lost. Interrupted nodes never return. Returns False if nothing
+    changed.
     """
     reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():

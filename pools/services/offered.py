@@ -25,7 +25,7 @@ def form_choices(field: str, current: str = "") -> list[tuple[str, str]]:
 def check_fakes_are_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
     """Raise Invalid if the values select a fake provider or runtime that is not offered.
 
-    A pool that already uses a fake may still be edited.
+    A pool that already uses one may be edited.
     """
     problems = [
         Problem(field, "is not an allowed value", format_value(values[field]), _offered_names(field))

@@ -45,9 +45,9 @@ NODE_SPEC_KEYS = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max":
 
 
 def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
-    """Set the pool's fields without saving the pool. Raises Invalid if a value is not allowed.
+    """Set the pool's fields without saving the pool. Raises Invalid.
 
-    The field `nodes` sets the minimum, the ready threshold and the maximum.
+    `nodes` sets the minimum, the ready threshold and the maximum.
     """
     fields = dict(values)
     if "nodes" in fields:
@@ -84,9 +84,7 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
 
 
 def _normalize_documents(pool: NodePool, fields: dict[str, Any]) -> list[Problem]:
-    """Convert the structured fields to the stored format. Remove invalid fields, and return their
-    problems.
-    """
+    """Convert structured fields to the stored format. Remove invalid ones and return their problems."""
     is_kubernetes = fields.get("runtime", pool.runtime) == NodePool.Runtime.KUBERNETES
 
     def volumes(value: object) -> list[dict[str, Any]]:
@@ -120,9 +118,7 @@ def _set_credentials(
 
 @contextmanager
 def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
-    """Within the block, rename the fields in problems to the caller's names, such as nodes_max instead of
-    nodes.max.
-    """
+    """Use the caller's field names in problems, such as nodes_max instead of nodes.max."""
     try:
         yield
     except Invalid as error:
@@ -178,7 +174,7 @@ def collect_problems(check: Callable[..., object], *arguments: Any) -> Sequence[
 
 
 def _name_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if the name of a new pool is invalid or is the name of a quota group."""
+    """Yield a problem if the new name is invalid or is the name of a quota group."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem(
             "name", "is not a valid name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))

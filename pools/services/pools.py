@@ -37,7 +37,7 @@ BOOT_FIELDS = (
 
 
 def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
-    """Create a pool from values of the model's fields. Raises Invalid if a value is not allowed.
+    """Create a pool from values of the model's fields. Raises Invalid.
 
     `nodes` may use any of the node spec notations.
     """
@@ -56,9 +56,9 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Return the nodes and problems of the pool that `create_pool` would create, without creating it.
+    """Return the nodes and problems of the pool that `create_pool` would create. Raises Invalid.
 
-    Raises Invalid like `create_pool`. If a provider cannot be examined, the preview contains an error.
+    If a provider cannot be examined, this is one of the problems.
     """
     values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)
@@ -90,9 +90,9 @@ def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments
 def _merge_environment(
     pool: NodePool, values: Mapping[str, Any]
 ) -> tuple[dict[str, Any], environments.PluginChanges]:
-    """Return the values, including the merged environment, and the changes to plugins.
+    """Return the values with the merged environment, and the changes to plugins.
 
-    Raises Invalid with the problems of all values, so that users see them together.
+    Raises Invalid for all values, so that users see all problems together.
     """
     try:
         columns, plugins = environments.split_values(values)
@@ -110,10 +110,10 @@ def check_new_pool(*, name: str, **values: Any) -> None:
 def edit_pool(
     *, actor: Any, pool: NodePool, changes: Mapping[str, Any], version: int | None = None
 ) -> NodePool:
-    """Change settings of a pool. The shape of existing nodes does not change.
+    """Change settings of a pool. Existing nodes keep their shape.
 
-    Raises Invalid if a value is not allowed, Conflict if the provider or runtime changes while the pool has
-    nodes, and PreconditionFailed if the pool is no longer at `version`.
+    Raises Invalid, Conflict if the provider or runtime changes while the pool has nodes, and
+    PreconditionFailed if the pool is no longer at `version`.
     """
     values, ssh_keys = split_keys(changes)
     columns, plugins = environments.split_values(values)
@@ -137,11 +137,7 @@ def edit_pool(
 
 
 def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
-    """Return the pool as `edit_pool` would save it, without saving the pool.
-
-    The result includes the new node count. For invalid or conflicting values, raises the same errors as
-    `edit_pool`.
-    """
+    """Return the pool as `edit_pool` would save it, with the new node count. Raises the same errors."""
     edited = copy(pool)
     values, _ = split_keys(changes)
     columns, _ = _merge_environment(edited, values)
@@ -208,10 +204,9 @@ def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
 def set_nodes_desired(
     *, actor: Any, pool: NodePool, nodes_desired: int, version: int | None = None
 ) -> NodePool:
-    """Set the node count manually.
+    """Set the node count manually. The autoscaler continues from there after its cooldown.
 
-    After its cooldown, the autoscaler continues from this node count. Raises Invalid if the count is not
-    allowed, and PreconditionFailed if the pool's current version is not `version`.
+    Raises Invalid, and PreconditionFailed if the pool is not at `version`.
     """
     with _lock_pool(actor, pool, "scale", version) as locked:
         check_nodes_desired(locked, nodes_desired)
@@ -244,10 +239,7 @@ def _clamp_desired_nodes(pool: NodePool, actor: Any, cause: str = "limits change
 
 
 def _desired_nodes_within_bounds(pool: NodePool) -> int:
-    """Return the desired node count, clamped to the pool's limits.
-
-    The result is 0 for an expired pool.
-    """
+    """Return the desired node count within the pool's limits, or 0 for an expired pool."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else pool_node_spec(pool).clamp(pool.nodes_desired)
 
@@ -268,7 +260,7 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
 
 @contextmanager
 def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """Lock and yield the pool. After the block, save the changes as a new version and send `changed`.
+    """Lock the pool for changes, which are saved as a new version and announced.
 
     Raises PreconditionFailed if the pool's version is not `version`.
     """
@@ -290,7 +282,6 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
 def _changed_settings(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the old and the new values of the changed settings."""
     names = [name for name in {**after, **before} if after.get(name) != before.get(name)]
     return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
 

@@ -71,13 +71,12 @@ def report_pressure(
 ) -> bool:  # fmt: skip
     """Store the report and autoscale the pool. Return whether the desired node count changed.
 
-    `fence()` opens the transaction. Most reports repeat the previous one and need no transaction.
+    `fence()` opens the transaction, which most reports do not need.
 
     `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
     slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.
-    `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
-    reservations on booting nodes. `binding` is the scarcest resource of the queued work. `gang_nodes` is the
-    number of additional nodes needed to run the queued work without splitting gangs.
+    `queued` is work that needs further nodes or waits for booting ones, and `binding` its scarcest resource.
+    `gang_nodes` is the number of additional nodes that the queued gangs need.
     """
     nodes = NodeCounts.for_pool(pool_id)
     pressure = {
@@ -93,7 +92,7 @@ def report_pressure(
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
     """Autoscale the pool based on its latest report. Return whether the desired node count changed.
 
-    `nodes` are the pool's nodes that have not ended. The caller must hold the lock on the pool's row.
+    `nodes` are the pool's live nodes. The caller must hold the lock on the pool's row.
     """
     return _apply_decision(pool, NodeCounts.from_nodes(nodes), at)
 
@@ -103,7 +102,6 @@ def would_change_node_count(pool: NodePool, nodes: Iterable[Node], at: datetime)
 
 
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
-    """Return whether the report would change anything that is stored."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
     return _would_change_node_count(pool, nodes, at)
@@ -151,10 +149,10 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 
 
 def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
-    """Return the pool's load from the latest report.
+    """Return the load in the latest report.
 
-    If work is queued, use the node count at the time of the report. If no work is queued, use the current
-    node count, because an outdated count could cause a scale-down.
+    The node count is the report's if work is queued, and otherwise the current one, because an old count
+    could cause a scale-down.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:
@@ -184,11 +182,7 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 
 
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
-    """Return when the pool became idle, or None if it is not idle.
-
-    A pool is not idle while work is running or queued, or a node is booting. A pool cannot become idle before
-    its newest node is ready.
-    """
+    """Return when the pool became idle, or None if work is running or queued, or a node is booting."""
     if pool.idle_since is None or nodes.pending:
         return None
     return max(pool.idle_since, nodes.newest_ready_at or pool.idle_since)

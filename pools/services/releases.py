@@ -25,8 +25,7 @@ POLICY = NodePool.NodeConsolidation
 class ReleasableNodes:
     """Nodes that a pool may release if their pods fit on other nodes.
 
-    `empty` is the maximum number of empty nodes to release at the same time, and `underutilized` is that of
-    underutilized nodes.
+    `empty` and `underutilized` are the maximum numbers of such nodes to release at the same time.
     """
 
     nodes: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ class ReleasableNodes:
 def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
     """Return the nodes that the scheduler may release.
 
-    The result is empty while the pool is being resized, and shortly afterwards.
+    There are none while the pool is being resized and shortly afterwards.
     """
     if pool.node_consolidation == POLICY.NEVER or not _is_stable(pool, now):
         return ReleasableNodes()
@@ -66,7 +65,7 @@ def release_pool_nodes(
 ) -> bool:
     """Reduce the desired node count and drain the nodes. The caller evicts their pods.
 
-    Return False and change nothing if any of the nodes can no longer be released.
+    Returns False and changes nothing if a node can no longer be released.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
@@ -98,11 +97,7 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return whether nodes of the pool may be released now.
-
-    The pool must be elastic and operational. The pool must not be paused, expired or launching nodes, and
-    must not have been resized recently.
-    """
+    """Return whether the pool is elastic, operational and has not been resized or launching recently."""
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.is_elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -111,9 +106,7 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return whether the node may be released: it is not the head node, is not cordoned by an admin, and has
-    been ready for long enough.
-    """
+    """Return whether the node has been ready for long, and is neither cordoned nor the head node."""
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled
 
@@ -128,7 +121,7 @@ def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
 
 
 def _lock_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Lock the rows of the nodes and return them, because a user may drain a node concurrently."""
+    """Lock and return the nodes, because a user may drain a node at the same time."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 

@@ -76,10 +76,9 @@ def set_pool_secret(
     at: datetime,
     expected_version: int | None = None,
 ) -> tuple[PoolSecret, bool]:
-    """Create or replace a pool's secret. Return the secret and whether it is new.
+    """Create or replace a pool's secret. Return it and whether it is new. Raises Invalid or SecretExists.
 
-    Raises Invalid or SecretExists. Raises Conflict if the pool has too many secrets or already has
-    credentials for the registry.
+    Raises Conflict for too many secrets, or a second one for the same registry.
     """
     with transaction.atomic():
         secret, before = store_secret(
@@ -110,11 +109,10 @@ def store_secret(
     at: datetime,
     expected_version: int | None = None,
 ) -> tuple[S, dict[str, str] | None]:
-    """Create or replace a secret, without a permission check or an audit entry.
+    """Store a secret without a permission check or an audit entry.
 
-    Each new content increments the version. Return the new secret, and the summary of the replaced secret, if
-    any. Only the version `expected_version` may be replaced. If it is 0, the secret must not exist yet. If it
-    is None, any version may be replaced. Raises Invalid, SecretExists and Conflict.
+    Returns it and the summary of the replaced one. Only `expected_version` may be replaced: 0 means a new
+    secret, and None any version. Raises Invalid, SecretExists and Conflict.
     """
     _check_secret(name, content)
     rows = model._default_manager.filter(**owner)

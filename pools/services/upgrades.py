@@ -23,7 +23,7 @@ class AgentRelease:
 
 
 def upgrade_agent(*, actor: Any, node: Node) -> None:
-    """Request an upgrade of the node's agent. The node's pods keep running. Idempotent.
+    """Request an upgrade of the node's agent. Its pods keep running. Idempotent.
 
     Raises Conflict if the node has no agent or its agent is current.
     """
@@ -50,11 +50,9 @@ def is_outdated(inventory: Mapping[str, Any]) -> bool:
 
 
 def offered_release(node: Node | None, installed: str) -> AgentRelease | None:
-    """Return the agent release to install on the reporting machine, or None if the agent must keep its
-    version.
+    """Return the agent release that the reporting machine should install, or None.
 
-    If the machine has no node, it runs no pods. Its agent is therefore always upgraded to the current
-    version.
+    A machine without a node has no pods, so its agent is always upgraded.
     """
     current = agent_version()
     is_requested = node is None or node.upgrade_to == current

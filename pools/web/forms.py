@@ -233,9 +233,9 @@ class PoolForm(Form):
                 field.widget.render_value = True
 
     def add_remaining_errors(self, check: Callable[[Mapping[str, Any]], object]) -> None:
-        """Add the errors that `check` finds in the valid fields, so that all errors are shown together.
+        """Add the errors that `check` finds in valid fields, so that all errors are shown together.
 
-        In the values passed to `check`, defaults replace invalid values.
+        `check` receives defaults instead of invalid values.
         """
         if "provider" in self.errors:
             return
@@ -282,7 +282,7 @@ class PoolForm(Form):
         return key
 
     def _key_settings(self, provider: str) -> Mapping[str, Any]:
-        """Return the section of a provider's settings that contains the name of the SSH key."""
+        """Return the section of a provider's settings with the name of the SSH key."""
         settings = provider_fields.provider_values(provider, self.cleaned_data)
         login = settings.get("login") if provider == NodePool.Provider.SLURM else settings
         return login if isinstance(login, Mapping) else {}

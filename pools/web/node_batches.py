@@ -56,8 +56,8 @@ ACTIONS: Mapping[str, BatchAction] = {
 def apply_to_nodes(request: Request, name: str, action_name: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the confirmed nodes (POST).
 
-    The query selects nodes by name (`node`), or all nodes in one state (`state`). Nodes to which the action
-    does not apply are unchanged. The confirmation lists these nodes with their states.
+    The query selects nodes by name (`node`) or state (`state`). Nodes that the action does not apply to are
+    only listed.
     """
     pool = get_object_or_404(NodePool, name=name)
     request.require("edit", pool)
@@ -102,7 +102,7 @@ def _selected_nodes(request: Request, pool: NodePool) -> list[Node]:
 
 
 def _selected_count(request: Request, pool: NodePool) -> int:
-    """Return the number of selected nodes, which can exceed the maximum number per request."""
+    """Return the number of selected nodes, which can exceed the maximum per request."""
     query = _query(request)
     if state := query.get("state", ""):
         return int(_live_nodes(pool).filter(state=state).count())

@@ -73,10 +73,7 @@ MAX_EVENTS = 20
 @signed_in
 @require_GET
 def show(request: Request, name: str) -> HttpResponse:
-    """Show a node with its hardware, environment and boot progress.
-
-    An ended node is shown in its last state, so that the cause of a failed boot stays visible.
-    """
+    """Show a node with its hardware, environment and boot progress. An ended node has its last state."""
     node = selectors.find_node(name, _visible_nodes(request, Node.objects.all()))
     if node is None:
         raise Http404(f"There is no node named {name}. Check the name.")
@@ -100,7 +97,7 @@ def show(request: Request, name: str) -> HttpResponse:
 
 
 def _visible_nodes(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Return the nodes. A user without a role gets none."""
+    """Return the nodes, or none for a user without a role."""
     return nodes if _is_allowed(request, "view_capacity") else nodes.none()
 
 
@@ -113,10 +110,7 @@ def _is_allowed(request: Request, action: str, target: Node | None = None) -> bo
 
 
 def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
-    """Return all installation phases and their states.
-
-    Only platform admins see the messages of failed phases.
-    """
+    """Return all installation phases with their states. Only platform admins see failure messages."""
     if node.environment is None:
         return []
     reported = {row["phase"]: row for row in node.phases if row["phase"] != START}
@@ -141,7 +135,6 @@ def _phase_title(phase: str) -> str:
 
 
 def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the steps of a node's boot: the machine, the environment's phases, and readiness."""
     has_machine = node.state == NodeState.BOOTING
     steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
     steps += [
@@ -158,7 +151,6 @@ def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
-    """Return the node's start script progress, or None if the script has not started."""
     started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}
 

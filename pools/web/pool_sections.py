@@ -89,7 +89,6 @@ def pool_sections(providers: Iterable[str]) -> Sequence[FormSection]:
 
 
 def _section_fields(provider: str) -> tuple[str, ...]:
-    """Return the names of a provider's settings and credentials, in form order."""
     credentials, names = CREDENTIALS.get(provider, {}), [""]
     names += provider_fields(provider)
     ordered = [[name, *(each for each in credentials if credentials[each] == name)] for name in names]

@@ -65,7 +65,6 @@ def _breadcrumbs(pool: NodePool) -> list[tuple[str, str]]:
 
 
 def _preview_context(form: PoolForm) -> dict[str, Any]:
-    """Return the template context for a preview of the form's pool."""
     preview = services.preview_pool(
         provider_for=load_wiring().provider_for, name=form.cleaned_data["name"], **form.values()
     )

@@ -33,10 +33,7 @@ HOSTS: tuple[Column[HostRow], ...] = (
 
 
 class _KeyForm(Form):
-    """Form that accepts the host key shown on the page.
-
-    If the host has presented a different key in the meantime, no key is pinned.
-    """
+    """Form that accepts the host key shown on the page, unless the host now presents another."""
 
     key = forms.CharField(widget=forms.HiddenInput)
 

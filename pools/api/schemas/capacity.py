@@ -28,8 +28,9 @@ def node_capacity(node: Node) -> Amounts:
 
 
 def node_free_capacity(node: Node) -> Amounts:
-    """Return the node's free resources, or zeros if it accepts no pods. Expects a node from
-    `annotate_allocated_amounts`.
+    """Return the node's free resources, or zeros if it accepts no pods.
+
+    Expects a node from `annotate_allocated_amounts`.
     """
     return to_amounts(*_free_amounts(node))
 

@@ -1,5 +1,4 @@
 """Agent that joins a machine to a pool and follows the server's instructions.
 
-Machines run this package as a zip file named `berth_agent`. It uses only the standard library and runs on
-Python 3.9 and newer.
+Machines run this package as a zip file named `berth_agent`, with the standard library of Python 3.9 or newer.
 """

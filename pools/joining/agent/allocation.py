@@ -23,7 +23,7 @@ class JobEnding(Exception):
 class TerminationSignals:
     """Signals that announce the end of the agent's job.
 
-    USR1 is an early warning. After TERM, the processes have little time left.
+    USR1 is an early warning. After TERM, little time is left.
     """
 
     def __init__(self) -> None:
@@ -51,19 +51,15 @@ class TerminationSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script has ended without a signal to the agent.
-
-    The agent can outlive the script, because the agent runs in a separate session.
-    """
+    """Return whether the job's script has ended. The agent can outlive it in a separate session."""
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the device IDs of the GPUs that are allocated to the job, or of all GPUs outside a job.
+    """Return the device IDs of the GPUs allocated to the job, or of all GPUs outside a job.
 
-    The cluster lists the devices by index or UUID. If the cluster hides all other devices from the job,
-    indexes count only the job's devices, starting at 0.
+    The cluster lists devices by UUID, or by an index that may count only the job's devices.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:

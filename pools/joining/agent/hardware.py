@@ -58,10 +58,7 @@ def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 
 
 def reserved_amount(variable: str) -> float:
-    """Return the amount that the environment variable reserves for the system.
-
-    Raises ValueError if the variable is invalid.
-    """
+    """Return the amount that the environment variable reserves for the system. Raises ValueError."""
     value = os.environ.get(variable) or "0"
     try:
         amount = float(value)
@@ -73,9 +70,7 @@ def reserved_amount(variable: str) -> float:
 
 
 def machine_id() -> str:
-    """Return an ID that survives reboots. An ID that is derived from the firmware's ID also survives
-    reinstallations.
-    """
+    """Return an ID that survives reboots and, if the firmware has an ID, reinstallations."""
     path = os.path.join(STATE, "machine-id")
     stored = read_file(path)
     if stored:
@@ -103,7 +98,7 @@ def query_gpus() -> list[dict[str, str]]:
 
 
 def _to_integer(value: str) -> int:
-    """Parse an integer. Return 0 if the device reports no number."""
+    """Return 0 if the device reports no number."""
     try:
         return int(float(value))
     except ValueError:

@@ -18,11 +18,9 @@ REPORT_INTERVAL_SECONDS = 5.0
 
 
 def run(server: Server, pool: str) -> None:
-    """Join the pool, and report until the server rejects this machine. Then stop the node and raise
-    MachineRejected.
+    """Join the pool, and report until the server rejects this machine.
 
-    Raise JobEnding if the agent's job is being terminated, or if only the job's script was killed. In the
-    second case, stop the node before raising.
+    Then stops the node and raises MachineRejected. Raises JobEnding if the agent's job is being ended.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = TerminationSignals()
@@ -70,9 +68,7 @@ def run(server: Server, pool: str) -> None:
 
 
 def _raise_if_job_ended() -> None:
-    """Raise JobEnding if the job's script was killed. Delete the state directory first, because the killed
-    script could not do so.
-    """
+    """Raise JobEnding if the job's script was killed, and delete the state that it left behind."""
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)
         raise JobEnding("the job's script was killed")

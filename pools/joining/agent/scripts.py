@@ -60,9 +60,9 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that starts a node on this machine. The script runs in the background, because it may take
-    minutes. The server's start instructions are saved to disk. Without them, a restarted agent would start
-    its node again and stop the pods.
+    """Script that starts a node in the background.
+
+    The server's instructions are saved to disk, so that a restarted agent does not stop the pods.
     """
 
     def __init__(self) -> None:
@@ -74,8 +74,7 @@ class StartScript:
         self.failed_checks = 0  # number of consecutive failed checks
 
     def _restore_instructions(self) -> dict[str, object]:
-        """Return the stored instructions if their node is starting or running. Otherwise, return an empty
-        dictionary.
+        """Return the stored instructions if their node is starting or running, else {}.
 
         If the node has failed and the machine has not been rebooted since, run the stop script.
         """
@@ -91,10 +90,7 @@ class StartScript:
         return {}
 
     def _fails_node_check(self, answer: dict[str, object]) -> bool:
-        """Return whether the node's check script fails.
-
-        A timeout does not count as a failure.
-        """
+        """Return whether the node's check script fails. A timeout is not a failure."""
         if not answer.get("check"):
             return False
         check = ["/bin/sh", "-c", str(answer["check"])]
@@ -105,17 +101,16 @@ class StartScript:
         return done.returncode != 0
 
     def _check_started_node(self) -> int:
-        """Check a started node. Return the number of consecutive failed checks."""
+        """Return the number of consecutive failed checks."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
         is_failed = is_started and self._fails_node_check(self.answer)
         self.failed_checks = self.failed_checks + 1 if is_failed else 0
         return self.failed_checks
 
     def follow_instructions(self, answer: dict[str, object]) -> None:
-        """Follow the server's instructions. Start the node again if its processes have disappeared.
+        """Follow the server's instructions, and start the node again if its processes have disappeared.
 
-        If the instructions have changed, update the running node. If the node cannot be updated, stop the old
-        node and start the new node.
+        Changed instructions update the running node or, if that fails, replace it.
         """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
@@ -139,7 +134,7 @@ class StartScript:
             self.job.start(str(answer["start"]), script_env(answer))
 
     def _apply_update(self, answer: dict[str, object]) -> bool:
-        """Apply changed instructions to the running node. Return False if the node must be restarted."""
+        """Update the running node. Return False if it must be restarted."""
         if not answer.get("update") or self.job.exit_code != 0:
             return False
         path = write_private_file(os.path.join(STATE, "update.sh"), str(answer["update"]))

@@ -1,8 +1,6 @@
 """HTTP requests of the agent to Berth's server.
 
-Certificates are verified. If BERTH_CA names a file, only the authorities in it are trusted. Because a forged
-response could run any command on the machine, plain HTTP is allowed only for a server on the machine itself,
-unless BERTH_PLAIN_HTTP=1 declares the network trusted.
+A forged response could run any command, so plain HTTP needs a local server or BERTH_PLAIN_HTTP=1.
 """
 
 from __future__ import annotations
@@ -79,7 +77,6 @@ def _make_opener() -> urllib.request.OpenerDirector:
 
 
 def _error_message(body: bytes) -> str:
-    """Return the response's error message or, if it has none, the beginning of its body."""
     text = body.decode(errors="replace")[:2000]
     try:
         return str(json.loads(text)["detail"])

@@ -31,12 +31,11 @@ _INHERITED = (
 def install(
     server: Server, pool: str, *, join_later: bool = False, rejoin: bool = False, detached: bool = False
 ) -> str:
-    """Join the pool, and install and start the agent's service. Return a message for the user.
+    """Join the pool, then install and start the agent's service. Return a message for the user.
 
-    If `join_later` is set, the service joins when it starts, using the token in its environment file. If
-    `rejoin` is set, an installed agent joins again without ending the pods on this machine. With `detached`,
-    a supervisor runs the agent if the machine does not run systemd. Raises CannotInstall, and MachineRejected
-    if the server rejects the machine.
+    With `join_later`, the service joins with the token in its environment file. With `rejoin`, an installed
+    agent joins again and keeps its pods. `detached` allows a machine without systemd. Raises CannotInstall or
+    MachineRejected.
     """
     manager = find_manager(detached=detached)
     with _lock():
@@ -50,10 +49,9 @@ def install(
 
 
 def uninstall(server: Server, *, force: bool = False) -> str:
-    """Stop the node, leave the pool, and delete the service and all of the agent's files.
+    """Stop the node, leave the pool, and delete the agent. Return remaining steps, or "".
 
-    Return a note about remaining steps, or an empty string if there are none. Raises CannotInstall if the
-    machine is in use as a node, or if another process keeps writing files.
+    Raises CannotInstall if the machine is in use, or another process keeps writing files.
     """
     manager = find_manager(detached=True)
     start = StartScript()
@@ -90,10 +88,7 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the installed agent before joining again.
-
-    Joining revokes the agent's secret, and a running agent would then stop its pods.
-    """
+    """Stop the installed agent before joining. With its revoked secret, it would stop its pods."""
     manager.stop()
     try:
         _join(server, pool)
@@ -112,7 +107,7 @@ def _join(server: Server, pool: str) -> None:
 
 @contextlib.contextmanager
 def _lock() -> Iterator[None]:
-    """Prevent concurrent installations. Raises CannotInstall if another one is running."""
+    """Prevent concurrent installations. Raises CannotInstall."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     with open(os.path.join(STATE, "lock"), "w") as file:
         try:
@@ -125,7 +120,6 @@ def _lock() -> Iterator[None]:
 
 
 def _store_agent(*, keep_token: bool) -> None:
-    """Write the settings, and copy the agent to its installation path."""
     write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=keep_token))
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())
@@ -146,11 +140,9 @@ def _leave(server: Server) -> str:
 
 
 def _delete_files() -> None:
-    """Delete the state directory.
+    """Delete the state directory, and then the agent, so that an interrupted uninstallation can be repeated.
 
-    Retry, because ending processes may still write to the directory. Delete the agent and its settings last,
-    so that an interrupted uninstallation can be repeated. Raises CannotInstall if the directory cannot be
-    deleted.
+    Raises CannotInstall if processes keep writing to the directory.
     """
     deadline = time.monotonic() + DELETE_SECONDS
     while not _try_delete_files():
@@ -163,7 +155,7 @@ def _delete_files() -> None:
 
 
 def _try_delete_files() -> bool:
-    """Delete as many files as possible. Return whether all were deleted."""
+    """Delete what can be deleted. Return whether that was everything."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:
         _delete(path)

@@ -68,7 +68,6 @@ class Upgrade:
         os.execv(sys.executable, [sys.executable, self.file, "run"])
 
     def _upgrade_node(self, script: str, answer: dict[str, object], deadline: float) -> None:
-        """Run the idempotent script that upgrades the current node's code."""
         if not script or not answer.get("node"):
             return
         path = write_private_file(os.path.join(STATE, "upgrade.sh"), script)

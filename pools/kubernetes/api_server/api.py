@@ -65,10 +65,9 @@ class SocketTarget:
 
 
 class Api:
-    """API client of one cluster. The constructor raises Invalid if a part of the kubeconfig cannot be used.
+    """API client of one cluster. The constructor raises Invalid for an unusable kubeconfig.
 
-    All calls share one rate limit, and pause when the server is overloaded (status 429). After `close`, new
-    calls raise Unreachable. The connections are closed after the last running call.
+    All calls share one rate limit. After `close`, new calls raise Unreachable, and running calls finish.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -128,10 +127,7 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the authorization header if the connection's token is in a file, otherwise no header.
-
-        The file is read for each call, because Kubernetes replaces it from time to time.
-        """
+        """Return the authorization header for a token in a file, which Kubernetes sometimes replaces."""
         file = self._connection.token_file
         return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
 
@@ -160,7 +156,7 @@ class Api:
         return response.content
 
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
-        """Yield the chunks of a long response, such as the log of a running pod.
+        """Yield the chunks of a long response, such as a running pod's log.
 
         Raises Unreachable if no data arrives for `silence_seconds`.
         """
@@ -187,10 +183,7 @@ class Api:
         return items, version
 
     def pages(self, path: str) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
-        """Yield a collection's objects page by page, each page with the resource version to watch from.
-
-        Paging avoids holding a large collection in memory.
-        """
+        """Yield a collection's objects page by page, each with the resource version to watch from."""
         query: dict[str, str | int] = {"limit": PAGE}
         while True:
             page = self.get(path, **query)
@@ -201,7 +194,7 @@ class Api:
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (CONNECTED, {}), then each change (type and object) after the resource version `version`.
+        """Yield (CONNECTED, {}), then the type and object of each change after `version`.
 
         The watch ends after about `seconds`. Raises ApiError with status 410 if the version is too old.
         """
@@ -254,7 +247,7 @@ class Api:
         return parsed
 
     def _raise_for_status(self, response: httpx.Response | Response) -> None:
-        """Raise ApiError unless the response is a success. The body must already have been read."""
+        """Raise ApiError unless the response is a success. Its body must have been read."""
         if 200 <= response.status_code < 300:
             return
         if response.status_code == 429:
@@ -269,7 +262,6 @@ class Api:
 
 
 def _rejection_message(connection: Connection) -> str:
-    """Return the message for status 401, which names the rejected credential and a remedy."""
     if connection.token_file:
         return (
             f"the API server rejects the service account's token in {connection.token_file}. Check that the "
@@ -283,7 +275,7 @@ def _rejection_message(connection: Connection) -> str:
 
 
 def _retry_after(response: httpx.Response | Response) -> float:
-    """Return how many seconds to wait before the next request to an overloaded server. The default is one."""
+    """Return the seconds to wait for an overloaded server, by default one."""
     text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 
@@ -313,7 +305,6 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _errors_as_invalid(part: str, allowed: str) -> Iterator[None]:
-    """Convert errors in the block to Invalid, with the path of the faulty part of the kubeconfig."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

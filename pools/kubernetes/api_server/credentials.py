@@ -1,4 +1,4 @@
-"""Credentials for a cluster, from a self-contained kubeconfig or the service account of Berth's own pod.
+"""Credentials for a cluster, from a kubeconfig or from Berth's own service account.
 
 A kubeconfig may not refer to files or programs, because Berth's server would read or run them.
 """
@@ -59,9 +59,9 @@ def in_cluster_connection(
 
 
 def parse_kubeconfig(text: str, context: str = "") -> Connection:
-    """Return the connection for a context of the kubeconfig, by default its current context.
+    """Return the connection for a context of the kubeconfig, by default the current one.
 
-    Raises Invalid with the path of each problem within the kubeconfig.
+    Raises Invalid with the path of each problem.
     """
     document = _parse_yaml(text)
     name = context or document.get("current-context") or ""
@@ -100,9 +100,6 @@ def _parse_yaml(text: str) -> dict[str, Any]:
 def _find_entry(
     document: Mapping[str, Any], section: str, kind: str, name: object, path: str
 ) -> dict[str, Any]:
-    """Return the entry with the given name in a section of the kubeconfig. Raises Invalid if there is
-    none.
-    """
     entries = {
         str(entry["name"]): entry.get(kind) or {}
         for entry in document.get(section) or ()

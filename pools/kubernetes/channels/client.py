@@ -56,8 +56,9 @@ class ChannelClient:
         return data
 
     def acknowledge(self, count: int) -> None:
-        """Send credit to the client for input that the pod has accepted. The pod's report is not trusted, so
-        the amount is capped at the unacknowledged input.
+        """Send credit to the client for input that the pod has accepted.
+
+        Pods are not trusted: the credit is at most the unacknowledged input.
         """
         count = min(count, self.unacknowledged)
         self.unacknowledged -= count
@@ -113,7 +114,6 @@ class ChannelClient:
 
 
 def _parse_object(payload: bytes) -> dict[str, Any]:
-    """Parse the payload as a JSON object. Raises BrokenFrames."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError):

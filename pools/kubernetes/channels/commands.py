@@ -22,7 +22,7 @@ NO_SHELL = "its image lacks `sh` or `mkfifo`, which Berth needs to stop commands
 
 
 class Command:
-    """Command of a channel. The command uses pipes unless `terminal` is set.
+    """Command of a channel, with pipes unless `terminal` is set.
 
     Raises ValueError if the terminal's size is invalid.
     """
@@ -41,10 +41,10 @@ class Command:
             client.size = terminal_size(terminal)
 
     async def run(self) -> dict[str, object] | None:
-        """Run the command. Return its status, or None if the connection to the cluster was lost.
+        """Run the command until all of its processes have ended, and return its status.
 
-        When this method returns, all of the command's processes have ended. Raises ChannelRejected or
-        RuntimeFailure if the command could not be started.
+        Returns None if the connection to the cluster was lost. Raises ChannelRejected or RuntimeFailure if
+        the command could not be started.
         """
         guard = await self._start_guard()
         is_connected = False
@@ -100,7 +100,6 @@ class Command:
             await self._client.send_output(kind, data)
 
     async def _drive_terminal(self, terminal: Session) -> None:
-        """Send input and the terminal's size to the command until it ends."""
         client, size, has_ended = self._client, None, False
         while True:
             if size != client.size and client.size is not None:
@@ -114,7 +113,6 @@ class Command:
             client.has_event.clear()
 
     async def _copy_input(self) -> None:
-        """Send input to a command that has no terminal, until the input ends."""
         client = self._client
         copier = await start_session(
             self._api, self._pod, scripts.input_command(self._mark), has_input=True, has_output=True
@@ -135,8 +133,7 @@ class Command:
     async def _send_pending_input(self, target: Session, echo: asyncio.Task[None] | None) -> None:
         """Send the received input to the command.
 
-        If the pod does not acknowledge input, acknowledge the input to the client after it has been sent to
-        the pod.
+        If the pod does not acknowledge input, input counts as accepted once it is sent.
         """
         while data := self._client.take_input():
             await target.send_input(data)

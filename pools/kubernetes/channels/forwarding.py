@@ -1,8 +1,6 @@
 """Forward a channel to a pod's port through the API server (`pods/portforward`).
 
-If no process listens on the port, the cluster soon reports an error. The cluster never reports that a
-connection was established. The protocol cannot end only one direction: after the client has ended its input,
-the connection continues only as long as the pod sends data.
+The cluster reports a port without a listener, but never a connection. It cannot end only one direction.
 """
 
 import asyncio
@@ -43,7 +41,7 @@ class KnownPorts:
 
 
 async def find_port(api: Api, pod: str, port: object) -> int:
-    """Return the number of a port. `port` is this number, or the port's name in the workload's document.
+    """Return the number of a port, given by number or by its name in the document.
 
     Raises ValueError, ChannelRejected or RuntimeFailure.
     """
@@ -56,7 +54,7 @@ async def forward(
 ) -> dict[str, object]:
     """Forward the client to the pod's port, and return the channel's status.
 
-    The error stream ends once the connection has been established. Raises ChannelRejected or RuntimeFailure.
+    The error stream ends once the connection is established. Raises ChannelRejected or RuntimeFailure.
     """
     connection = await connect_port(api, pod, port)
     forwarding = _Forwarding(client, connection)
@@ -111,7 +109,7 @@ class _Forwarding:
         await self._client.send(END, bytes((OUTPUT,)))
 
     async def _send(self) -> None:
-        """Send the client's input. After the input ends, wait until the pod has sent nothing for a while."""
+        """Send the input, then wait until the pod has sent nothing for a while."""
         client = self._client
         while not client.input_ended or client.has_input:
             await client.has_event.wait()
@@ -129,7 +127,6 @@ class _Forwarding:
 
 
 def _read_environment(api: Api, pod: str) -> Mapping[str, str]:
-    """Return the environment variables of the pod's containers. Raises ChannelRejected or RuntimeFailure."""
     try:
         containers = api.get(pod)["spec"]["containers"]
     except ApiError as error:

@@ -36,10 +36,9 @@ class ChannelLoop:
         self._ports = KnownPorts()
 
     def open(self, api: Api, pod: str) -> socket.socket:
-        """Open a channel to a pod and return its connection. `pod` is the pod's API path.
+        """Open a channel to a pod, given by its API path, and return its connection.
 
-        If the cluster later rejects the client's request, the channel's status contains the reason. Raises
-        ChannelRejected if the pod has too many channels.
+        A later rejection is in the channel's status. Raises ChannelRejected if the pod has too many channels.
         """
         with self._lock:
             if self._open[pod] >= MAX_CHANNELS:
@@ -50,10 +49,10 @@ class ChannelLoop:
         return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
-        """Return a connection to a pod's port. `pod` is the pod's API path.
+        """Return a connection to a port of a pod, given by its API path.
 
-        If no process listens on the port, the connection ends immediately. The connection does not count as a
-        channel. Raises ChannelRejected or RuntimeFailure.
+        If no process listens, the connection ends immediately. It does not count as a channel. Raises
+        ChannelRejected or RuntimeFailure.
         """
         ours, theirs = socket.socketpair()
         opening = self.submit(self._begin_port(api, pod, port, theirs))

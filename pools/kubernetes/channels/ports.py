@@ -1,7 +1,6 @@
 """Connect to pods' ports through `pods/portforward`, over a WebSocket to the API server.
 
-The node connects to a loopback address of the pod, so a program that listens only on the pod's own address
-cannot be reached. The protocol has no way to end one direction: a connection ends in both directions at once.
+Programs that listen only on the pod's own address cannot be reached.
 """
 
 import asyncio
@@ -58,10 +57,7 @@ class PortConnection:
         await self._connection.close()
 
     async def relay(self, client: socket.socket) -> None:
-        """Copy data in both directions until either side ends, and then close both.
-
-        Raises NotListening or ChannelRejected.
-        """
+        """Copy data in both directions until either side ends. Raises NotListening or ChannelRejected."""
         try:
             client.setblocking(False)
             reader, writer = await asyncio.open_connection(sock=client)
@@ -98,8 +94,8 @@ class PortConnection:
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
-    """Connect to the pod's port. `pod` is the pod's API path. Raises ChannelRejected or RuntimeFailure.
+    """Connect to a port of a pod, given by its API path. Raises ChannelRejected or RuntimeFailure.
 
-    The first `read` shows whether a process accepts the connection: it returns bytes or raises NotListening.
+    The first `read` raises NotListening if no process accepts the connection.
     """
     return PortConnection(await open_socket(api, f"{pod}/portforward?ports={port}", "pods/portforward"), port)

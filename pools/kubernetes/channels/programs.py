@@ -1,7 +1,6 @@
-"""Run Berth's own programs in Kubernetes pods: file copying and the SFTP server.
+"""Run Berth's own programs for file copying and SFTP in Kubernetes pods.
 
-On nodes, shims run the same programs. On Kubernetes, the programs' code is sent to the Python in the pod's
-image.
+Their code is sent to the Python in the pod's image. On nodes, shims run the same programs.
 """
 
 import asyncio
@@ -77,9 +76,9 @@ class Program:
         self._status: dict[str, object] | None = None
 
     async def run(self) -> dict[str, object] | None:
-        """Run the program. Return its status, or None if the connection to the cluster was lost.
+        """Run the program and return its status, or None if the connection to the cluster was lost.
 
-        The program ends when the connection ends. Raises ChannelRejected or RuntimeFailure.
+        The program ends with the connection. Raises ChannelRejected or RuntimeFailure.
         """
         session = await start_session(self._api, self._pod, boot_command(), has_input=True, has_output=True)
         receiver = asyncio.create_task(self._receive(session))
@@ -98,7 +97,6 @@ class Program:
         return self._status
 
     async def _send(self, session: Session) -> None:
-        """Send the package, the request and the client's input."""
         client = self._client
         await session.send_input(build_package())
         await session.send_input(encode_frame(START, json.dumps(client.request).encode()))
@@ -110,7 +108,6 @@ class Program:
         await session.send_input(encode_frame(END))
 
     async def _receive(self, session: Session) -> None:
-        """Send the program's output to the client until the program reports its status."""
         frames = FrameReader(FROM_POD)
         async for stream, data in session.read_output():
             if stream != OUTPUT:
@@ -135,8 +132,7 @@ class Program:
     def _check_frame(self, kind: int, payload: bytes) -> None:
         """Raise ChannelRejected for a frame that Berth's program never sends.
 
-        The program's frames are not trusted, because the pod's processes can modify the program. Each
-        accepted frame consumes part of a window, so no pod can keep this thread busy.
+        The pod's processes can modify the program, so its frames are not trusted.
         """
         if kind == CREDIT:
             is_valid = 0 < decode_credit(payload) <= self._client.unacknowledged - self._accepted
@@ -148,25 +144,21 @@ class Program:
             )
 
     def _acknowledge_input(self, count: int) -> None:
-        """Send credit to the client for input that the program has accepted."""
+        """Acknowledge the client's input to the client."""
         self._accepted += count
         if self._accepted >= CREDIT_MIN:
             self._client.acknowledge(self._accepted)
             self._accepted = 0
 
     async def _acknowledge(self, session: Session, count: int) -> None:
-        """Send credit to the program for output that the client has received."""
+        """Acknowledge the program's output to the program."""
         self._sent += count
         if self._sent >= CREDIT_MIN:
             await session.send_input(encode_credit(self._sent))
             self._sent = 0
 
     def _check_end(self, session: Session) -> None:
-        """Raise ChannelRejected if the program ended without a status, for example because it could not be
-        started.
-
-        Do nothing if the connection was lost.
-        """
+        """Raise ChannelRejected if the program ended without a status, but not if the connection was lost."""
         status = read_status(session.status)
         if status is None:
             return
@@ -182,7 +174,6 @@ class Program:
 
 
 def _parse_status(payload: bytes) -> dict[str, object]:
-    """Return the status that the program sent. Raises ChannelRejected if it is invalid."""
     try:
         status: Any = json.loads(payload)
         error = {"error": str(status["error"])} if status.get("error") else {}

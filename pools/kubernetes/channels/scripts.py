@@ -1,8 +1,7 @@
 """Shell scripts that run in a pod next to a channel's command.
 
-Kubernetes does not end a command when its connection closes. Each process of a channel therefore carries the
-channel's ID in its environment, and a guard in the same container kills these processes. The guard's input
-ends whenever the guard's connection breaks, even if Berth's process is killed.
+Kubernetes does not end a command with its connection. A guard therefore kills all processes with the
+channel's ID in their environment.
 """
 
 from collections.abc import Sequence
@@ -72,9 +71,9 @@ _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 
 def guard_command(mark: str) -> list[str]:
-    """Return the guard script's command.
+    """Return the command of the guard script.
 
-    The script prints READY when it starts, and DONE after it has killed the channel's processes.
+    It prints READY when it starts, and DONE after it has killed the channel's processes.
     """
     return ["sh", "-c", _GUARD, "sh", mark]
 
@@ -89,11 +88,9 @@ def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
 
 
 def input_command(mark: str) -> list[str]:
-    """Return the command that copies stdin to the channel's named pipe.
+    """Return the command that copies stdin to the channel's named pipe and, to acknowledge it, to stdout.
 
-    The command also copies stdin to stdout to acknowledge the input. Before Kubernetes 1.30, input ends only
-    when its connection ends, so input needs a separate connection. Input that has not been read when the
-    connection ends is lost.
+    Input that is still unread when the connection ends is lost.
     """
     return _marked_command(mark, _INPUT)
 

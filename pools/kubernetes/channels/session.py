@@ -71,7 +71,7 @@ async def start_session(
     has_terminal: bool = False,
     container: str = CONTAINER,
 ) -> Session:
-    """Start a command in a container of the pod. `pod` is the pod's API path.
+    """Start a command in a container of the pod, given by its API path.
 
     Raises ChannelRejected or RuntimeFailure.
     """
@@ -83,7 +83,7 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket to the API server. If Berth lacks permission, the error message names `resource`.
+    """Open a WebSocket to the API server. `resource` appears in the error for a missing permission.
 
     Raises ChannelRejected or RuntimeFailure.
     """
@@ -109,9 +109,9 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
 
 
 def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
-    """Return the channel's status: the command's exit code, or the reason why it could not be started.
+    """Return the channel's status: an exit code, or why the command could not start.
 
-    Return None if the connection was lost before the cluster reported the end.
+    Returns None if the connection was lost before the end.
     """
     if status is None:
         return None

@@ -45,10 +45,9 @@ rm "$new/{MARK}$mark" || exit 1
 
 
 def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_resource: str) -> dict[str, Any]:
-    """Return the init container for a pod. `container` is the pod's main container.
+    """Return the init container for a pod with this main `container`.
 
-    The init container has the same image and resources, but no GPUs, no secrets, and only the volume of the
-    pod's directory.
+    It has the same image and resources, but no GPUs, no secrets, and only the volume of the pod's directory.
     """
     resources = {
         kind: {name: amount for name, amount in amounts.items() if name != gpu_resource}
@@ -70,7 +69,7 @@ def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_res
 def unpack_command(mark: str, size: int) -> list[str]:
     """Return the command that unpacks an archive of `size` bytes from stdin.
 
-    The command prints one byte for each BLOCK that it has read.
+    It prints one byte for each BLOCK that it has read.
     """
     count, rest = divmod(size, BLOCK)
     return ["sh", "-c", _UNPACK, "sh", mark, str(count), str(rest // tarfile.BLOCKSIZE)]

@@ -31,10 +31,7 @@ class Delivery:
 
 
 class CodeDeliveries:
-    """Code deliveries to starting pods. `notify` is called when a delivery ends.
-
-    Deliveries are not stored: after a restart, the scheduler starts the pods again.
-    """
+    """Code deliveries to starting pods, which are not stored. `notify` is called when one ends."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
@@ -49,10 +46,9 @@ class CodeDeliveries:
             self._deliveries.setdefault(spec.pod_id, Delivery(api, pod, source))
 
     def ensure_started(self, pod_id: str) -> Delivery | None:
-        """Start the delivery of code to a pod whose init container is running, unless the delivery has
-        already started.
+        """Start the delivery of code to a pod, unless it has already started.
 
-        Return the delivery, or None if this process did not start the pod.
+        Returns None if this process did not start the pod.
         """
         with self._lock:
             delivery = self._deliveries.get(pod_id)
@@ -81,7 +77,7 @@ class CodeDeliveries:
             self._notify()
 
     async def _send_with_retries(self, delivery: Delivery) -> None:
-        """Send the code to the pod, with the retry delays that shims use on nodes. Raises TransferFailed."""
+        """Send the code with the retry delays that shims use. Raises TransferFailed."""
 
         def report_progress(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"

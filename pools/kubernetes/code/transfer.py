@@ -49,9 +49,9 @@ class CodeSource:
 async def send_code(
     source: CodeSource, api: Api, pod: str, report: Callable[[str], None], *, verifies: bool
 ) -> None:
-    """Copy the code to a pod. If `verifies` is true, the server checks the code's files first.
+    """Copy the code to a pod, given by its API path.
 
-    `pod` is the pod's API path. Raises TransferFailed or TransferInterrupted.
+    With `verifies`, the server checks the files first. Raises TransferFailed or TransferInterrupted.
     """
     async with _download(source, verifies=verifies) as response:
         mark = secrets.token_hex(8)
@@ -74,7 +74,7 @@ async def send_code(
 
 @asynccontextmanager
 async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[httpx.Response]:
-    """Yield the response with the archive. Redirects are rejected, because they would leak the secret."""
+    """Yield the response with the archive. A redirect would leak the secret and is rejected."""
     headers = {"Authorization": f"Bearer {source.secret}", "Accept-Encoding": "identity"}
     is_local = source.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
     client = httpx.AsyncClient(
@@ -104,10 +104,7 @@ def _to_error(status: int, body: bytes) -> Exception:
 
 
 async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the archive's chunks, followed by one more file.
-
-    Raises TransferInterrupted if the archive is incomplete.
-    """
+    """Yield the archive's chunks and one more file. Raises TransferInterrupted."""
     end, received = b"", 0
     try:
         async for data in response.aiter_raw(PART):

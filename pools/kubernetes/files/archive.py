@@ -29,8 +29,7 @@ class FilesTooLarge(Exception):
 class Unpacker:
     """Unpacker that writes only regular files, and only below `target`.
 
-    `skipped` maps the path of every other entry to the reason. `is_complete` is true after the end of the
-    archive.
+    `skipped` maps other paths to reasons. `is_complete` is true after the end of the archive.
     """
 
     def __init__(self, target: Path, tops: tuple[str, ...], size_max: int, files_max: int) -> None:
@@ -168,7 +167,7 @@ class Unpacker:
         return ""
 
     def _open(self, path: str, *, is_executable: bool) -> int:
-        """Create a file. No directory in its path is a link, because this process created them all."""
+        """Create a file. This process created all directories in the path, so none is a link."""
         place = self._target / path
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -183,9 +182,7 @@ class Unpacker:
 
 
 def _pax_path(content: bytes) -> bytes:
-    """Return the path in an extended header, or an empty value if the header contains none. Raises
-    BrokenArchive.
-    """
+    """Return the path in an extended header, or an empty value. Raises BrokenArchive."""
     path = b""
     while content:
         length, _, _ = content.partition(b" ")

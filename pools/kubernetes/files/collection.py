@@ -83,10 +83,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> CopySource:
 
 
 class FileCollector:
-    """Collector that copies files from ended pods. `notify` is called when a copy has ended.
-
-    Only the copies are stored. After a restart, the state of the pods shows which copies are missing.
-    """
+    """Collector that copies files from ended pods. `notify` is called when a copy has ended."""
 
     def __init__(self, copies: FileCopies, notify: Callable[[], None]) -> None:
         self._copies, self._notify = copies, notify
@@ -95,10 +92,9 @@ class FileCollector:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: CopySource) -> bool:
-        """Start copying a pod's files unless a copy has already begun.
+        """Start copying a pod's files unless that has begun. Return whether the pod must be deleted now.
 
-        Return whether the pod must now be deleted, because its container does not respond or did not end
-        after the copy.
+        This means that its container does not respond, or did not end after the copy.
         """
         with self._lock:
             copy = self._current.get(pod_id)
@@ -137,7 +133,6 @@ class FileCollector:
         return True
 
     async def _copy(self, pod_id: str, source: CopySource) -> None:
-        """Store the pod's files, or the reason why they could not be copied."""
         try:
             async with self._slots, asyncio.timeout(TOTAL_SECONDS):
                 await self._run_with_retries(lambda: self._attempt(pod_id, source))
@@ -163,9 +158,7 @@ class FileCollector:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: CopySource) -> None:
-        """Copy a failed pod's files if requested, otherwise only its outputs. If the files exceed the limits,
-        only the outputs are copied.
-        """
+        """Copy a failed pod's files if requested, but only its outputs if the files exceed the limits."""
         wanted, copies = source.wanted, self._copies
         takes_all = wanted.keeps and source.has_failed
         for paths, has_all in (([POD, WORKSPACE], True), (wanted.output_paths, False)):
@@ -227,7 +220,7 @@ async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[
 
 
 async def _run(source: CopySource, command: Sequence[str]) -> None:
-    """Run a script in the container and wait until it ends. Raises _CopyInterrupted."""
+    """Run a script in the container to its end. Raises _CopyInterrupted."""
     session = await _start(source, command)
     errors = b""
     try:

@@ -1,7 +1,6 @@
-"""Container that keeps a pod's files readable after the command has ended, and the scripts that run in it.
+"""Container that keeps a pod's files readable after the command has ended, and its scripts.
 
-A pod's volume can be read only while one of its containers runs, so this container waits next to the command
-until Berth has copied the files.
+A pod's volume can be read only while one of its containers runs.
 """
 
 import json
@@ -85,10 +84,9 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class FilesToCopy:
-    """Files to copy from an ended pod.
+    """Files to copy from an ended pod: its outputs below `base`.
 
-    These are the pod's outputs below `base`. If the pod failed and `keeps` is set, all other files of the pod
-    are included.
+    If the pod failed and `keeps` is set, all other files are included.
     """
 
     base: str
@@ -113,7 +111,7 @@ def encode_files_to_copy(wanted: FilesToCopy) -> str:
 
 
 def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
-    """Return the files to copy, as recorded in the pod's annotation.
+    """Return the files to copy from the pod's annotation.
 
     The result is empty if another cluster user has made the annotation invalid.
     """
@@ -128,11 +126,9 @@ def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
 def files_container(
     container: Mapping[str, Any], env: Mapping[str, str], grace_seconds: int
 ) -> dict[str, Any]:
-    """Return the container that keeps files. `container` is the pod's main container.
+    """Return the container that keeps files, for a pod with this main `container`.
 
-    The returned container has the same image, but no GPUs, secrets or declared volumes. The container
-    requests no resources, because it sleeps while the command runs. The image is already on the node and is
-    not pulled again.
+    It has the same image, but no GPUs, secrets, declared volumes or resource requests.
     """
     nothing = {"cpu": "0", "memory": "0"}
     policy = container["imagePullPolicy"]

@@ -29,10 +29,7 @@ class CopyLimits:
 
 
 class FileCopies:
-    """Copies of pods' files in the directory `root`. A complete copy is moved into place by a rename.
-
-    `limits` returns the limits, and is called for each copy.
-    """
+    """Copies of pods' files in the directory `root`. `limits` is called for each copy."""
 
     def __init__(self, root: Path, limits: Callable[[], CopyLimits]) -> None:
         self._root, self.limits = root, limits
@@ -57,9 +54,9 @@ class FileCopies:
         self, pod_id: str, draft: Path, wanted: FilesToCopy, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
-        """Store the draft as the copy of the pod's files, unless there already is a copy.
+        """Store the draft as the copy of the pod's files, unless there is one.
 
-        If the files could not be copied, `failure` is the reason, and the draft contains no files.
+        `failure` is why the files could not be copied. The draft is then empty.
         """
         info = {"base": wanted.base, "skipped": dict(skipped or {}), "failure": failure, "has_all": has_all}
         (draft / TREE / wanted.base).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -110,7 +107,6 @@ class FileCopies:
         return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
 
     def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
-        """Return a copy's directory and record. Raises FilesNotFound."""
         path = self._path(pod_id)
         try:
             info: dict[str, Any] = json.loads((path / INFO).read_text())
@@ -149,9 +145,6 @@ class CopiedFilesMixin:
 
 
 def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Return the listing with the paths in `left_out` added to its skipped paths.
-
-    Without this addition, the paths would be treated as missing.
-    """
+    """Add the paths in `left_out` to the skipped paths. They would otherwise seem to be missing."""
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -1,7 +1,6 @@
-"""Local copies of running pods' logs, so that logs can be read by offset and outlive their pods.
+"""Local copies of running pods' logs, which have offsets and outlive the pods.
 
-The API offers timestamps instead of offsets, so each read fetches the lines since the previous read.
-Container runtimes deliver only complete lines.
+The API offers timestamps instead of offsets, so each read fetches the lines since the last one.
 """
 
 import fcntl
@@ -67,10 +66,7 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: CopyPosition) -> CopyPosition:
-        """Note that the rest of the current second's log is missing, and return the start of the next second.
-
-        Otherwise, the API would repeat the first lines of the current second.
-        """
+        """Note a gap up to the next second, and return that time. Otherwise, the API would repeat lines."""
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
@@ -86,9 +82,9 @@ class LogCopies:
         return _whole_seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Append lines that start with timestamps, except lines that have already been copied.
+        """Append the lines after the last copied timestamp.
 
-        Return the new size, or None if no line was appended.
+        Return the new size, or None if there are none.
         """
         with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
@@ -101,10 +97,7 @@ class LogCopies:
     def _append_lines(
         self, pod_id: str, fd: int, data: bytes, position: CopyPosition, times: Sequence[LogTime]
     ) -> None:
-        """Append data to the copy, so that the copy ends at `position`.
-
-        The copy stays consistent even if a crash interrupts this method.
-        """
+        """Append data up to `position`. The copy stays consistent after a crash."""
         begin = position.size - len(data)
         os.pwrite(fd, data, begin)
         extend_times(self.path(pod_id), self._limit, begin, times)
@@ -140,7 +133,7 @@ class LogCopies:
         self._position_path(pod_id).unlink(missing_ok=True)
 
     def _trim(self, pod_id: str) -> None:
-        """Drop the middle of a copy that exceeds the size limit. Offsets still count all bytes."""
+        """Drop the middle of a copy that is too large. Offsets still count all bytes."""
         path = str(self.path(pod_id))
         log = PodLog(path, self._limit)
         log.gap_end = max(log.head, read_gap(path)[1])
@@ -175,11 +168,7 @@ class LogCopies:
 def _new_lines(
     fetched: bytes, position: CopyPosition, *, is_cut: bool
 ) -> tuple[bytes, CopyPosition, list[LogTime]]:
-    """Return the lines after the position, stripped of their timestamps. Also return the new position and the
-    lines' times.
-
-    A truncated last line is skipped.
-    """
+    """Return the lines after the position without timestamps, the new position and the lines' times."""
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     size = position.size
@@ -207,13 +196,13 @@ def _new_lines(
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split the data into lines at line feeds only."""
+    """Split at line feeds only."""
     parts = data.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def _join_parts(line: bytes) -> bytes:
-    """Remove the timestamps that older kubelets add where the container runtime splits a long line."""
+    """Remove the timestamps that older kubelets add inside long lines."""
     joined, rest = b"", line
     while (match := _PART_START.match(rest)) is not None:
         joined, rest = joined + match[1], rest[match.end() :]
@@ -221,11 +210,11 @@ def _join_parts(line: bytes) -> bytes:
 
 
 def _pad_timestamp(match: re.Match[bytes]) -> str:
-    """Return the timestamp with nine decimals, so that timestamps can be compared as text."""
+    """Return the timestamp with nine decimals, so that timestamps compare as text."""
     moment, fraction, zone = (part.decode() if part else "" for part in match.groups())
     return f"{moment}.{fraction.ljust(9, '0')}{zone}"
 
 
 def _whole_seconds(stamp: str) -> str:
-    """Return the timestamp in whole seconds, because the API rejects fractions."""
+    """Return whole seconds, because the API rejects fractions."""
     return stamp[:19] + stamp[29:] if stamp else ""

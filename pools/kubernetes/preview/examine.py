@@ -22,10 +22,9 @@ Object = Mapping[str, Any]
 
 
 def examine_cluster(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
-    """Return the cluster's nodes for a pool with the given node shape, and the problems found.
+    """Return the cluster's nodes for a pool with this node shape, and the problems found.
 
-    `claimed_by` maps the UID of each node in use to the name of its pool. Raises ApiError or Unreachable if
-    the API server does not respond or rejects the account.
+    `claimed_by` maps node UIDs to pool names. Raises ApiError or Unreachable.
     """
     api, settings = access.cluster.api, access.settings
     version = str(api.get("/version").get("gitVersion") or "")
@@ -53,7 +52,7 @@ def examine_cluster(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, s
 def _list_if_allowed(
     api: Api, path: str, missing: Sequence[Permission], resource: str
 ) -> list[dict[str, Any]] | None:
-    """Return all objects of a resource, or None if the account may not list them."""
+    """Return None if the account may not list the objects."""
     if any((each.verb, each.resource) == ("list", resource) for each in missing):
         return None
     try:
@@ -149,7 +148,7 @@ def _node_findings(
 
 
 def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Iterable[Finding]:
-    """Yield a finding if Berth would use namespaces that do not belong to this installation."""
+    """Yield a finding for namespaces that belong to another installation."""
     installation = access.cluster.installation
     prefix = namespace_name(installation, "")
     foreign = sorted(

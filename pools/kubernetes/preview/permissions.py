@@ -15,9 +15,9 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Permission to use a verb on a resource or on a subresource such as pods/log.
+    """Permission for a verb on a resource or a subresource such as pods/log.
 
-    Pools also work if optional permissions are missing.
+    Pools work without the optional ones.
     """
 
     verb: str

@@ -29,9 +29,9 @@ def accelerate(
     deepspeed: Annotated[bool | dict[str, Scalar], Parameter("true to use DeepSpeed, or settings")] = False,
     deepspeed_config: Settings = {},  # noqa: B006 - never modified
 ) -> Plugin:
-    """Accelerate, set up in each worker process so that `Accelerator()` uses these settings and the rank.
+    """Accelerate, set up in each worker process for `Accelerator()`.
 
-    If listed after the torch plugin, Accelerate uses the process group that torch has created.
+    If listed after the torch plugin, Accelerate uses torch's process group.
     """
     fsdp_settings = _merge_settings(fsdp, fsdp_config)
     deepspeed_settings = _merge_settings(deepspeed, deepspeed_config)
@@ -55,7 +55,7 @@ def accelerate(
 
 
 def _merge_settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Merge `config` into the settings of `switch`. Return None if neither is set."""
+    """Merge `config` into the settings of `switch`, or return None if neither is set."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}

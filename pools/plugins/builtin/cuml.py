@@ -15,7 +15,7 @@ def cuml(
 ) -> Plugin:
     """RAPIDS cuML, activated in each worker process before scikit-learn is used.
 
-    In a pool without NVIDIA GPUs, only scikit-learn is installed, and nothing is accelerated.
+    Without NVIDIA GPUs, only scikit-learn is installed.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

@@ -15,9 +15,9 @@ LOGIN = f"""python -c 'import os; from huggingface_hub import login; login(token
 def huggingface(
     *, token: Annotated[str, Secret(TOKEN, "Access token of huggingface.co, for private models")] = ""
 ) -> Plugin:
-    """transformers, datasets and tokenizers. With a token, HF_TOKEN is set and nodes are logged in.
+    """transformers, datasets and tokenizers.
 
-    The token is a secret and never appears in a script, log or response.
+    With a token, HF_TOKEN is set and nodes are logged in. The token is a secret.
     """
     has_token = bool(token)
 

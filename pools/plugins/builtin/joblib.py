@@ -20,7 +20,7 @@ _cache = threading.local()
 def joblib() -> Plugin:
     """joblib, with the session as the backend of `Parallel(n_jobs=-1)` in the client's process.
 
-    On Ray pools, joblib uses Ray's own backend, in the client and inside functions.
+    On Ray pools, joblib uses Ray's own backend, also inside functions.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:
@@ -73,10 +73,7 @@ def _ray_backend() -> Iterator[bool]:
 
 
 def _parallel_on_all_nodes() -> Any:
-    """Return a joblib Parallel that uses all nodes.
-
-    The instance is reused until the nodes change, because its processes start slowly.
-    """
+    """Return a joblib Parallel that uses all nodes. It is reused until the nodes change."""
     from joblib import Parallel, effective_n_jobs
 
     count, parallel = effective_n_jobs(-1), getattr(_cache, "parallel", None)

@@ -20,8 +20,7 @@ def keras(
 ) -> Plugin:
     """Keras 3 with KERAS_BACKEND set, and DataParallel as the distribution in each worker process.
 
-    List jax or torch before keras, because the distribution covers the devices that the backend sees. Keras
-    distributes only on JAX. With other backends, no distribution is set, and a message is logged.
+    List jax or torch before keras. Keras distributes only on JAX.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

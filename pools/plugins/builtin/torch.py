@@ -44,7 +44,7 @@ def torch(
         tuple[Literal["torchvision", "torchaudio"], ...], Parameter("Additional packages")
     ] = (),
 ) -> Plugin:
-    """PyTorch for the pool's GPUs or for the CPU, with torch.distributed set up in each worker process.
+    """PyTorch for GPUs or CPUs, with torch.distributed set up in each worker process.
 
     An empty `backend` means nccl for processes with a GPU and gloo for others.
     """

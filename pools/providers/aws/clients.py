@@ -1,8 +1,4 @@
-"""EC2 and SSM clients that use only ambient credentials.
-
-boto3 resolves the credentials from the environment, a profile, a web identity or the instance role. Berth
-stores none.
-"""
+"""EC2 and SSM clients with the credentials that boto3 finds in its environment. Berth stores none."""
 
 from functools import cache, cached_property
 from typing import Any
@@ -13,8 +9,7 @@ CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
 class Clients:
     """Clients of one region, created on first use.
 
-    The SDK does not retry launches, because the reconciler repeats each launch with the same client token.
-    The SDK does retry calls that only read or terminate.
+    The SDK retries only calls that read or terminate. The reconciler repeats launches.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:

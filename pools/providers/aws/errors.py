@@ -72,8 +72,9 @@ def translate_sdk_errors() -> Iterator[None]:
 
 
 def summarize_errors(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the error kind that takes precedence, and the text of all errors. `codes` contains (code,
-    message) tuples.
+    """Return the error kind that takes precedence, and the text of all errors.
+
+    `codes` contains (code, message) tuples.
     """
     distinct = sorted(set(codes))
     kinds = {classify_error(code) for code, _ in distinct}

@@ -39,7 +39,7 @@ class FleetLaunch:
 def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
     """Launch on-demand or spot instances.
 
-    If the settings allow it, on-demand instances replace spot instances that EC2 did not launch.
+    If the settings allow it, on-demand instances replace missing spot instances.
     """
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")
@@ -60,9 +60,9 @@ def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: i
 
 
 def no_instances_error(result: LaunchResult) -> ProviderError:
-    """Return the error for a launch that created no instances.
+    """Return the error for a launch without instances.
 
-    A retry with the same token cannot succeed, because EC2 would repeat its response.
+    A retry needs a new token, because EC2 would repeat its response.
     """
     kind, message = summarize_errors(result.failures)
     if kind is ProviderErrorKind.BROKEN:
@@ -115,7 +115,7 @@ def fleet_request(
 
 
 def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Return a fleet override for each combination of instance type and subnet, preferred types first."""
+    """Return an override for each instance type and subnet, preferred types first."""
     overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:
@@ -129,12 +129,7 @@ def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str
 
 
 def _client_token(order: FleetLaunch, request: Mapping[str, Any]) -> str:
-    """Return a fleet request's client token, derived from the launch request's token and the fleet request's
-    content.
-
-    EC2 rejects a token that is reused with other parameters, so a launch request whose settings have changed
-    needs a new token.
-    """
+    """Return a token for a fleet request and its content, because EC2 rejects reuse with other parameters."""
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"
 

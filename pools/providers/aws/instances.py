@@ -75,10 +75,7 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return each instance's ordinal, keyed by instance ID.
-
-    Tagged instances keep their ordinals. Untagged instances get free ordinals.
-    """
+    """Return the ordinals by instance ID. Tagged instances keep theirs, and others get free ones."""
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])
         for instance_id in ids

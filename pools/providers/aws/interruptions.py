@@ -1,9 +1,6 @@
-"""Detect upcoming and past interruptions of spot instances.
+"""Detect interruptions of spot instances from the status of the spot request.
 
-Without an event bus, the status of the spot request is the only signal. The status changes to
-`marked-for-termination` two minutes before the instance ends. Because it is read only when instances are
-listed, up to one tick of the two minutes may already have passed. The earlier rebalance recommendation is
-visible only on the instance itself.
+The status changes to `marked-for-termination` two minutes before the end.
 """
 
 from collections.abc import Collection, Mapping

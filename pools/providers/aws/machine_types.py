@@ -32,11 +32,7 @@ class MachineTypes:
         return tuple(self._cache[name] for name in names if name in self._cache)
 
     def check_fit(self, names: Sequence[str], shape: Shape) -> None:
-        """Raise ProviderError if an instance type does not fit the node shape.
-
-        Pods would fail on a node that declares more than its machine has. Undeclared GPUs would cost money
-        but remain unused.
-        """
+        """Raise ProviderError if an instance type does not fit the node shape."""
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:
                 raise _mismatch_error(machine_type, "GPUs", machine_type.gpus, shape.gpus)

@@ -1,7 +1,6 @@
-"""Hourly GPU prices of EC2 instances, from a dated list.
+"""Hourly GPU prices of EC2 instances, from a dated list of one region's on-demand prices.
 
-The list contains the on-demand prices of one region. Spot prices and prices in other regions cannot be
-derived from this list. A pool's own `price_per_gpu_hour` takes precedence over the list.
+A pool's own `price_per_gpu_hour` takes precedence.
 """
 
 import json
@@ -16,7 +15,7 @@ from pools.providers.aws.settings import AwsSettings
 def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
     """Return the highest hourly price per GPU among the pool's instance types.
 
-    The result is None if the pool may use spot instances, or if the list lacks a type or the region.
+    Returns None if the pool may use spot instances, or the list lacks a type or the region.
     """
     table = load_prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":

@@ -24,9 +24,8 @@ TERMINATE_BATCH_SIZE = 500
 class AwsProvider:
     """Provider of EC2 instances.
 
-    `installation` identifies this installation among others in the same account. Each installation lists and
-    terminates only its own instances. `user_data` returns the first-boot script for a launch request's
-    instances. The script must never change for the same request.
+    `installation` separates this installation's instances from others in the account. `user_data` returns the
+    first-boot script for a launch request, always the same one.
     """
 
     machines_join = True
@@ -40,11 +39,9 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the instances that have the launch request's tag.
+        """Return the launch request's instances, and launch them first if there are none.
 
-        Launch the instances first if none has the tag. Tags may appear late, so a launch also uses the
-        request's client token. For a repeated token, EC2 launches no further instances and returns its first
-        response.
+        Tags may appear late, but EC2 launches nothing more for the same client token.
         """
         with translate_sdk_errors():
             description_by_id, message = (
@@ -133,7 +130,7 @@ class AwsProvider:
         return {description["InstanceId"]: description for description in descriptions}
 
     def _billable_or_interrupted_instances(self, tags: Mapping[str, str]) -> list[instances.Description]:
-        """Return the instances that may cost money, and the spot instances that EC2 has interrupted."""
+        """Return instances that may cost money, and interrupted spot instances."""
         buys_spot = self.settings.purchase != "on_demand"
         descriptions = self._describe_tagged_instances(tags, include_terminated=buys_spot)
         return [
@@ -153,7 +150,7 @@ class AwsProvider:
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the launch request's instances. Instances that EC2 does not list yet count as booting."""
+        """Return the request's instances. Those that EC2 does not list yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
         for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):

@@ -1,9 +1,6 @@
 """Create and delete a pool's EC2 launch templates.
 
-A template's name contains a digest of its content. Equal settings therefore share a template, and changed
-settings create a new template. Templates that the current settings do not use are deleted. Spot instances
-have their own template, because EC2 cannot launch on-demand instances from a template that tags spot
-requests.
+A template's name contains a digest of its content, so equal settings share a template.
 """
 
 import hashlib
@@ -77,7 +74,6 @@ def template_data(
 
 
 def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, str]:
-    """Return the pool's launch template IDs, keyed by template name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
         Filters=tag_filters(tags_for_pool(installation, pool))
     )

@@ -22,9 +22,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Partitions of a cluster, and whether Slurm would accept a pilot job.
+    """Partitions of a cluster, and Slurm's message in `rejection` if it would reject a pilot job.
 
-    `rejection` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
+    `findings` describe the access to the cluster.
     """
 
     source: str
@@ -37,9 +37,9 @@ class SlurmClient(Protocol):
     """Client of a Slurm cluster as one user. Every call raises ProviderError if it fails."""
 
     def list_jobs(self) -> list[PilotJob]:
-        """Return the user's pilot jobs in all pools and installations.
+        """Return the user's pilot jobs in all pools and installations, also those that ended recently.
 
-        Jobs that ended in the last few minutes are included. An incomplete or unreadable list is an error.
+        An unreadable list is an error.
         """
         ...
 
@@ -51,11 +51,10 @@ class SlurmClient(Protocol):
         self, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
-        """Submit a job for each name, in order, until Slurm rejects a job.
+        """Submit a job for each name, in order, until Slurm rejects one.
 
-        Other users of the cluster cannot read `variables`, the pilot script's shell variables. `living` are
-        jobs that may not have read their variables yet. After an error of the kind TIMEOUT or BROKEN, the job
-        may have been submitted.
+        `variables` are the pilot script's and stay private. `living` are jobs that may not have read theirs.
+        After the errors TIMEOUT and BROKEN, the job may have been submitted.
         """
         ...
 

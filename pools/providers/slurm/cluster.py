@@ -63,7 +63,7 @@ def make_machine(
 ) -> PreviewedNode:  # fmt: skip
     """Return a machine for a preview.
 
-    `state` is in lower case. `cores`, `memory_mib` and `gres` each contain the used amount and the total.
+    `state` is in lower case. `cores`, `memory_mib` and `gres` are pairs of the used amount and the total.
     """
     model, gpus = _parse_gpus(gres[1])
     _, used_gpus = _parse_gpus(gres[0])
@@ -78,7 +78,7 @@ def make_machine(
 
 
 def _parse_gpus(text: str) -> tuple[str, int]:
-    """Return the GPU model and count in a GRES string such as gpu:a100:4(S:0-1),nvme:2."""
+    """Return the GPU model and count in a text such as gpu:a100:4(S:0-1),nvme:2."""
     devices = _GPUS.findall(text)
     models = [model for model, _ in devices if model]
     return (models[0] if models else ""), sum(int(number) for _, number in devices)

@@ -1,7 +1,7 @@
-"""Parse Slurm's lists of pilot jobs, and convert the jobs to instances.
+"""Convert Slurm's lists of pilot jobs to instances.
 
 A job's name identifies its installation, pool, launch request and ordinal, because every version of Slurm
-lists the name.
+lists it.
 """
 
 import re
@@ -45,9 +45,9 @@ class PilotName:
 
 
 def escape_installation_name(name: str) -> str:
-    """Escape an installation's name for use in a job name. Letters, digits and dashes are unchanged.
+    """Escape an installation's name for use in a job name.
 
-    Different names stay distinct.
+    Letters, digits and dashes are unchanged. Different names stay distinct.
     """
     return "".join(char if re.match(r"[A-Za-z0-9-]", char) else f"_{ord(char):x}_" for char in name)
 
@@ -64,9 +64,9 @@ def parse_name(text: str) -> PilotName | None:
 
 @dataclass(frozen=True, slots=True)
 class PilotJob:
-    """Pilot job. Durations are in seconds, or None if Slurm reports none.
+    """Pilot job. Durations are in seconds, or None.
 
-    `exit_code` is 0 if a signal ended the job. `is_preempted` is true once Slurm begins to preempt the job.
+    `exit_code` is 0 if a signal ended the job. `is_preempted` is true once Slurm begins to preempt it.
     """
 
     job_id: str
@@ -121,10 +121,7 @@ def parse_accounting(output: str) -> Iterator[PilotJob]:
 
 
 def parse_time(text: str) -> int | None:
-    """Convert a Slurm duration such as 1-02:30:00 to seconds.
-
-    Return None for UNLIMITED and other values that are not durations.
-    """
+    """Convert a Slurm duration such as 1-02:30:00 to seconds, or to None if it is none or UNLIMITED."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -135,7 +132,7 @@ def parse_time(text: str) -> int | None:
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
     """Convert the job to an instance.
 
-    The interruption is announced `notice_lead` seconds before the allocation ends.
+    Its end is announced `notice_lead` seconds before as an interruption.
     """
     state, message = _instance_state(job, notice_lead)
     interruption = None
@@ -202,9 +199,9 @@ def _parse_number(text: str) -> int:
 
 
 def gres_count(text: str) -> int:
-    """Return the device count in a GRES request such as gres:gpu:a100:2.
+    """Return the device count in a request such as gres:gpu:a100:2.
 
-    The result is 1 if the request has no count, or 0 if the text is not a GRES request.
+    It is 1 without a count, and 0 for other texts.
     """
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():

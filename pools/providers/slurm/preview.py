@@ -15,7 +15,7 @@ def make_preview(
 ) -> Preview:
     """Return the machines in the pool's partition, and any problems.
 
-    `rejection` is the error message if `sbatch --test-only` rejects the pool's job, and empty otherwise.
+    `rejection` is the message of `sbatch --test-only`, or empty.
     """
     partition = choose_partition(settings, partitions)
     if partition is None:
@@ -30,9 +30,9 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's first partition or, if the pool lists no partitions, the cluster's default partition.
+    """Return the pool's first partition, by default the cluster's default.
 
-    Return None if the partition does not exist.
+    Returns None if it does not exist.
     """
     name = (settings.partition or "").partition(",")[0]
     chosen = (each for each in partitions if (each.name == name if name else each.is_default))
@@ -87,7 +87,6 @@ def _describe_limits(partition: Partition) -> str:
 
 
 def _with_size_obstacle(node: PreviewedNode, shape: Shape) -> PreviewedNode:
-    """Set the machine's obstacle if the machine is too small for a pool node."""
     total = node.total
     lacking = [
         f"{has:g} of {needs:g} {unit}"

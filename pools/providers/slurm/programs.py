@@ -60,7 +60,6 @@ class SlurmPrograms:
         return Examination(f"{version} on {self.commands.machine_name}", partitions, rejection)
 
     def _query(self, program: str, *arguments: str) -> str:
-        """Return a program's output. Raises ProviderError if the program fails."""
         result = self._run(program, *arguments)
         if result.exit_code:
             raise program_error(program, result, self.commands.machine_name)

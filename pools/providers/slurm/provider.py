@@ -24,8 +24,8 @@ from pools.providers.slurm.settings import SlurmSettings
 class SlurmProvider:
     """Provider of pilot jobs in one Slurm partition.
 
-    `installation` identifies this installation among others that submit jobs as the same user. `variables`
-    returns the values that a launch request's jobs need to join the pool.
+    `installation` separates this installation's jobs from others of the same user. `variables` returns what a
+    launch request's jobs need to join the pool.
     """
 
     machines_join = True
@@ -39,10 +39,9 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including ended jobs.
+        """Return the launch request's jobs, including ended ones, and submit them first if there are none.
 
-        Submit the jobs first if the launch request has none yet. Slurm lists ended jobs for some minutes.
-        Later, ended jobs are read from the accounting database if the cluster has one.
+        Jobs that ended long ago are only in the accounting database, if the cluster has one.
         """
         listed = self.client.list_jobs()
         existing = self._request_instances(order, listed)
@@ -74,10 +73,9 @@ class SlurmProvider:
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
     def _submit(self, order: LaunchRequest, living: Sequence[PilotName]) -> str:
-        """Submit the launch request's jobs.
+        """Submit the jobs. Return why Slurm rejected some, or "".
 
-        Return why Slurm rejected some jobs, or "" if Slurm accepted all jobs. Raises ProviderError if Slurm
-        accepted no jobs or did not respond.
+        Raises ProviderError if Slurm accepted none or did not respond.
         """
         names = self._pilot_names(order)
         submission = self.client.submit(order, names, self._variables(order), living)
@@ -94,11 +92,9 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Return the launch request's jobs from the accounting database, or an empty tuple if the cluster has
-        no such database.
+        """Return the jobs in the accounting database, if there is one.
 
-        Raises ProviderError if the database does not respond, because jobs of the request could then be
-        missed.
+        Raises ProviderError if it does not respond, because jobs could be missed.
         """
         return self._instances(self.client.ended_jobs(self._pilot_names(order)))
 

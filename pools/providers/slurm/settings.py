@@ -211,11 +211,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that is inconsistent with `rest_url`.
-
-    Some settings have no effect without `rest_url`. With `rest_url`, some settings are required and others
-    are not allowed.
-    """
+    """Yield a problem for each setting that does not go with `rest_url`, or with its absence."""
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):
             if getattr(settings, name) is not None:

@@ -1,7 +1,7 @@
 """Shell scripts that submit, cancel and run a launch request's pilot jobs.
 
-The submission script and the files that it writes contain the secret that machines use to join. The script is
-passed on standard input, because all users of a machine can see command lines, and the files are private.
+The submission script contains a secret. It is passed on standard input, because all users can see command
+lines.
 """
 
 import math
@@ -60,10 +60,10 @@ def submission_script(
     settings: SlurmSettings, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
     living: Iterable[PilotName] = (),
 ) -> str:  # fmt: skip
-    """Return the submission script, which prints the ID of each job and fails if Slurm rejects a job.
+    """Return the submission script, which prints each job's ID and fails if Slurm rejects a job.
 
-    `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
-    `living` are jobs that may not have read their files yet.
+    `variables` are those of the pilot script: url, pool, token, certificates and plain_http. `living` are
+    jobs that may not have read their files yet.
     """
     assignments = shell_assignments(order, variables)
     return _SUBMIT.format(
@@ -122,9 +122,9 @@ def shell_assignments(order: LaunchRequest, variables: Mapping[str, str]) -> str
 
 
 def pilot_script(settings: SlurmSettings, load: str = "") -> str:
-    """Return the pilot script, which is the same for all jobs. @NAME@ is a placeholder for the job's name.
+    """Return the pilot script, which is the same for all jobs. @NAME@ stands for the job's name.
 
-    `load` contains the lines that set the job's variables, by default from the job's private file.
+    `load` contains the lines that set the job's variables, by default from its private file.
     """
     load = load or _LOAD.format(directory=shell_path(settings.directory))
     return (

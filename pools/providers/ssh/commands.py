@@ -16,9 +16,9 @@ _KINDS = {
 
 
 class SshCommands:
-    """Runner for commands on a remote machine, over SSH. Each command uses a new connection.
+    """Runner for commands on a remote machine, with a new SSH connection for each.
 
-    `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
+    `endpoint` returns the server's address and credentials, or raises SshError.
     """
 
     def __init__(self, machine_name: str, endpoint: Callable[[], Endpoint]) -> None:

@@ -1,7 +1,7 @@
 """Connect to SSH servers whose host keys are pinned.
 
-The user's SSH configuration is ignored: no agent, known_hosts or passwords. Import this module only where
-connections are made, because asyncssh uses 34 MiB of memory.
+The user's SSH configuration is ignored. Import this only where needed, because asyncssh uses 34 MiB of
+memory.
 """
 
 import asyncio
@@ -236,10 +236,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the host key algorithms to offer, beginning with the pinned key's algorithms.
-
-    All other algorithms are also offered, so that a changed key can be detected.
-    """
+    """Return the algorithms to offer: the pinned key's first, and all others to detect a changed key."""
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 
 

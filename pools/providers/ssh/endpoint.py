@@ -1,6 +1,6 @@
 """Address and credentials of an SSH server, and connection errors.
 
-This module does not import asyncssh, which uses 34 MiB of memory.
+Does not import asyncssh, which uses 34 MiB of memory.
 """
 
 import base64
@@ -25,9 +25,9 @@ class SshErrorKind(StrEnum):
 
 
 class SshError(Exception):
-    """Raised if an SSH connection or a command fails.
+    """Raised if an SSH connection or command fails.
 
-    `presented` is the server's key if it differs from the pinned key.
+    `presented` is the server's key if it differs from the pinned one.
     """
 
     def __init__(self, kind: SshErrorKind, message: str, presented: str = "") -> None:
@@ -39,9 +39,8 @@ class SshError(Exception):
 class Endpoint:
     """SSH server, with the user and the private key to log in.
 
-    `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
-    server without a pinned key. `private_key` contains the key itself. `bastion` is the server through which
-    the connection is made.
+    `host_key` is the pinned public key, as in `ssh-ed25519 AAAA...`, without which Berth does not connect.
+    `bastion` is the server on the way.
     """
 
     address: str
@@ -58,9 +57,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. `connect` applies to the whole connection, including bastions. `command` is the
-    default for commands.
-    """
+    """Time limits in seconds. `connect` includes bastions. `command` is the default for commands."""
 
     connect: float = 20.0
     command: float = 60.0

@@ -86,7 +86,6 @@ def _previewed_node(
 
 
 def _too_small_reason(total: Shape, shape: Shape) -> str:
-    """Return why the host is too small for a pool node, or an empty string if it is large enough."""
     short = [
         name
         for name, has, needs in (

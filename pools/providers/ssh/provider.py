@@ -1,6 +1,6 @@
 """Provider of nodes on hosts that Berth reaches over SSH.
 
-Berth installs the agent on each host, which then joins the pool like a machine of the static provider.
+Berth installs the agent on each host, which then joins like a machine of the static provider.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,10 +28,9 @@ HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Provider of one SSH pool. Each call to `list_instances` also continues the maintenance of the pool's
-    hosts.
+    """Provider of one SSH pool.
 
-    `pool` may not be stored yet and is used only for previews.
+    `list_instances` also continues the maintenance of the hosts. An unsaved `pool` is only for previews.
     """
 
     def __init__(self, now: Callable[[], datetime], upkeep: SshMaintenance, pool: NodePool) -> None:
@@ -54,7 +53,6 @@ class SshProvider(StaticProvider):
         return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
     def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
-        """Return an instance for each machine in use, with the labels of its host."""
         uses = list(uses)
         hosts = SshHost.objects.filter(machine__in=[use.machine_id for use in uses])
         labels = dict(hosts.values_list("machine_id", "settings__labels"))
@@ -66,7 +64,6 @@ class SshProvider(StaticProvider):
         ]
 
     def _shortage_message(self, order: LaunchRequest) -> str:
-        """Return a message that says that too few hosts are usable, and names some of the reasons."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")
         problems = [f"{host.name}: {host.message}" for host in failing[:HOSTS_NAMED]]

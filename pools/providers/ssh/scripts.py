@@ -134,7 +134,7 @@ def parse_facts(output: str) -> HostFacts:
 
 
 def _unquoted_value(values: Mapping[str, str], name: str) -> str:
-    """Return a value from the agent's environment file. The file quotes values for the shell."""
+    """Return a value from the agent's environment file, which quotes values for the shell."""
     text = values.get(name, "")
     try:
         return " ".join(shlex.split(text))

@@ -85,7 +85,7 @@ def _check_env(env: dict[str, str]) -> dict[str, str]:
 
 
 def _to_list(hosts: Any) -> Any:
-    """Convert a mapping from names to hosts into a list, and plain addresses into hosts."""
+    """Convert names with hosts to a list, and plain addresses to hosts."""
     if isinstance(hosts, Mapping):
         hosts = [
             {"name": name, **_to_mapping(host)} if isinstance(_to_mapping(host), Mapping) else host
@@ -134,7 +134,7 @@ class BastionSettings(_SettingsModel):
 class HostSettings(_SettingsModel):
     """Host of an SSH pool. Unset fields default to the pool's values.
 
-    A host without a `host_key` is not used until its key has been accepted.
+    A host is not used until it has a `host_key`.
     """
 
     address: Address
@@ -233,8 +233,9 @@ def ssh_settings(value: Any) -> SshSettings:
 def pin_host_keys(
     value: Mapping[str, Any], keys: Mapping[str, str], *, replace: bool = False
 ) -> dict[str, Any]:
-    """Return the settings with `keys`, keyed by host name, added to the hosts that have no host key. If
-    `replace` is set, the keys also replace pinned keys.
+    """Add `keys`, by host name, to the hosts that have no host key.
+
+    With `replace`, they also replace pinned keys.
     """
     hosts = [dict(host) for host in _to_list(value.get("hosts", ()))]
     for host, parsed in zip(hosts, ssh_settings(value).hosts, strict=True):
@@ -244,8 +245,9 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return the new settings with the pinned keys of hosts that are listed without a `host_key`. A host
-    keeps its key only if its name and address are unchanged. `host_key: null` removes the pinned key.
+    """Return the new settings with the pinned keys of hosts listed without a `host_key`.
+
+    Name and address must be unchanged. `host_key: null` removes the key.
     """
     pinned = {
         (host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved_hosts()

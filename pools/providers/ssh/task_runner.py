@@ -1,7 +1,4 @@
-"""Run SSH tasks for many hosts concurrently in a background thread.
-
-A hanging host blocks only its own task, which has time limits.
-"""
+"""Run SSH tasks for many hosts in a background thread. A hanging host delays only its own task."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
-"""Tasks on an SSH host: scan its host key, detect its properties, and install or uninstall the agent.
+"""Tasks on an SSH host: scan its host key, detect its properties, install or uninstall the agent.
 
-Each task can be repeated at any time, even after an interruption.
+Every task can be repeated, even after an interruption.
 """
 
 from collections.abc import Mapping

@@ -117,7 +117,7 @@ class SshMaintenance:
         self._runner.start(row.pk, task, coroutine)
 
     def _begin_installation(self, row: SshHost) -> bool:
-        """Record that an installation on the host is starting, and revoke its earlier join tokens.
+        """Record the start of an installation, and revoke earlier join tokens.
 
         Return False if the host has just been removed.
         """
@@ -172,10 +172,7 @@ class SshMaintenance:
 
 
 def _import_tasks() -> Any:
-    """Return the `tasks` module.
-
-    The module is imported here, so that only processes that use asyncssh load asyncssh.
-    """
+    """Import asyncssh only in processes that use it."""
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Isolate pods from each other with bubblewrap, separate Unix users and system call filters.
+"""Isolate pods from each other with bubblewrap, Unix users and system call filters.
 
-This package runs on nodes, so it uses only the standard library.
+Runs on nodes, with only the standard library.
 """

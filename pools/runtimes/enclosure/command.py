@@ -22,7 +22,7 @@ _END = ("--chdir", "/", "--", HOLDER)
 class Mount:
     """Bind mount of the machine's path `source` at `target` in a pod.
 
-    If `is_copied` is set, the pod gets a copy of the file instead, which is faster than a mount.
+    With `is_copied`, the pod gets a copy of the file, which is faster.
     """
 
     source: str
@@ -36,12 +36,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class FileSystemView:
-    """Part of the machine's file system that a pod sees.
+    """Part of the machine's file system that a pod sees. The longest entry that covers a path applies.
 
-    `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and the
-    directories in `hidden` are empty. If several entries cover a path, the longest entry applies.
-    `shared_memory` is the directory that the workload's pods share as /dev/shm, or empty for a private one.
-    `devices` are device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
+    `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and
+    `hidden` directories are empty. `shared_memory` is the workload's shared /dev/shm, or empty. `devices` are
+    device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
     """
 
     links: tuple[tuple[str, str], ...] = ()
@@ -56,7 +55,7 @@ class FileSystemView:
 def enclosure_command(
     view: FileSystemView, level: IsolationLevel, *, program: str = "bwrap", blocks_nesting: bool = True
 ) -> list[str]:
-    """Return the bubblewrap command line that builds the enclosure and waits until its stdin is closed.
+    """Return the bubblewrap command line for an enclosure that lasts until its stdin is closed.
 
     `blocks_nesting` forbids nested user namespaces and requires bubblewrap 0.8.
     """
@@ -82,17 +81,14 @@ def prepared_command(
 ) -> tuple[str, ...]:
     """Return the bubblewrap command line for an enclosure without the pod's own mounts.
 
-    `shared` is the part of the file system that all pods have in common. The root directory remains writable
-    for the shim, which adds the pod's mounts.
+    `shared` is what all pods see. The shim adds the pod's mounts later.
     """
     argv = _base_options(shared, level, program, blocks_nesting)
     return (*argv, *_mount_options(_mounts(shared), set()), *_END)
 
 
 def without_temporary_paths(view: FileSystemView) -> FileSystemView:
-    """Return the file system view without mounts in /tmp and /var/tmp, because each pod has its own
-    directories there.
-    """
+    """Return the view without mounts in /tmp and /var/tmp, where each pod has its own directories."""
     return replace(
         view,
         readable=tuple(each for each in view.readable if not is_inside(each.target, _EMPTY_AT_START)),
@@ -102,11 +98,10 @@ def without_temporary_paths(view: FileSystemView) -> FileSystemView:
 
 
 def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None:
-    """Return the mounts that turn an enclosure prepared for `shared` into an enclosure for `view`.
+    """Return the mounts that turn an enclosure prepared for `shared` into one for `view`.
 
-    Each mount consists of three strings: bubblewrap's option, the source and the target. Return None if the
-    result would differ from a new enclosure, or if another pod could have placed symbolic links in a target's
-    path.
+    Each consists of bubblewrap's option, the source and the target. Returns None if the result would differ
+    from a new enclosure, or is not safe from other pods' symbolic links.
     """
     of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
     own = [mount for mount in of_all if mount not in of_shared]
@@ -128,7 +123,6 @@ def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None
 def _base_options(
     view: FileSystemView, level: IsolationLevel, program: str, blocks_nesting: bool
 ) -> list[str]:
-    """Return the program and its options for the namespaces, /proc, /dev and the view's links."""
     argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     if level is IsolationLevel.NAMESPACES:
         argv += ["--unshare-user", *(["--disable-userns"] if blocks_nesting else [])]
@@ -140,7 +134,7 @@ def _base_options(
 
 @lru_cache(maxsize=8)  # cached, because the command and each pod's own mounts need the result
 def _mounts(view: FileSystemView) -> tuple[tuple[str, str, str], ...]:
-    """Return the bubblewrap option, target and source of each mount, parents first."""
+    """Return the option, target and source of each mount, parents first."""
     mounts = [(_readable_option(mount, view), mount.target, mount.source) for mount in view.readable]
     mounts += [("--bind", mount.target, mount.source) for mount in view.writable]
     mounts += [("--tmpfs", path, "") for path in view.hidden]
@@ -161,7 +155,6 @@ def _read_only_paths(view: FileSystemView) -> tuple[str, ...]:
 
 
 def _readable_option(mount: Mount, view: FileSystemView) -> str:
-    """Return the bubblewrap option for a read-only path: a symbolic link, a copy or a mount."""
     if mount.source == mount.target and not mount.is_copied:
         return "--ro-bind"
     others = [each.target for each in (*view.readable, *view.writable) if each is not mount]
@@ -181,10 +174,7 @@ def _readable_option(mount: Mount, view: FileSystemView) -> str:
 
 
 def _parent_options(path: str, created: set[str]) -> list[str]:
-    """Return the options that create the parent directories of a mount point.
-
-    Without these options, bubblewrap makes the directories accessible only to their owner.
-    """
+    """Create the parents of a mount point. Those that bubblewrap creates are for their owner only."""
     options = []
     end = path.find("/", 1)
     while end > 0:

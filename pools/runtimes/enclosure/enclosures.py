@@ -38,8 +38,7 @@ class NotVisible(Exception):
 class StartDirectory:
     """Directory `path` where a pod starts.
 
-    `created` is the directory, if any, that the pod's shim must create first. `shared` is a directory of the
-    machine that the pod can access.
+    The shim creates `created` first, if any. `shared` is a directory of the machine that the pod can access.
     """
 
     path: Path
@@ -48,10 +47,9 @@ class StartDirectory:
 
 
 class Enclosures:
-    """Enclosures of a runtime's pods. `pods` is the parent of the pods' directories.
+    """Enclosures of a runtime's pods, whose directories are in `pods`.
 
-    Pods must not see `state`, which contains Berth's own files. `shared` is the root of the `workspace`
-    paths.
+    `state` has Berth's own files, which pods must not see. `shared` is the root of the `workspace` paths.
     """
 
     def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:
@@ -66,10 +64,9 @@ class Enclosures:
         return self._probe().isolation
 
     def rejection_reason(self, spec: PodSpec, workspaces: Path) -> str:
-        """Return why this machine must not run the pod, or an empty string if the pod is allowed.
+        """Return why this machine must not run the pod, or "".
 
-        A machine without isolation serves only one project at a time. If no project is recorded yet, the
-        first allowed pod's project is recorded.
+        Without isolation, a machine serves only the project of its first pod.
         """
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:
@@ -83,11 +80,9 @@ class Enclosures:
         return rejection
 
     def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
-        """Return the pod's working directory.
+        """Return the pod's working directory: `start_in` on this machine, or else in the workspace.
 
-        With `start_in`, this is the directory `start_in` on this machine or, if the machine has no such
-        directory, a directory of the same name in the workspace. Without `start_in`, a relative path is
-        relative to the pod's own directory.
+        Without `start_in`, a relative path starts in the pod's own directory.
         """
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""
@@ -109,8 +104,8 @@ class Enclosures:
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the pod spec fields that describe it.
 
-        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside the enclosure. Raises NotVisible,
-        UnknownDevice and UnusableVolume.
+        Sets CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible, UnknownDevice and
+        UnusableVolume.
         """
         if spec.image:
             return self._container_fields(spec, env, directory, start)

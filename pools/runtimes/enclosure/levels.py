@@ -50,11 +50,10 @@ class Isolation:
     """Isolation that a node offers.
 
     `level` has been tested with a pod. `obstacle` explains why the node does not offer the strongest level,
-    with a remedy, or is empty. `limits` names the resources whose limits are enforced, and `limits_obstacle`
-    explains why others are not. With `ignores_limits`, a pod starts even if its limits are not enforced.
-    `images` is the version of podman if a test has shown that the node runs container images; otherwise
-    `images_obstacle` is the reason, with a remedy. `seccomp` is true if the system calls of enclosed pods are
-    filtered; otherwise `seccomp_obstacle` is the reason. With `whole_devices`, pods cannot share a GPU.
+    with a remedy. `limits` names the resources with enforced limits, and `limits_obstacle` explains why
+    others are missing. With `ignores_limits`, pods start without enforced limits. `images` is the tested
+    version of podman, and `seccomp` is true if system calls are filtered; `images_obstacle` and
+    `seccomp_obstacle` say why not. With `whole_devices`, pods cannot share a GPU.
     """
 
     level: IsolationLevel
@@ -84,9 +83,9 @@ def read_policy(environ: Mapping[str, str] = os.environ) -> IsolationPolicy:
 
 
 def pod_uid(project: int) -> int:
-    """Return the Unix user ID of a project's pods. It is the same on all nodes.
+    """Return the Unix user ID of a project's pods, the same on all nodes.
 
-    Raises ValueError if the project's number is outside the range of user IDs.
+    Raises ValueError if the project's number is too large for a user ID.
     """
     uid = FIRST_UID + project
     if not FIRST_UID < uid <= LAST_UID:
@@ -95,7 +94,7 @@ def pod_uid(project: int) -> int:
 
 
 def find_rejection(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
-    """Return why the node must not run a pod of the project, or an empty string if it may.
+    """Return why the node must not run a pod of the project, or "" if it may.
 
     `served` lists the projects that have workspaces on the node.
     """

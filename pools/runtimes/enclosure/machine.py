@@ -73,9 +73,7 @@ def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
 
 
 def _real_path(path: str, parents: dict[str, str]) -> str:
-    """Return the path with all symbolic links resolved. `parents` caches the real paths of parent
-    directories.
-    """
+    """Resolve all symbolic links. `parents` caches the real paths of parent directories."""
     parent, name = os.path.split(path)
     if name in ("", ".", "..") or os.path.islink(path):  # noqa: PTH114 - faster, and called for each pod
         return os.path.realpath(path)
@@ -122,7 +120,6 @@ def _program_paths() -> Iterator[str]:
 
 
 def _declared_paths(environ: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths listed in the environment variables."""
     for name in names:
         for path in environ.get(name, "").split(":"):
             if path.startswith("/") and path.strip("/"):

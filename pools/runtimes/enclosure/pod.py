@@ -23,7 +23,7 @@ _GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod. `directory` contains the pod's records and its `work` directory.
+    """Files of a pod. `directory` contains its records and its `work` directory.
 
     `readable` and `writable` list additional mounts, whose owners do not change.
     """
@@ -41,11 +41,10 @@ def enclosure_fields(
     devices: tuple[str, ...],
     *, program: str, blocks_nesting: bool, call_filter: bytes = b"", preparation: Preparation | None = None,
 ) -> Record:  # fmt: skip
-    """Assign the pod's files to its user, and return the pod spec fields that describe its enclosure.
+    """Give the pod's files to its user, and return the pod spec fields of its enclosure.
 
-    `uid` is 0 if all pods share the user of this process. `call_filter` is the program that filters system
-    calls. If it is empty, system calls are not filtered. With `preparation`, the pod may use a prepared
-    enclosure.
+    `uid` is 0 if all pods share the user of this process. `call_filter` filters system calls, unless it is
+    empty. With `preparation`, the pod may use a prepared enclosure.
     """
     shared, view = view, add_own_files(view, files, uid, env, devices)
     view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))
@@ -98,7 +97,7 @@ def shared_memory_path(workspace: Path) -> Path:
 
 
 def _shared_memory_target(workspace: Path) -> str:
-    """Return the directory to mount as the pod's /dev/shm, or "" if it has no writable /dev/shm."""
+    """Return what to mount as the pod's /dev/shm, or "" if that is not writable."""
     return str(shared_memory_path(workspace)) if os.access(SHARED_MEMORY, os.W_OK) else ""
 
 
@@ -109,10 +108,9 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _change_owner(directory: Path, uid: int) -> None:
-    """Make the pod's user the owner of a directory and its files.
+    """Give a directory and its files to the pod's user.
 
-    The change is necessary for files that were created before pods had their own users. A file with a hard
-    link outside the directory keeps its owner, because the file may belong to Berth.
+    A file with a hard link outside may belong to Berth and keeps its owner.
     """
     if not uid or directory.stat().st_uid == uid:
         return
@@ -126,7 +124,7 @@ def _change_owner(directory: Path, uid: int) -> None:
 
 
 def _hard_links(directory: Path) -> Iterator[tuple[tuple[int, int], int]]:
-    """Yield the identity (device and inode) and link count of each file with more than one hard link."""
+    """Yield the device, inode and link count of each file with more than one hard link."""
     for _, _, names, fd in os.fwalk(directory):
         for name in names:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -164,7 +162,7 @@ def _uses_mps(env: Mapping[str, str]) -> bool:
 
 
 def _device_groups(devices: tuple[str, ...]) -> list[int]:
-    """Return the IDs of the groups that own the device nodes and can open them."""
+    """Return the groups that own the device nodes and can open them."""
     modes = [Path(device).stat() for device in devices if Path(device).exists() and not Path(device).is_dir()]
     return sorted({each.st_gid for each in modes
                    if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE

@@ -36,12 +36,9 @@ class Preparation:
         program: str,
         blocks_nesting: bool,
     ) -> Record:
-        """Return the pod spec fields that let a shim complete a prepared enclosure, or no fields if the
-        enclosure cannot be prepared.
+        """Return the pod spec fields for a prepared enclosure, or none if it cannot be prepared.
 
-        `view` is the part of the file system that the pod sees. `shared` is the part that all pods see. If
-        the files of this machine have changed, the stored record is updated. Only root can add mounts to an
-        enclosure.
+        `view` is what the pod sees of the file system, and `shared` what all pods see. Needs root.
         """
         shared = without_temporary_paths(shared)
         own = own_mounts(view, shared) if level is IsolationLevel.USERS else None
@@ -57,10 +54,9 @@ class Preparation:
 
 
 def _digest(command: tuple[str, ...], mounts: Iterable[Mount]) -> str:
-    """Return a digest of the command, and of the identity, size and modification time of the files that the
-    command mounts.
+    """Return a digest of the command and of the files that it mounts.
 
-    A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
+    A replaced file, such as /etc/resolv.conf, must not remain in a prepared enclosure.
     """
     digest = hashlib.sha256(repr((command, os.uname().nodename)).encode("utf-8", "surrogateescape"))
     for mount in mounts:

@@ -65,9 +65,9 @@ class ProbeResult:
 
 
 class ProbeInterrupted(OSError):
-    """Raised if the machine has prevented a test, for example by killing its processes.
+    """Raised if the machine prevented a test, for example by killing its processes.
 
-    The machine's isolation is then unknown, so pods must not start with a weaker level.
+    Its isolation is then unknown, so pods must not start.
     """
 
 
@@ -80,9 +80,9 @@ class Shim:
 
 
 def probe(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResult:
-    """Return the strongest isolation level that works on this machine, and the enforceable resource limits.
+    """Return the strongest isolation that works on this machine, and the enforceable limits.
 
-    Probe pods run in directories below `root`. Raises ProbeInterrupted.
+    Probe pods run below `root`. Raises ProbeInterrupted.
     """
     probed = _probe_levels(root, policy, shim)
     return replace(probed, isolation=add_enforceable_limits(probed.isolation))
@@ -126,10 +126,7 @@ def _describe_shortfall(level: IsolationLevel, obstacles: list[str]) -> str:
 def _try_level(
     root: Path, level: IsolationLevel, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
 ) -> str:
-    """Run a probe pod in an enclosure of this level. Return why it failed, or "" if it succeeded.
-
-    Raises ProbeInterrupted.
-    """
+    """Run a probe pod at this level. Return why it failed, or "". Raises ProbeInterrupted."""
     uid = PROBE_UID if level is IsolationLevel.USERS else 0
 
     def run_pod() -> str:
@@ -153,10 +150,7 @@ def _try_level(
 
 
 def run_probe_pod(directory: Path, shim: Shim) -> str:
-    """Run the probe pod in the directory. Return why it failed, or an empty string if it succeeded.
-
-    Raises ProbeInterrupted.
-    """
+    """Run the probe pod in the directory. Return why it failed, or "". Raises ProbeInterrupted."""
     try:
         completed = subprocess.run(
             [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -173,10 +167,9 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
 
 
 def retry_until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
-    """Repeat a test of the machine until it is not interrupted. Return its result.
+    """Repeat a test until it is not interrupted, and return its result.
 
-    If the test raises a permanent OSError, return the error's text. Raises ProbeInterrupted after `attempts`
-    interruptions.
+    A permanent OSError is returned as text. Raises ProbeInterrupted after `attempts` interruptions.
     """
     try:
         return attempt()
@@ -212,7 +205,7 @@ def probe_pod_spec(files: PodFiles, uid: int) -> Record:
 
 
 def _read_obstacle(directory: Path) -> str:
-    """Return why the probe pod failed, or an empty string if it succeeded. Raises ProbeInterrupted."""
+    """Return why the probe pod failed, or "". Raises ProbeInterrupted."""
     end = read_record(str(directory / "exit"))
     if end is None:
         raise ProbeInterrupted("the probe ended without reporting an exit code")

@@ -1,8 +1,6 @@
 """System call filter for pods: a BPF program that the kernel runs before each system call.
 
-The forbidden system calls follow the defaults of container runtimes. Most of them also require a capability
-that pods lack, so the filter mainly protects against bugs in the kernel's own checks. Debuggers keep working,
-because a pod may trace its own processes.
+It forbids what container runtimes forbid. Debuggers keep working.
 """
 
 from __future__ import annotations

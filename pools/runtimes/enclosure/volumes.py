@@ -31,12 +31,11 @@ def require_no_volumes(spec: PodSpec) -> None:
 
 
 def volume_mounts(spec: PodSpec, state: Path, directory: Path) -> VolumeMounts:
-    """Return the pod's volume mounts. `state` contains Berth's own files, which pods must not see.
+    """Return the pod's volume mounts.
 
-    The shim fetches volumes from S3 into the pod's `directory` before it mounts them.
-
-    Raises UnusableVolume if a directory is missing, contains `state` or is inside it, or is reached through a
-    symbolic link, which could lead out of the directory that the admin chose.
+    `state` has Berth's own files, which pods must not see. S3 volumes are fetched into the pod's `directory`
+    later. Raises UnusableVolume if a directory is missing, overlaps `state`, or is reached through a symbolic
+    link.
     """
     mounts = []
     for volume in spec.volumes:

@@ -28,9 +28,8 @@ class PodFiles:
 class VolumeChanges:
     """Changes that one pod made to an S3 volume.
 
-    `files` are new and changed files, with paths relative to the volume. `deleted` contains the path and the
-    ETag of each object that the pod received as a file and deleted. `skipped` contains the reason for each
-    omitted path.
+    `files` are new and changed files, relative to the volume. `deleted` has the path and ETag of deleted
+    objects, and `skipped` the reason for each omitted path.
     """
 
     files: tuple[PodFile, ...] = ()
@@ -46,10 +45,10 @@ class PodFileReader(Protocol):
     """Interface for reading pods' files, implemented by runtimes."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Return the regular files at and below `paths`. Links are skipped.
+        """Return the regular files at and below `paths`, without links. Raises FilesNotFound.
 
-        Paths are relative to the directory that contains the pod's code or, without code, to the pod's
-        directory. A pod's files exist until the pod is forgotten. Raises FilesNotFound.
+        Paths are relative to the pod's code or, without code, to the pod's directory. The files exist until
+        the pod is forgotten.
         """
         ...
 
@@ -58,10 +57,10 @@ class PodFileReader(Protocol):
         ...
 
     def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Return the regular files of an ended pod at or below `path`, or all of them if `path` is empty.
+        """Return the regular files of an ended pod at or below `path`, or all. Raises FilesNotFound.
 
-        Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
-        are skipped. The files exist until the pod is forgotten. Raises FilesNotFound.
+        Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets and links are left out. The files
+        exist until the pod is forgotten.
         """
         ...
 
@@ -70,9 +69,9 @@ class PodFileReader(Protocol):
         ...
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        """Return the changes that an ended pod made to a writable S3 volume.
+        """Return the changes that an ended pod made to a writable S3 volume. Raises FilesNotFound.
 
-        A pod whose command never started has changed nothing. Raises FilesNotFound.
+        A pod whose command never started has changed nothing.
         """
         ...
 

@@ -1,7 +1,6 @@
 """Read a pod's files without following links, which could point to any file on the machine.
 
-Hard links are also skipped, because a pod's user can create hard links to other users' files on some
-machines.
+Hard links are skipped too, because some machines let a pod's user link to other users' files.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
 
 
 def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
-    """Return the regular files at or below `path`. An empty path selects all roots.
+    """Return the regular files at or below `path`, which begins with the name of a root.
 
-    A path begins with the name of its root. `roots` contains the parent and the name of each root's
-    directory. Missing directories are skipped. Raises FilesNotFound if no root has the name.
+    An empty path selects all `roots`, each with its directory's parent and name. Missing directories are
+    skipped. Raises FilesNotFound for an unknown root.
     """
     label, *inside = _split_path(path) or [""]
     if label and label not in roots:
@@ -52,9 +51,9 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
 
 
 def list_changed_files(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
-    """List a directory tree. Return the regular files whose status changed after `since` (nanoseconds), and
-    the paths of all entries except directories. All paths are relative to the directory. Raises
-    FilesNotFound.
+    """Return the files whose status changed after `since` (nanoseconds), and all paths except directories.
+
+    Paths are relative to the directory. Raises FilesNotFound.
     """
     walk = _DirectoryWalk(since)
     with _open_directory(parent, [name]) as base:
@@ -101,7 +100,7 @@ class _DirectoryWalk:
         self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
-        """List the file at `relative`, or all files below `relative` if it is a directory.
+        """List the file `relative`, or all files below it if it is a directory.
 
         `base` is the descriptor of the directory in which `relative` starts.
         """
@@ -148,9 +147,7 @@ class _DirectoryWalk:
         return names
 
     def _count_path(self, path: str) -> None:
-        """Add the path's length to the total length of all paths. Raises FilesNotFound if the total is too
-        large.
-        """
+        """Count the path's length. Raises FilesNotFound if all paths are too long together."""
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
@@ -163,7 +160,7 @@ class _DirectoryWalk:
 
 @contextmanager
 def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
-    """Open a directory below `root`. Pods cannot replace `root` itself. Raises FilesNotFound."""
+    """Open a directory below `root`, which pods cannot replace. Raises FilesNotFound."""
     try:
         base = os.open(root, _DIRECTORY)
     except OSError as error:
@@ -179,7 +176,7 @@ def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
 
 @contextmanager
 def _open_subdirectory(base: int, parts: Collection[str]) -> Iterator[int]:
-    """Open a directory below the directory `base` without following links. Raises OSError."""
+    """Open a directory below `base` without following links. Raises OSError."""
     fd = os.dup(base)
     try:
         for part in parts:

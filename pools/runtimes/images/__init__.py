@@ -1,5 +1,4 @@
-"""Run pods in containers. podman pulls the images and creates the containers.
+"""Run pods in containers that podman creates.
 
-This package runs on nodes, so it uses only the standard library. The shim imports the package only for pods
-with an image.
+Runs on nodes, with only the standard library. The shim imports it only for pods with an image.
 """

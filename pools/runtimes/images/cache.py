@@ -30,9 +30,9 @@ def evict_all(podman: Podman) -> None:
 
 
 def stored_bytes(store: ImageStore) -> int:
-    """Return the total unpacked size of all image layers in bytes. Shared layers count once.
+    """Return the total size of all image layers in bytes. Shared layers count once.
 
-    Layers of a killed pull are not counted, because removing images would not free them.
+    Layers of a killed pull do not count, because removing images would not free them.
     """
     try:
         layers = {layer["id"]: layer for layer in _read(f"{store.root}/graph/overlay-layers/layers.json")}
@@ -62,7 +62,7 @@ def _sort_oldest_first(store: ImageStore) -> list[str]:
 
 
 def _remove(podman: Podman, digest: str) -> None:
-    """Remove an image, unless a pod uses it or is about to use it."""
+    """Remove an image, unless a pod uses it or is about to."""
     fd = os.open(f"{podman.store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Find NVIDIA GPUs in the specifications of the Container Device Interface (CDI).
+"""Find NVIDIA GPUs in specifications of the Container Device Interface (CDI).
 
-CDI also mounts the driver's libraries into containers. `nvidia-ctk cdi generate
---output=/etc/cdi/nvidia.yaml` writes the specification that this module reads.
+CDI also mounts the driver's libraries. `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes a
+specification.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Create the container for a pod that has an image.
 
-podman creates it around a waiting process. The shim then starts the pod's command in the container's
-namespaces, just as in bubblewrap's namespaces. A small process next to the shim ends the container if the
-shim dies.
+podman creates it around a waiting process, and the shim starts the pod's command in its namespaces.
 """
 
 from __future__ import annotations
@@ -84,10 +82,10 @@ class Container(Namespaces):
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and environment variables, with defaults from the image.
+        """Return the pod's command and variables, with defaults from the image.
 
-        The pod's command replaces the image's entrypoint and arguments. The pod's variables override the
-        image's variables, which override Berth's defaults.
+        The pod's command replaces the image's. The pod's variables override the image's, which override
+        Berth's.
         """
         defaults = _environment_variables(self._order, "env_default")
         of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]
@@ -123,7 +121,7 @@ class Container(Namespaces):
         super().close()
 
     def _create_from_image(self, digest: str) -> None:
-        """Create the container. If the image has disappeared from the storage, pull it again."""
+        """Create the container. If the image has disappeared, pull it again."""
         store = self._podman.store
         in_use = os.open(f"{store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -139,7 +137,6 @@ class Container(Namespaces):
             os.unlink(f"{self._pod}/auth.json")
 
     def _ensure_pulled(self, digest: str) -> Record:
-        """Return the image's configuration, after pulling the image if necessary."""
         store = self._podman.store
         if self._fields["image_policy"] != "always" and store.has_access(
             self._fields["image_project"], digest
@@ -152,7 +149,6 @@ class Container(Namespaces):
         return ImagePull(self._podman, self._pod, self._order, self._report_progress).ensure_pulled()
 
     def _create_with_config(self, config: Record) -> None:
-        """Create the container from the image that has the given configuration."""
         self._config = config
         if "image_directory" in self._fields:
             self.directory = dict(config)["working_dir"]
@@ -161,7 +157,7 @@ class Container(Namespaces):
         self._create(next(value for key, value in config if key == "name"))
 
     def _create(self, image: str) -> None:
-        """Create the container and the process that guards it. Raises CannotRun or Interrupted."""
+        """Create the container and its guard. Raises CannotRun or Interrupted."""
         self.end()  # remove a container that a killed shim left behind
         record = [("name", self._name), ("store", self._podman.store.root)]
         write_record(f"{self._pod}/container", record, durable=False)
@@ -194,7 +190,7 @@ class Container(Namespaces):
         os.close(alive_read)
 
     def _report_progress(self, progress: str) -> None:
-        """Store the progress of the pod's start for the runtime to read, at most once a second."""
+        """Store the progress for the runtime, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
             return
@@ -204,7 +200,5 @@ class Container(Namespaces):
 
 
 def _environment_variables(record: Record, key: str) -> dict[str, str]:
-    """Return the environment variables listed in the record under `key`. A missing value becomes an empty
-    string.
-    """
+    """Return the variables under `key` in the record. A missing value becomes ""."""
     return {each.partition("=")[0]: each.partition("=")[2] for name, each in record if name == key}

@@ -41,10 +41,7 @@ class NodeImages:
 
     @property
     def support(self) -> ImageSupport:
-        """Support for images on this machine.
-
-        The first access runs a test that takes about a second. An interrupted test is repeated.
-        """
+        """Support for images on this machine. The first access runs a test that takes about a second."""
         with self._lock:
             if self._support is None:
                 try:

@@ -28,10 +28,10 @@ _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True)
 class PullSettings:
-    """Settings for image pulls.
+    """Settings for image pulls. Times are in seconds.
 
-    `pauses` lists the seconds between attempts, and `silence` is the time in seconds after which a silent
-    registry counts as failed. `cache_bytes` limits the image storage.
+    `pauses` are the times between attempts. A registry that is silent for `silence` has failed. `cache_bytes`
+    limits the image storage.
     """
 
     cache_bytes: int
@@ -97,10 +97,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 
 
 def _ulimit_options() -> list[str]:
-    """Return the podman options that set the limits of this process in the container.
-
-    podman's default limits may be higher than those of this process.
-    """
+    """Return the options that keep this process's limits, because podman's may be higher."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this value
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
@@ -108,7 +105,6 @@ def _ulimit_options() -> list[str]:
 
 
 def _mount_options(view: FileSystemView) -> list[str]:
-    """Return the podman options for mounts. podman sorts the mounts by target."""
     options = [_bind_option(mount, "ro") for mount in _with_mounts_below(view.readable)]
     options += [_bind_option(mount, "rw") for mount in view.writable]
     options += [f"--mount=type=tmpfs,target={path},ro=true,tmpfs-mode=755" for path in view.hidden]
@@ -123,9 +119,9 @@ def _bind_option(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield each mount, followed by a mount for each of the machine's mount points inside it.
+    """Yield each mount, and then the machine's mount points inside it.
 
-    If a mount point had no mount of its own, it would remain writable inside a read-only mount.
+    Without mounts of their own, they would be writable inside a read-only mount.
     """
     points = [_unescape_mount_path(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:

@@ -1,6 +1,6 @@
 """Run podman commands for one pod, and end them if the pod must stop.
 
-The shim imports this module for each pod with an image, so the module avoids slow imports.
+Avoids slow imports, because each pod with an image needs this module.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class PodmanOutput:
 
 
 class Podman:
-    """Runner for one pod's podman commands. Output goes to files in the pod's directory.
+    """Runner for one pod's podman commands, whose output goes to files in the pod's directory.
 
-    `variables` are settings of the node, such as proxies. podman is killed if this process ends.
+    `variables` are settings of the node, such as proxies. podman dies with this process.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Podman:
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = COMMAND_SECONDS,
         interruptible: bool = True, variables: Mapping[str, str] = EMPTY,
     ) -> PodmanOutput:  # fmt: skip
-        """Run a podman command to completion, with additional environment `variables`.
+        """Run a podman command with additional environment `variables`.
 
-        `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`. An interruptible
-        command also raises Interrupted if the pod must stop.
+        `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`, and Interrupted
+        if the command is interruptible and the pod must stop.
         """
         if not os.path.isdir(self.temporary):
             os.mkdir(self.temporary, 0o700)
@@ -87,7 +87,6 @@ class Podman:
     def _wait(
         self, pid: int, watch: Callable[[int], None] | None, deadline: float, interruptible: bool
     ) -> int:
-        """Wait until the command has ended, and return its wait status."""
         fd = os.pidfd_open(pid)
         try:
             while True:
@@ -104,7 +103,6 @@ class Podman:
             os.close(fd)
 
     def _exec(self, arguments: tuple[str, ...], outputs: list[str], environment: dict[str, str]) -> None:
-        """Replace this forked process with podman, in a new session."""
         try:
             os.setsid()
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -40,9 +40,9 @@ _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists only with control
 
 @dataclass(frozen=True)
 class ImageSupport:
-    """Whether this machine supports container images: the version of podman, or the `obstacle`.
+    """Support of this machine for container images: the version of podman, or the `obstacle`.
 
-    `init` is the program that waits in containers. `cache_bytes` is the size limit of the image storage.
+    `init` is the program that waits in containers. `cache_bytes` limits the image storage.
     """
 
     version: str = ""
@@ -54,10 +54,7 @@ class ImageSupport:
 def probe_images(
     store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
 ) -> ImageSupport:
-    """Run a test pod in a container. The container uses the machine's own programs instead of an image.
-
-    Raises ProbeInterrupted.
-    """
+    """Run a test pod in a container with the machine's own programs. Raises ProbeInterrupted."""
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)
@@ -80,7 +77,6 @@ class ImagesUnsupported(Exception):
 
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
-    """Return the node's image settings. Raises ImagesUnsupported."""
     setting = environ.get(IMAGES_VARIABLE) or "auto"
     if setting == "off":
         raise ImagesUnsupported(f"{IMAGES_VARIABLE} is off.")
@@ -113,10 +109,7 @@ def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
 
 
 def _find_runtime(environ: Mapping[str, str]) -> str:
-    """Return the name of the installed OCI runtime. Raises ImagesUnsupported if there is none.
-
-    crun does not support version 1 of control groups.
-    """
+    """Return the installed OCI runtime. Raises ImagesUnsupported. crun needs control groups v2."""
     names = ("crun", "runc") if _UNIFIED.exists() else ("runc",)
     for name in names:
         if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):
@@ -125,9 +118,7 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
 
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
-    """Run a probe pod in a container. Return why it failed, or "" if it succeeded. Raises
-    ProbeInterrupted.
-    """
+    """Run a probe pod in a container. Return why it failed, or "". Raises ProbeInterrupted."""
     with probe_directory(pods) as directory:
         root = directory / "root"
         files = PodFiles(directory, directory / "work", directory / "workspace")
@@ -145,7 +136,6 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
 
 
 def _probe_view(root: Path) -> FileSystemView:
-    """Return a view with the machine's programs mounted below `root`."""
     machine = machine_view([])
     for target, link in machine.links:
         (root / link.lstrip("/")).symlink_to(target)

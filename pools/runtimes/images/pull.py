@@ -26,11 +26,10 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 class ImagePull:
-    """Pull of one pod's image.
+    """Pull of one pod's image. `report` receives descriptions of the progress.
 
-    `report` is called with a description of the progress. `directory` is the pod's directory, which contains
-    the credentials. The pod spec contains the pauses between attempts and the time after which a silent
-    registry counts as failed, both in seconds.
+    `directory` is the pod's, with the credentials. The pauses between attempts and the time for a silent
+    registry, both in seconds, are in the pod spec.
     """
 
     def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:
@@ -60,14 +59,14 @@ class ImagePull:
             os.close(fd)
 
     def _find_pulled_config(self) -> Record | None:
-        """Return the image's configuration, or None if the image must first be pulled for the project."""
+        """Return the image's configuration, or None if it must first be pulled for the project."""
         digest = self._reference.digest
         if self._policy == "always" or not self._store.has_access(self._project, digest):
             return None
         return self._store.read_config(digest)
 
     def _lock(self) -> int:
-        """Acquire the image's lock, and return its descriptor. Waits while another pod pulls the image."""
+        """Acquire the image's lock while no other pod pulls it. Return its descriptor."""
         path = f"{self._store.locks}/{self._reference.digest}.pull"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         while True:
@@ -80,7 +79,7 @@ class ImagePull:
                 return fd
 
     def _pull_until_done(self) -> Record:
-        """Pull the image. Retry after transient errors, and evict unused images if the disk is full."""
+        """Pull the image. Retry after temporary errors, and evict unused images if the disk is full."""
         pauses, has_evicted = list(self._pauses), False
         while True:
             error = self._pull_once()
@@ -117,7 +116,7 @@ class ImagePull:
         return None if output.code == 0 else classify_failure(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:
-        """Return the compressed sizes of the image's layers in bytes, or an empty list if unknown."""
+        """Return the compressed sizes of the layers in bytes, or [] if they are unknown."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
         for _ in range(2):  # if the first manifest is an image index, the second is the image's manifest
@@ -149,9 +148,7 @@ class ImagePull:
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
     def _record_pulled_image(self) -> Record:
-        """Record the pulled image's configuration, grant the project access to the image, and trim the
-        cache. Raises CannotPull.
-        """
+        """Record the image for the project, and trim the cache. Raises CannotPull."""
         output = self._podman.run("image", "inspect", str(self._reference))
         try:
             image = json.loads(output.text)[0]
@@ -190,7 +187,6 @@ class StallTimer:
 
 
 def _config_record(name: str, config: dict[str, Any]) -> Record:
-    """Return the image configuration fields that pods use."""
     record: Record = [("name", name)]
     for key, field in (("env", "Env"), ("entrypoint", "Entrypoint"), ("cmd", "Cmd")):
         record += [(key, str(value)) for value in config.get(field) or ()]

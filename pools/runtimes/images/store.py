@@ -17,8 +17,8 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 class ImageStore:
     """Image storage below `root`, with records of images.
 
-    `digests` contains the configurations of images. A file's modification time is the image's last use.
-    `projects` contains the digests that each project has pulled. `locks` contains a lock for each digest.
+    `digests` has the configurations of images; a file's modification time is the last use. `projects` has the
+    digests that each project has pulled, and `locks` a lock for each digest.
     """
 
     def __init__(self, root: str) -> None:
@@ -46,8 +46,7 @@ class ImageStore:
     def environment(self, variables: Iterable[str] = ()) -> dict[str, str]:
         """Return podman's environment variables, plus `variables` such as `HTTPS_PROXY=...`.
 
-        The home directory is empty, because podman would otherwise use the credentials in the user's home
-        directory.
+        The home directory is empty, because podman would otherwise use the user's credentials.
         """
         return {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -108,7 +107,7 @@ def remove_container(pod_directory: str) -> None:
 
 
 def _try_removal(name: str, store: str) -> bool:
-    """Kill the container's processes and remove the container. Return whether the removal succeeded."""
+    """Kill and remove the container. Return whether this succeeded."""
     import subprocess  # imported here, because the shim imports this module but never needs subprocess
 
     kill_processes(name)

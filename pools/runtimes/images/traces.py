@@ -1,7 +1,6 @@
-"""Clean up processes, control groups and records after podman or conmon was killed.
+"""Clean up after podman or conmon was killed: processes, control groups and records.
 
-A container's control groups are inside groups with the container's name, so podman is not needed to find
-them.
+The groups contain the container's name, so podman is not needed.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ _EMPTY_SCANS = 3
 
 
 def kill_processes(name: str) -> None:
-    """Kill podman, conmon and all other processes of the container.
-
-    Return when all processes have ended, or after a time limit.
-    """
+    """Kill all processes of the container, including podman and conmon, within a time limit."""
     deadline = time.monotonic() + _PATIENCE
     empty_scans = 0
     while empty_scans < _EMPTY_SCANS and time.monotonic() < deadline:
@@ -48,7 +44,7 @@ def remove_groups(name: str) -> None:
 
 
 def _remove_record(container: str) -> None:
-    """Remove the OCI runtime's record of the container. Do nothing if the ID is empty."""
+    """Remove the OCI runtime's record of the container, if it has an ID."""
     for runtime in _RUNTIMES if container else ():
         for directory, _, names in os.walk(f"{runtime}/{container}", topdown=False):
             for name in names:
@@ -87,7 +83,7 @@ def _belongs_to_container(pid: int, name: str) -> bool:
 
 
 def _outer_cgroups(name: str) -> Iterator[str]:
-    """Yield the container's outer control groups: one in version 2, or one per controller in version 1."""
+    """Yield the container's outer control groups: one in version 2, one per controller in version 1."""
     for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
         if os.path.isdir(f"{base}/{name}"):
             yield f"{base}/{name}"

@@ -204,7 +204,7 @@ def _decode_changes(response: httpx.Response) -> VolumeChanges:
 
 
 def _clock_skew(response: httpx.Response) -> timedelta:
-    """Return how far the node's clock is ahead of Berth's, or zero if the difference is small."""
+    """Return how far the node's clock is ahead, or zero if the difference is small."""
     skew = parsedate_to_datetime(response.headers["Date"]) - datetime.now(UTC)
     return skew if abs(skew) >= SKEW_MIN else timedelta()
 

@@ -18,8 +18,7 @@ _LABEL_LENGTH = 60
 class RayNode:
     """Node of a Ray pool. Node 0 is the head node.
 
-    `secret` is the cluster's secret, which Ray and the agents require. `address` is empty until the node's
-    address is known.
+    `secret` is the cluster's, which Ray and the agents require. `address` is empty until it is known.
     """
 
     instance_id: str

@@ -47,9 +47,7 @@ class RayFiles:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Convert the agent's rejection of a request to FilesNotFound, or to RuntimeFailure if the agent is too
-    old.
-    """
+    """Convert a rejected request to FilesNotFound, or to RuntimeFailure if the agent is too old."""
     try:
         yield
     except ValueError as error:

@@ -53,9 +53,9 @@ class Jobs:
         return RayJob(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return the state, such as ALIVE, that Ray reports for the node with this label.
+        """Return the state that Ray reports for the node with this label, such as ALIVE, or "".
 
-        Return "" if no such node has registered. A node that rejoined is listed twice, as DEAD and as ALIVE.
+        A node that rejoined is listed twice, as DEAD and as ALIVE.
         """
         response = self._request("GET", "/api/v0/nodes", params={"limit": NODES_MAX})
         nodes = _json_or_failure(response)["data"]["result"]["result"]

@@ -30,8 +30,8 @@ _SOURCE = str(Path(__file__).resolve().parents[3])
 class LocalRayNodes:
     """Provider that runs a Ray node process for each node of the local provider.
 
-    Each instance's process is recorded in a directory, so a restarted server finds it. Each node has its own
-    address in 127.0.0.0/8, the loopback network.
+    Processes are recorded in a directory, so a restarted server finds them. Each node has its own loopback
+    address in 127.0.0.0/8.
     """
 
     machines_join = False
@@ -72,7 +72,7 @@ class LocalRayNodes:
         return self.local.preview(pool, shape)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
-        """Return the instance with its process's state. Start the process once the head node is known."""
+        """Return the instance with its process's state. The process starts once the head node is known."""
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
@@ -93,10 +93,7 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the address of the head node that this node joins.
-
-        The result is empty for the head node itself, and None if there is no head node.
-        """
+        """Return the head node's address, "" for the head node itself, or None if there is none."""
         if instance.ordinal == 0:
             return ""
         for other in self.local.list_instances(pool):
@@ -106,7 +103,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """If the pool has a new head node, connect the node to it. The node's pods keep running."""
+        """Connect the node to a new head node of the pool. The node's pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return
@@ -177,7 +174,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last line of the node process's output or, if it has none, of Ray's output."""
+    """Return the last line of the process's output or, if it has none, of Ray's output."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:
@@ -202,7 +199,7 @@ def _request_termination(home: Path) -> dict[str, str]:
 
 
 def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process to stop its pods and Ray. Kill the process if it takes too long."""
+    """Signal the process to stop its pods and Ray. Kill it if it takes too long."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX
@@ -216,10 +213,7 @@ def _is_running(record: dict[str, str]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment variables for the node's process.
-
-    Variables that may contain secrets, such as the database password, are omitted.
-    """
+    """Return the variables for the node's process, without any that may contain secrets."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE", *SETTINGS_OF_PODS)
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}
 

@@ -32,7 +32,7 @@ class RayLogs:
         return agent.read_log_times(pod_id, start, end)
 
     def _log_agent(self, pod_id: str) -> NodeAgent | None:
-        """Return the agent that can send the log, or None if the log is stored locally or does not exist."""
+        """Return the agent that can send the log, or None if the log is local or does not exist."""
         return None if self.ledger.log_path(pod_id).exists() else self._node_agent(pod_id)
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:

@@ -1,7 +1,6 @@
-"""Run a probe pod on each new Ray node. The node accepts pods once its probe has succeeded.
+"""Run a probe pod on each new Ray node, which accepts pods once the probe has succeeded.
 
-A probe pod starts like any other pod: through the node's agent, a Ray job on all devices, the shim and the
-enclosure. A failed probe is repeated until it succeeds or the node's boot times out.
+A probe pod starts like any other pod, on all devices. It is repeated until it succeeds or the boot times out.
 """
 
 import hashlib
@@ -29,9 +28,8 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 class ProbePods:
     """Pods that probe the nodes of all Ray pools. Thread-safe.
 
-    `stored()` returns the IDs of all pods in the runtime's records, so that a new process finds the probes of
-    an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
-    deletes a workspace of one node.
+    `stored()` returns the IDs of all recorded pods, which include an earlier process's probes. `existing()`
+    returns the instances of all pools. `drop_workspace(instance_id, name)` deletes a workspace of one node.
     """
 
     def __init__(
@@ -48,11 +46,7 @@ class ProbePods:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe the instances on all of their devices.
-
-        Return the reasons why instances cannot run pods yet, keyed by instance ID. Other pools may be probed
-        at the same time, so only the probes of ended nodes are deleted.
-        """
+        """Probe the instances. Return why they cannot run pods yet, by instance ID."""
         # Read the stored probes first, because another pool may add a node and start its probe in between.
         stored = list(self._stored())
         existing = {*self._existing(), *devices}
@@ -68,7 +62,7 @@ class ProbePods:
         return {instance: reason for instance, reason in zip(due, results, strict=True) if reason}
 
     def _probe(self, instance: str, devices: tuple[str, ...], pods: list[str]) -> str:
-        """Run the instance's probe. Return why the instance cannot run pods yet, or "" if it can."""
+        """Run the probe. Return why the instance cannot run pods yet, or ""."""
         with self._lock:
             failed_at, failure = self._failures.get(instance, (0.0, ""))
         if not pods and failure and time.time() < failed_at + RETRY_SECONDS:
@@ -118,7 +112,7 @@ class ProbePods:
         self._drop_workspace(instance, PROBE_WORKSPACE)
 
     def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
-        """Delete all probe pods except the latest one of each existing instance."""
+        """Delete all probe pods except the latest of each existing instance."""
         current = {probes[-1] for instance in existing if (probes := _instance_pods(instance, stored))}
         leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
         if not leftovers or not self._clearing.acquire(blocking=False):

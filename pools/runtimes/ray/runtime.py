@@ -52,10 +52,10 @@ ADDRESS_OF_RANK_0 = ""
 
 
 class RayRuntime(RayFiles, RayLogs):
-    """Runtime of all Ray pools.
+    """Runtime of all Ray pools. `nodes` returns the current nodes.
 
-    `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
-    finds all pods again. The names of this installation's jobs begin with `prefix`.
+    All other state is under `root` and on the nodes. The names of this installation's jobs begin with
+    `prefix`.
     """
 
     starts_in_background = True
@@ -90,7 +90,6 @@ class RayRuntime(RayFiles, RayLogs):
                 self._starts.begin(spec.pod_id, self._send, spec, self._record_placement(spec))
 
     def _record_placement(self, spec: PodSpec) -> RayNode:
-        """Record the pod's assignment to its node, and return the node."""
         validate_name(spec.workspace)
         node = self._reload_nodes().get(spec.instance_id)
         if node is None:
@@ -99,7 +98,7 @@ class RayRuntime(RayFiles, RayLogs):
         return node
 
     def _send(self, spec: PodSpec, node: RayNode) -> None:
-        """Send the pod to its node and submit its Ray job. Runs in threads, without database access."""
+        """Send the pod and submit its Ray job. Runs in threads, without database access."""
         self.ledger.sync(spec.pod_id)
         entrypoint = self._agent(node).send_spec(spec)
         if self.ledger.record_receipt(spec.pod_id) and entrypoint:
@@ -303,10 +302,7 @@ class RayRuntime(RayFiles, RayLogs):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a rendezvous address and a random port. The address is empty, which means the rank-0 node.
-
-        The port is random, because the node's free ports are not known yet.
-        """
+        """Return an empty address, which means the rank-0 node, and a random port."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -341,7 +337,7 @@ class RayRuntime(RayFiles, RayLogs):
         return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
     def _obstacle(self, node: RayNode | None) -> str:
-        """Return why the node cannot run pods (no agent, or no live raylet), or "" if it can."""
+        """Return why the node cannot run pods (no agent or no live raylet), or ""."""
         if node is None:
             return "the machine's address is not known yet"
         try:
@@ -357,9 +353,7 @@ class RayRuntime(RayFiles, RayLogs):
         return self._nodes
 
     def _find_entry(self, pod_id: str) -> LedgerEntry | None:
-        """Return the pod's record, or None if there is none. If necessary, look for the pod on nodes that
-        have not been searched yet.
-        """
+        """Return the pod's record or None. Nodes that have not been searched yet are searched."""
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:

@@ -241,7 +241,7 @@ def node_sources() -> dict[str, str]:
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Clear fields of an archive member that differ between servers, so that archives are reproducible."""
+    """Clear fields of an archive member that differ between servers."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

@@ -1,7 +1,6 @@
 """Download a pod's code and unpack it into the directory where the pod starts.
 
-The work is done in a child process, which drops its privileges before it writes the first file, so that the
-files belong to the pod's user.
+A child process without privileges does this, so that the files belong to the pod's user.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class _Body:
 
 
 def _unpack(body: _Body) -> None:
-    """Unpack the archive into a new directory. The server has already checked the links in the archive."""
+    """Unpack into a new directory. The server has already checked the archive's links."""
     import tarfile
 
     os.umask(0o077)

@@ -22,8 +22,8 @@ OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 class PodEntry:
     """Steps for a forked process to enter the pod.
 
-    `subject` names what the current step works on, for error messages. `parent` is the ID of the process that
-    adopts this process. If the parent dies, this process ends.
+    `subject` is what the current step works on, for error messages. This process ends if `parent`, which
+    adopts it, dies.
     """
 
     def __init__(self, pod: Pod, libc: CDLL, parent: int) -> None:
@@ -32,11 +32,10 @@ class PodEntry:
         self.subject = LIMITS
 
     def join(self, go_fd: int, born_fd: int) -> None:
-        """Enter the pod's control groups and namespaces.
+        """Enter the pod's control groups and namespaces. Return only in the process inside.
 
-        Return only in the process inside the pod, after its ID has been written to `born_fd` and permission
-        has arrived on `go_fd`. With namespaces, `go_fd` first contains the ID of the first process in the
-        namespaces.
+        The process writes its ID to `born_fd` and waits for permission on `go_fd`. With namespaces, `go_fd`
+        first has the ID of their first process.
         """
         self.subject = LIMITS
         _limit_open_files()
@@ -101,7 +100,6 @@ class PodEntry:
 
 
 def _limit_open_files() -> None:
-    """Limit how many files this process and its children may open."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

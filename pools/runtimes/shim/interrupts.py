@@ -25,8 +25,7 @@ class Interrupts:
     def wait(self, seconds: float, other: int = -1, interruptible: bool = True) -> None:
         """Wait for `seconds`, or until the descriptor `other` is readable.
 
-        Raises Interrupted if the pod must not start. The stop record is not deleted, so that the shim can
-        read it again while the command runs.
+        Raises Interrupted if the pod must not start. The stop record remains.
         """
         poller = select.poll()
         own = (self._control, self._signals, self._anchor) if interruptible else ()

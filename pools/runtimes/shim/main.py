@@ -21,10 +21,10 @@ from pools.runtimes.shim.wakes import wake_listeners
 
 
 def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
-    """Run the pod in the directory. Do nothing if another shim already runs it.
+    """Run the pod in the directory, unless another shim already does.
 
-    The pod is stopped when the process `anchor` (`pid:start`) ends, unless `anchor` is empty. The pod uses
-    the prepared enclosure if that suits the pod.
+    The pod ends with the process `anchor` (`pid:start`), unless that is empty. It uses the prepared enclosure
+    if that suits.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -136,10 +136,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records.
-
-    The pipe is also opened for writing, so that reading never reaches end-of-file.
-    """
+    """Open the pipe that announces stop records, also for writing, so that it never ends."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

@@ -35,9 +35,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Pod:
-    """Running pod: its command and all of the command's descendants.
+    """Running pod: its command and all descendants.
 
-    Orphans are reparented to this process or to the first process of their namespace.
+    Orphans become children of this process or of the first process of their namespace.
     """
 
     def __init__(
@@ -137,10 +137,7 @@ class Pod:
         return failure
 
     def _start_namespaces(self) -> str:
-        """Start building the pod's namespaces. Return an error message or "".
-
-        If the pod runs in a container, this method also creates the container, with its image's settings.
-        """
+        """Start building the pod's namespaces or container. Return an error message or ""."""
         if self.namespaces is None:
             return ""
         failure = self.namespaces.launch()
@@ -149,10 +146,7 @@ class Pod:
         return failure
 
     def _admit_to_namespaces(self, go_fd: int) -> str:
-        """Let the forked process enter the namespaces, if any, once they have been built.
-
-        Return an error message or "".
-        """
+        """Let the forked process enter the namespaces, if any. Return an error message or ""."""
         if self.namespaces is None:
             return ""
         failure = self.namespaces.wait()
@@ -161,8 +155,9 @@ class Pod:
         return failure
 
     def _create_cgroups(self) -> str:
-        """Create the pod's control groups. Record their paths first, so that another process can clean up if
-        this process is killed. Return an error message or "".
+        """Create the pod's control groups. Return an error message or "".
+
+        Their paths are recorded first, for cleaning up if this process is killed.
         """
         try:
             self.cgroups.locate()
@@ -175,10 +170,7 @@ class Pod:
         return ""
 
     def _sync_pod_spec(self) -> str:
-        """Sync the pod spec to disk, so that the pod never runs again after a power failure.
-
-        The data is written while bubblewrap starts, and the runtime does not wait for the write.
-        """
+        """Sync the pod spec to disk, so that the pod never runs again after a power failure."""
         try:
             sync(f"{self.directory}/order")
             sync_directory(self.directory)
@@ -207,15 +199,16 @@ class Pod:
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the kernel killed the command for exceeding the memory limit. Exit code 137 also
-        counts, because a shell returns this code after the kernel has killed the shell's child.
+        """Return whether the kernel killed the command for exceeding the memory limit.
+
+        Exit code 137 also counts: a shell returns it if its child was killed.
         """
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
-        """Replace this process, or a child of it inside the namespaces, with the command."""
+        """Become the command, or start it inside the namespaces."""
         entry = PodEntry(self, libc, shim)
         try:
             entry.subject = "the log"
@@ -232,9 +225,7 @@ class Pod:
         os._exit(127)
 
     def _open_output(self) -> None:
-        """Redirect output to the log. The pod's user owns the log, because programs may reopen
-        /dev/stderr.
-        """
+        """Redirect output to the log. The pod's user owns it, because programs may reopen /dev/stderr."""
         log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if self.namespaces and self.namespaces.uid:
             os.fchown(log, self.namespaces.uid, self.namespaces.uid)
@@ -265,23 +256,22 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop waiting for the pod: its command has ended or, after a stop request, all of its
-        processes have ended or the grace period is over.
+        """Whether to stop waiting for the pod.
+
+        The command has ended or, after a stop request, all of its processes have, or the grace period is
+        over.
         """
         if self.deadline is None:
             return self.wait_status is not None
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
 
     def processes(self) -> list[int]:
-        """Return the IDs of the pod's running processes, parents first.
-
-        Processes that users started in channels are excluded.
-        """
+        """Return the IDs of the pod's running processes, parents first, without those of channels."""
         of_channels = self.channels.processes()
         return [pid for pid in self._all_processes() if pid not in of_channels]
 
     def _all_processes(self) -> list[int]:
-        """Return the IDs of running processes in the pod and its channels, parents first."""
+        """Return the processes of the pod and its channels, parents first."""
         others = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
         return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
@@ -304,8 +294,8 @@ class Pod:
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
         """Send SIGTERM to all processes after the lead time, and SIGKILL after the grace period.
 
-        Send the signal `number` immediately to the processes that handle it. If this method is called again,
-        the earlier times apply.
+        The signal `number` is sent at once to processes that handle it. In repeated calls, the earlier times
+        apply.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)
@@ -320,7 +310,7 @@ class Pod:
         self.end_lead_time()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal only to the processes that handle it, because it would end all others."""
+        """Send a signal only to processes that handle it. It would end the others."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)
@@ -344,7 +334,7 @@ class Pod:
             send_signal(pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill all processes, including newly forked processes, and wait until they are gone.
+        """Kill all processes, including new ones, and wait until they are gone.
 
         A process in an uninterruptible state still occupies its devices.
         """
@@ -367,8 +357,7 @@ class Pod:
     def _kill_own_processes(self) -> None:
         """Kill and reap all of the shim's descendants, because the container cannot end while they run.
 
-        The shim adopts a channel's processes once the channel's relay has ended. A relay may still be running
-        after it has been sent SIGKILL.
+        This includes the orphans of channels and relays that have not ended yet.
         """
         pause = 0.001
         while pids := self._all_processes():

@@ -11,10 +11,7 @@ def boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the third on, or None if there is no such process.
-
-    The second field is omitted, because it may contain spaces.
-    """
+    """Return the fields of /proc/PID/stat from the third on, or None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -23,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the process's start time in ticks since boot, or "" if there is no such process.
+    """Return the process's start time in ticks since boot, or "" if it has ended.
 
     A process is identified by its ID and start time.
     """
@@ -51,9 +48,9 @@ def descendants(root: int) -> list[int]:
 
 
 def current_descendants(root: int) -> list[int]:
-    """Return descendants of `root`, parents first, without scanning all processes on the machine.
+    """Return descendants of `root`, parents first, without scanning all processes.
 
-    The kernel may omit children while other processes end. Repeat the call until no children are left.
+    Some may be missing while other processes end: repeat the call until none are left.
     """
     if not os.path.exists(f"/proc/{root}/task/{root}/children"):  # some kernels do not list children
         return descendants(root)
@@ -66,9 +63,9 @@ def current_descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the IDs of the process's children, including children that its threads started.
+    """Return the IDs of the process's children, also those of its threads.
 
-    The kernel may omit some children while other processes end.
+    Some may be missing while other processes end.
     """
     below = []
     try:

@@ -1,7 +1,7 @@
 """Read and write small crash-safe records on disk.
 
-A record consists of `key=value` pairs joined by NUL, which cannot occur in an argument, path or variable. The
-shim avoids JSON, because importing its module takes as long as starting Python.
+A record has `key=value` pairs joined by NUL, which no argument, path or variable contains. The shim avoids
+JSON, whose import takes as long as starting Python.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Secrets of a pod: environment variables, files, and the secret for downloading its code and volumes.
+"""Secrets of a pod: variables, files, and the secret for downloading its code and volumes.
 
-The shim receives the secrets in a separate record, in a directory on a tmpfs if the machine has one. The shim
-deletes the record after reading it, and deletes the directory after the pod has ended. The files of an
-enclosed pod exist only inside its enclosure.
+The shim reads them from a record, on a tmpfs if possible, and deletes it. Files of an enclosed pod exist only
+inside its enclosure.
 """
 
 from __future__ import annotations

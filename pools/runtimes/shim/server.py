@@ -1,10 +1,7 @@
 """Server process that forks a shim for each pod of one runtime.
 
-Starting Python takes longer than all other steps of starting a pod. This process has already started Python
-and imported the shim's modules. While no pods are being started, the server forks spare shims. A spare shim
-builds most of an enclosure before its pod is known. The server receives only the directories of pods, never
-their specs or secrets, so a shim inherits nothing from another pod. The runtime starts the server with no
-other open files and an almost empty environment. The server ends with the runtime, but the shims continue.
+Starting Python takes longer than all other steps of a pod's start. The server receives only the directories
+of pods, so a shim inherits no secret of another pod.
 """
 
 from __future__ import annotations
@@ -34,12 +31,11 @@ _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe
 
 
 def serve(fd: int, root: str) -> None:
-    """Fork a shim for each request on the socket. Report each fork and each shim's exit status.
+    """Fork a shim for each request on the socket, and report each fork and exit status.
 
-    A request consists of its number, the pod's directory and its anchor (the process with which the pod
-    ends), joined by NUL. A report consists of the number and, if the shim has ended, its exit status, or
-    NOT_FORKED if there was not enough memory. `root` is the runtime's directory, in which spare shims find
-    the enclosure to prepare.
+    A request has its number, the pod's directory and its anchor (the process with which the pod ends), joined
+    by NUL. A report has the number and, after the end, the exit status, or NOT_FORKED without enough memory.
+    `root` is the runtime's directory, where spare shims find the enclosure to prepare.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import these modules
     import resource  # noqa: F401
@@ -56,9 +52,8 @@ def serve(fd: int, root: str) -> None:
 class Server:
     """Loop of the server process.
 
-    `_requests` maps the process ID of each running shim to the number of its request. `_spares` maps the
-    process ID of each spare shim to its pipe, oldest first. A spare shim learns its pod from its pipe and
-    ends with the server.
+    `_requests` maps each running shim's process ID to its request's number. `_spares` maps each spare shim's
+    process ID to its pipe, oldest first.
     """
 
     def __init__(self, fd: int, root: str) -> None:
@@ -121,7 +116,7 @@ class Server:
             os.close(writable)
 
     def _assign_spare(self, pod: bytes) -> int:
-        """Assign the pod to a spare shim. Return the shim's process ID, or 0 if there is no spare shim."""
+        """Return the process ID of the spare shim that received the pod, or 0 if there is none."""
         if len(pod) > _ASSIGNMENT_BYTES:
             return 0
         self._end_outdated_spares()
@@ -137,7 +132,6 @@ class Server:
         return 0
 
     def _end_outdated_spares(self) -> None:
-        """Stop the spare shims if they were forked for an outdated enclosure."""
         try:
             status = os.stat(f"{self._root}/{FILE}")
         except FileNotFoundError:
@@ -149,7 +143,7 @@ class Server:
                 os.close(self._spares.popitem()[1])
 
     def _fork(self, run: Callable[..., None], *arguments: object) -> int:
-        """Return the process ID of a new process that calls `run`, or 0 if there is not enough memory."""
+        """Return the process ID of a new process that calls `run`, or 0 without enough memory."""
         try:
             pid = os.fork()
         except OSError:
@@ -172,7 +166,7 @@ class Server:
 
 
 def _run_in_child(own_files: list[int], run: Callable[..., None], arguments: tuple[object, ...]) -> None:
-    """Call `run` in this forked process without the server's files and signal handlers, and exit."""
+    """Call `run` without the server's files and signal handlers, and exit."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -13,9 +13,9 @@ from pools.runtimes.shim.records import read_fields
 
 
 def become_spare(assignment: int, root: str) -> None:
-    """Prepare an enclosure. Then run the pod whose directory and anchor arrive on the pipe `assignment`.
+    """Prepare an enclosure, then run the pod whose directory and anchor arrive on `assignment`.
 
-    Return if the pipe is closed: the server has exited or no longer needs this shim.
+    Returns if the pipe is closed, because the server has exited or no longer needs this shim.
     """
     prepared = _prepare(f"{root}/{FILE}")
     pod = os.read(assignment, select.PIPE_BUF)
@@ -35,9 +35,7 @@ def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> N
 
 
 def _prepare(path: str) -> PreparedEnclosure | None:
-    """Build the enclosure that the record describes. Return None on failure, after which the shim can
-    still run a pod.
-    """
+    """Build the enclosure in the record. Return None on failure: the shim can still run a pod."""
     import ctypes
 
     try:

@@ -26,7 +26,7 @@ COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
     """Set the pool's kubeconfig without saving the pool.
 
-    Raises Invalid if the credentials cannot be used or the pool's provider is not Kubernetes.
+    Raises Invalid if it cannot be used or the provider is not Kubernetes.
     """
     if pool.provider != KUBERNETES:
         message = f"is not used by the provider {pool.provider}"
@@ -62,9 +62,9 @@ class KubernetesAccess:
 
     @reconnects
     def access_by_pool(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return each pool's cluster, or the reason why it cannot be used, keyed by pool name.
+        """Return each pool's cluster, or why it cannot be used, by pool name.
 
-        Close clusters that no pool uses any longer.
+        Clusters that no pool uses any longer are closed.
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}

@@ -32,11 +32,10 @@ def pin_keys_of_remaining_hosts(pool: NodePool, columns: Mapping[str, Any]) -> M
 
 
 def sync_hosts(pool: NodePool, *, actor: Any) -> None:
-    """Create, update and remove host rows to match the pool's settings.
+    """Create, update and remove host rows to match the pool's settings, in the same transaction.
 
-    Removed hosts are drained before their agents are uninstalled. Must be called in the transaction that
-    stores the settings. Raises Invalid if a host belongs to another pool, is still being removed, or must be
-    uninstalled first.
+    Removed hosts are drained first. Raises Invalid if a host belongs to another pool, is being removed, or
+    must be uninstalled first.
     """
     if pool.provider != SSH:
         remove_all_hosts(pool)
@@ -79,10 +78,9 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed host, for example because the host is unreachable. The agent, if any, stays
-    on the host.
+    """Delete the row of a removed host, for example an unreachable one. Any agent stays there.
 
-    Raises Conflict if the host is not being removed, or if its node is still being drained.
+    Raises Conflict if the host is not being removed, or its node is still being drained.
     """
     if host.removed_at is None:
         raise Conflict(
@@ -136,10 +134,7 @@ def engine_host(row: SshHost, now: datetime, *, is_busy: bool = False, applied: 
 
 
 def displayed_state(row: SshHost, now: datetime) -> HostState:
-    """Return the host's state as shown to users.
-
-    An installation is running if it began after the last SSH task ended.
-    """
+    """Return the host's state as shown to users."""
     is_busy = row.problem == INSTALLING
     return host_state(engine_host(row, now, is_busy=is_busy))
 
@@ -163,7 +158,6 @@ def _host_row(pool: NodePool, host: dict[str, Any]) -> SshHost:
 
 
 def _store_settings(row: SshHost, host: dict[str, Any]) -> None:
-    """Store a host's changed settings, so that Berth connects to the host immediately."""
     row.settings, row.address, row.port, row.through = (
         host,
         host["address"],

@@ -1,6 +1,6 @@
 """Register SSH hosts that join their pool.
 
-The agent repeats a rejected attempt, so the host's row stores the reason for the rejection.
+The agent repeats a rejected attempt, so the host's row stores the reason.
 """
 
 from dataclasses import replace
@@ -26,11 +26,10 @@ from pools.services.ssh.hosts import CONFLICT
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
-    """Register the machine under the host's name. Return the secret with which the machine's agent reports.
+    """Register the machine under the host's name, and return its agent's secret.
 
-    A previous registration of the machine is replaced immediately, because the join token is valid only for
-    an installation that Berth started. Raises Unauthenticated for an expired token, and Conflict for a
-    machine that is already registered in another pool or under another name.
+    Raises Unauthenticated for an expired token, and Conflict for a machine that is registered in another pool
+    or under another name.
     """
     key, version = host_version
     try:
@@ -65,10 +64,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
 
 
 def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
-    """Store why the machine was rejected, and postpone the agent's next installation.
-
-    A repeated rejection for the same reason is ignored.
-    """
+    """Store why the machine was rejected, and postpone the agent's next installation."""
     with transaction.atomic():
         hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool")
         host = hosts.filter(pk=key, join_version=version, removed_at=None).first()
@@ -81,10 +77,10 @@ def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the row of the host's machine, or None if the machine has not joined before.
+    """Return the row of the host's machine, or None if it is new.
 
-    If the host used to be a different machine, mark that machine as departed. Raises Conflict if the machine
-    belongs to another pool or host, or joined with a token.
+    An earlier machine of the host is marked as departed. Raises Conflict if the machine belongs to another
+    pool or host, or joined with a token.
     """
     check_no_other_pool(host.pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")

@@ -40,7 +40,6 @@ class PoolKeys:
             raise SshError(SshErrorKind.KEY, f"the SSH key {name} cannot be used: {error}") from None
 
     def _missing_message(self, name: str) -> str:
-        """Return an error message that explains how to set the missing key."""
         pool = self._pool.name if self._pool else "POOL"
         command = f"`berth secret set {name} --pool {pool} --ssh-key --file KEY`"
         if self._pool is None or self._pool.pk is not None:
@@ -58,8 +57,9 @@ def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, 
 
 
 def store_keys(pool: NodePool, keys: Mapping[str, str], *, actor: Any, at: datetime) -> None:
-    """Store private keys as secrets of the pool. Raises Invalid if the provider uses no SSH keys or a key is
-    unusable.
+    """Store private keys as secrets of the pool.
+
+    Raises Invalid if the provider uses no SSH keys or a key is unusable.
     """
     if keys and pool.provider not in (NodePool.Provider.SSH, NodePool.Provider.SLURM):
         message = f"is not used by the provider {pool.provider}"

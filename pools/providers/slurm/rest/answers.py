@@ -98,10 +98,7 @@ def _parse_job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _parse_user(row: Row, key: str) -> str:
-    """Return the user who owns a job. Raises UnreadableResponse if the user is missing.
-
-    The job cannot be ignored in that case, because it might belong to the pool.
-    """
+    """Raise UnreadableResponse without a user, because the job might belong to the pool."""
     user = row.get(key)
     if not isinstance(user, str) or not user:
         raise UnreadableResponse(key)
@@ -149,7 +146,7 @@ def _is_default(row: Row) -> bool:
 
 
 def _minutes_to_seconds(value: object) -> int | None:
-    """Convert minutes to seconds. Return None if there is no limit."""
+    """Return None if there is no limit."""
     minutes = parse_number(value)
     return None if minutes is None else minutes * 60
 

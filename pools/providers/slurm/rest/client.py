@@ -36,8 +36,8 @@ HISTORY = timedelta(days=2)
 class SlurmRest:
     """Client of a Slurm cluster behind slurmrestd.
 
-    `server` returns the address and credentials of slurmrestd, or raises ProviderError. `versions` caches the
-    negotiated API version of each URL and is shared by all pools.
+    `server` returns the address and credentials, or raises ProviderError. `versions` caches each URL's API
+    version for all pools.
     """
 
     def __init__(
@@ -121,7 +121,6 @@ class SlurmRest:
         return Connection(self._server())
 
     def _negotiated_api(self, connection: Connection) -> Api:
-        """Return the API version, negotiated once for each server."""
         url = connection.server.url
         api = self._versions.get(url)
         if api is None:
@@ -136,10 +135,9 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None, ignored: Collection[int] = (), api: str = "slurm",
         seconds: float | None = None,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """Call slurmrestd and return the JSON object of its response.
+        """Call slurmrestd and return its JSON object. Raises ProviderError unless the code is in `ignored`.
 
-        Raises ProviderError for errors, except those with a code in `ignored`. After a 404 response, the next
-        call negotiates the API version again, because slurmrestd may have been upgraded.
+        After status 404, the next call negotiates the API version again.
         """
         server = connection.server
         full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"
@@ -168,9 +166,7 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline that several calls share. The deadline limits how long a slow server
-    delays other pools.
-    """
+    """Return the monotonic deadline for several calls, so that a slow server does not delay other pools."""
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

@@ -47,7 +47,7 @@ class Response:
 class Connection:
     """Connection to slurmrestd as one user.
 
-    Redirects are not followed, because a redirect could send the token to another server.
+    Redirects are not followed, because they could send the token to another server.
     """
 
     def __init__(self, server: Server) -> None:
@@ -59,10 +59,9 @@ class Connection:
         self, method: str, path: str, *, params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, seconds: float,
     ) -> Response:  # fmt: skip
-        """Send a request. Return the response even if its status is an error.
+        """Send a request and return the response, even with an error status. Raises ProviderError.
 
-        Raises ProviderError, for example for a redirect. After a TIMEOUT error, the request may still have
-        taken effect.
+        After a TIMEOUT error, the request may still have taken effect.
         """
         try:
             response = _run(self._call(method, path, params, body, seconds))
@@ -134,7 +133,7 @@ class Connection:
 
 
 def _run(call: Coroutine[Any, Any, Response]) -> Response:
-    """Run a coroutine. Unlike `asyncio.run`, do not wait for a thread whose name resolution hangs."""
+    """Run a coroutine. Unlike `asyncio.run`, do not wait for a hanging name resolution."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(call)

@@ -1,7 +1,6 @@
 """Build the HTTP request that submits a pilot job to slurmrestd.
 
-The job's join token is in its environment, because slurmrestd cannot write files. Slurm shows the environment
-only to the job's user and to administrators.
+The join token is in the job's environment, which Slurm shows only to the job's user and to administrators.
 """
 
 import math
@@ -53,9 +52,7 @@ def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any
 
 
 def _plain_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    """Return the job keys for Slurm 22.05. The job requests no warning signal, because Slurm 22.05 cannot
-    send the signal to the batch script.
-    """
+    """Return the job keys for Slurm 22.05, which cannot send a warning signal to the batch script."""
     shape = order.shape
     return {
         "nodes": 1, "no_requeue": True, "memory_per_node": shape.memory_mib,

@@ -1,4 +1,4 @@
 """Run a Ray pool's node: Ray itself, and the agent that Berth sends requests to.
 
-This package needs only Python's standard library, the `ray` command and the local runtime's shim.
+Needs only the standard library, the `ray` command and the local runtime's shim.
 """

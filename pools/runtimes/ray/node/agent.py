@@ -35,7 +35,7 @@ class Agent(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
     ) -> None:
-        """Create the agent. `obstacle()` returns why Ray cannot run pods yet, or "" if it can."""
+        """Create the agent. `obstacle()` returns why Ray cannot run pods yet, or ""."""
         super().__init__(address, Handler)
         self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
@@ -86,7 +86,6 @@ class Handler(BaseHTTPRequestHandler):
                 self._respond(200, json.dumps(result).encode())
 
     def _open_channel(self, pod_id: str) -> None:
-        """Connect the client to a new channel of the pod, and copy data until either side disconnects."""
         with self.server.pods.open_channel(pod_id) as channel:
             self.close_connection = True
             self.send_response(101)

@@ -9,9 +9,9 @@ from pools.runtimes.shim.channels.frames import CHUNK
 
 
 def copy_between(one: socket.socket, other: socket.socket) -> None:
-    """Copy bytes in both directions until both sides have finished sending or one side disconnects.
+    """Copy bytes in both directions until both sides have finished or one disconnects.
 
-    Each direction buffers at most one chunk, so a slow reader slows down its writer.
+    At most one chunk is buffered, so a slow reader slows down its writer.
     """
     peers = {one.fileno(): (one, other), other.fileno(): (other, one)}
     buffers = {one.fileno(): bytearray(), other.fileno(): bytearray()}  # unsent bytes, by receiver

@@ -89,9 +89,9 @@ class RayProcess:
         self._last_up = time.monotonic()
 
     def adopt_or_start(self) -> None:
-        """Adopt the Ray process that was started before this process loaded new code, or start Ray.
+        """Adopt the Ray process of this node's previous code, or start Ray.
 
-        If the earlier Ray process joined a different head node, stop this process and start Ray again.
+        If it joined a different head node, it is restarted.
         """
         pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
         if pid:
@@ -117,11 +117,7 @@ class RayProcess:
         return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
 
     def obstacle(self) -> str:
-        """Return why Ray cannot run pods on this node yet, or an empty string if Ray can run pods.
-
-        Ray can run pods once `ray start` has reported that the runtime has started. At this time, the raylet
-        has already registered with the head node.
-        """
+        """Return why Ray cannot run pods on this node yet, or ""."""
         if self._process is None or not self.is_running:
             return "ray start has ended and is being restarted"
         return "" if STARTED in _read_log(self._node) else "ray start has not finished yet"
@@ -192,10 +188,7 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return the environment variables for Ray, including four variables that Ray inherits from this process.
-
-    Pods do not inherit these variables.
-    """
+    """Return the variables for Ray. Ray's pods do not inherit the four of this process."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

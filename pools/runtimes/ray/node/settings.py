@@ -10,11 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Settings of one Ray node.
+    """Settings of one Ray node. `head` is the head node's `address:port`.
 
-    `head` is the head node's `address:port`, which raylets join. `temp` is Ray's temporary directory, or
-    empty for Ray's default. The directory is deleted when Ray ends. `workspaces` is a directory shared by all
-    nodes, or empty if each node has its own. `extra` holds additional arguments for `ray start`.
+    `temp` is Ray's temporary directory, deleted with Ray, or empty for the default. `workspaces` is a
+    directory shared by all nodes, or empty. `extra` holds further arguments for `ray start`.
     """
 
     label: str

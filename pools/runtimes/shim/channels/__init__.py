@@ -1,5 +1,4 @@
-"""Channels of a running pod.
+"""Channels of a running pod, which connect users to commands.
 
-Each channel connects a user to a command in the pod. A channel is a stream of frames over one connection, and
-is served by a relay process outside the pod.
+A channel is a stream of frames over one connection, served by a relay outside the pod.
 """

@@ -1,7 +1,6 @@
 """Code shared by sender and receiver when files are copied to or from pods.
 
-The module uses only the standard library. Archives are streamed: neither side holds more than a block of a
-file in memory.
+Archives are streamed: neither side holds more than a block of a file in memory.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ def describe(path: str, error: OSError) -> str:
 
 
 def stays_inside(link: str, depth: int) -> bool:
-    """Return whether a symbolic link stays inside the copied directory. `depth` is the depth of the directory
-    that contains the link. ".." is allowed only at the beginning. After the name of another link, it could
-    lead anywhere.
+    """Return whether a symbolic link at this directory `depth` stays inside the copied directory.
+
+    ".." is allowed only at the beginning. After another link, it could lead anywhere.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = 0

@@ -1,6 +1,6 @@
 """Run a channel's command or program in the pod, on a terminal or with three pipes.
 
-The command has the pod's namespaces, control groups, user, variables and working directory.
+It has the pod's namespaces, control groups, user, variables and working directory.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Command:
 
     @property
     def is_over(self) -> bool:
-        """Whether the command has exited and all its output has been read.
+        """Whether the command has exited and its output has been read.
 
-        Background processes may keep a pipe open after the command has exited.
+        Background processes may keep a pipe open.
         """
         if self._status is None:
             return False
@@ -171,7 +171,7 @@ def set_size(fd: int, size: dict[str, object]) -> None:
 def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
     """Start a requested command or program in the pod. Raises ValueError, KeyError or TypeError.
 
-    A request contains the `command` as a list. `terminal` is null or contains `rows`, `columns` and `type`.
+    `command` is a list. `terminal` is null or contains `rows`, `columns` and `type`.
     """
     if "command" not in request:
         return _start_program(pod, libc, request, mark)
@@ -213,10 +213,7 @@ class Terminal:
         self._ours, self._theirs = socket.socketpair()
 
     def connect(self) -> None:
-        """Open a terminal and make it this process's stdin, stdout and stderr.
-
-        Must be called after the process has entered the pod.
-        """
+        """Open a terminal as stdin, stdout and stderr. Call this after the process has entered the pod."""
         master, slave = os.openpty()
         set_size(master, self._size)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
@@ -296,7 +293,7 @@ def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[PodEntr
 
 
 def _secret_variables(pod: Pod) -> dict[str, str]:
-    """Return the secret environment variables, which exist only in the memory of the pod's command."""
+    """Return the secret variables, which exist only in the memory of the pod's command."""
     try:
         with open(f"/proc/{pod.pid}/environ", "rb") as file:
             fields = file.read().decode("utf-8", "surrogateescape").split("\0")

@@ -22,10 +22,7 @@ class NotListening(Exception):
 
 
 def resolve_port(port: object, env: Mapping[str, str]) -> int:
-    """Return a port's number. The port is given by its number, or by its name in the workload's document.
-
-    Raises ValueError.
-    """
+    """Return a port's number, given by number or by its name in the document. Raises ValueError."""
     if isinstance(port, str):
         names = [name for name, value in env.items() if name.startswith(_PREFIX) and value.isdigit()]
         variable = _PREFIX + port.upper().replace("-", "_")
@@ -60,9 +57,9 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
 
 
 def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
-    """Copy data from stdin to the connection and from the connection to stdout, until both directions end.
+    """Forward stdin to the connection, and the connection to stdout, until both end. Raises OSError.
 
-    With `until_first_end`, return as soon as one direction ends. Raises OSError.
+    With `until_first_end`, one end is enough.
     """
     connection.setblocking(False)
     fd = connection.fileno()
@@ -90,10 +87,7 @@ def forward(connection: socket.socket, *, until_first_end: bool = False) -> None
 
 
 class _Flow:
-    """One direction of a forwarded connection.
-
-    Data from the source is written to the target before more data is read.
-    """
+    """One direction of a forwarded connection. Data is written to the target before more is read."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source, self.target = source, target

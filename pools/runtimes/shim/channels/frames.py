@@ -1,9 +1,7 @@
 """Encode and decode the frames of a channel.
 
 A frame has a kind (one byte), the length of its payload (four bytes, big-endian) and the payload. The kinds 0
-to 4 are those of the Kubernetes exec protocol. Each side sends at most WINDOW bytes of input or output
-without acknowledgement. The receiver acknowledges processed bytes with credit. Neither side ever has to stop
-reading. A slow reader therefore fills no buffer, and each side notices immediately if the other disconnects.
+to 4 are those of the Kubernetes exec protocol. At most WINDOW bytes may be unacknowledged in each direction.
 """
 
 from __future__ import annotations

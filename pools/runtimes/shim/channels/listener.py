@@ -1,8 +1,7 @@
 """Accept connections to a pod's channels, and kill processes that outlive their channel.
 
-The pod's directory contains a socket that only Berth can reach. The shim forks a relay for each connection to
-this socket. Processes that a channel starts have the channel's ID in their environment. When a relay ends for
-any reason, the shim kills the processes of the relay's channel.
+A relay serves each connection. When it ends, all processes with the channel's ID in their environment are
+killed.
 """
 
 from __future__ import annotations

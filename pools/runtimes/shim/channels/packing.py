@@ -28,10 +28,10 @@ END_OF_ARCHIVE = bytes(2 * RECORD)
 
 
 class Packer:
-    """Packer of one file or directory. Files are read while the caller iterates over the archive.
+    """Packer of one file or directory. Files are read while the caller iterates.
 
-    In a directory, files that cannot be read, special files and links that leave the directory are omitted,
-    and `skip` is called with a message for each. Other errors raise CopyError.
+    Unreadable files, special files and links that leave the directory are reported to `skip`. Other errors
+    raise CopyError.
     """
 
     def __init__(self, source: str, skip: Callable[[str], None]) -> None:
@@ -72,7 +72,6 @@ class Packer:
                 entries.close()
 
     def _pack_entry(self, levels: _Levels, entry: os.DirEntry[str], member: str) -> Iterator[bytes]:
-        """Yield the archive of one directory entry."""
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             levels.append((member, os.scandir(entry.path)))
@@ -89,9 +88,7 @@ class Packer:
             self._skip(f"{entry.path} is neither a file nor a directory")
 
     def _pack_file(self, path: str, member: str, flags: int) -> Iterator[bytes]:
-        """Yield a file's header and content. Failures raise OSError before the header has been sent, and
-        CopyError afterwards.
-        """
+        """Yield a file's header and content. Raises OSError before the header, and CopyError afterwards."""
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
         try:
             status = os.fstat(fd)
@@ -111,7 +108,7 @@ class Packer:
 
 
 def _read_block(fd: int, left: int, path: str) -> bytes:
-    """Return the next block of a file. The file's header has already been sent, so errors raise CopyError."""
+    """Return the next block of a file. Errors raise CopyError, because the header has been sent."""
     try:
         data = os.read(fd, min(BLOCK, left))
     except OSError as error:

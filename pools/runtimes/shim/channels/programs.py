@@ -1,7 +1,6 @@
 """Berth's own programs for channels: copying files, forwarding ports, and SFTP.
 
-The programs need no files from the pod's image. Their modules are loaded before the process enters the pod,
-because the pod may not have Python's files.
+They are loaded before the process enters the pod, which may not have Python's files.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ KINDS = (COPY_TO, COPY_FROM, CONNECT, SSH, SFTP)
 
 
 def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) -> Callable[[], int]:
-    """Return the function that runs the requested program. `mark` is the channel's ID.
+    """Return the function that runs the requested program. Raises ValueError or TypeError.
 
-    Raises ValueError or TypeError.
+    `mark` is the channel's ID.
     """
     kinds = [kind for kind in KINDS if kind in request]
     if len(kinds) != 1:
@@ -66,7 +65,6 @@ def run_program(program: Callable[[], int]) -> None:
 
 
 def _receive_copy(path: str) -> int:
-    """Unpack the archive that is read from stdin."""
     unpacker = Unpacker(path)
     try:
         while data := os.read(0, BLOCK):
@@ -115,8 +113,7 @@ def _forward_port(port: int, env: Mapping[str, str]) -> int:
 def _hold_connection(mark: str) -> int:
     """Print the channel's ID, and run until stdin is closed.
 
-    The commands of an SSH connection pass this ID to their processes. These processes end with the
-    connection.
+    The processes of an SSH connection have this ID and end with the connection.
     """
     _write(1, mark.encode())
     while os.read(0, BLOCK):

@@ -1,7 +1,6 @@
 """Relay between a channel's connection and the command in the pod.
 
-The relay is a child of the shim and stays outside the pod. If its connection breaks, the relay hangs up like
-a closed terminal and exits shortly afterwards. The shim then kills the remaining processes.
+It is a child of the shim and stays outside the pod.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class Relay:
         self._finish({"exit_code": self._command.exit_code, **({"signal": ended_by} if ended_by else {})})
 
     def _wait(self, command_fds: dict[int, int], seconds: float) -> None:
-        """Wait for events and handle them. Raises OSError if the client disconnects."""
+        """Handle the next events. Raises OSError if the client disconnects."""
         poller = select.poll()
         mask = select.POLLIN | select.POLLRDHUP | (select.POLLOUT if self._to_client else 0)
         poller.register(self._connection, mask)
@@ -172,7 +171,7 @@ class Relay:
                 self._input_ended = True
 
     def _write_input(self) -> None:
-        """Write buffered input to the command. Send credit to the client for the bytes that were written."""
+        """Write buffered input to the command, and acknowledge it to the client."""
         assert self._command is not None
         if self._to_command:
             written = self._command.write(self._to_command)
@@ -210,7 +209,7 @@ class Relay:
         del self._to_client[:sent]
 
     def _finish(self, status: dict[str, object]) -> None:
-        """Send the exit status. Wait until the client has received all data and closed the connection."""
+        """Send the exit status, and wait until the client has received everything and disconnected."""
         self._connection.settimeout(FLUSH_SECONDS)
         self._connection.sendall(bytes(self._to_client) + encode_frame(STATUS, json.dumps(status).encode()))
         self._connection.shutdown(socket.SHUT_WR)

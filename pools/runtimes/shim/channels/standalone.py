@@ -1,7 +1,6 @@
 """Serve one channel on stdin and stdout, in a container without a shim.
 
-The container's own Python runs this module. The process copies bytes between its standard streams and a
-relay. The relay ends with the process.
+The container's own Python runs this module.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ def serve() -> None:
 
 
 def _relay(connection: socket.socket) -> None:
-    """Serve the channel in this forked process."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):  # open standard streams would keep the connection open
         os.dup2(null, number)

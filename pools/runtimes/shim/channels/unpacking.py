@@ -22,11 +22,10 @@ DIGITS_MAX = 20  # maximum digits of a size or time in an extended header
 
 
 class Unpacker:
-    """Unpacker of an archive that contains one file or directory.
+    """Unpacker of an archive with one file or directory, which becomes `target` or goes into it.
 
-    The content becomes `target`, or is placed inside `target` if `target` is a directory. `name` replaces the
-    name in the archive. A file appears under its name once it is complete. Links in the path of an archive
-    member are not followed.
+    `name` replaces the name in the archive. Files appear when they are complete. Links in the path of an
+    archive member are not followed.
     """
 
     def __init__(self, target: str, name: str = "") -> None:
@@ -194,7 +193,7 @@ class Unpacker:
             self._enter_directory(name, 0o755, None)
 
     def _enter_directory(self, name: str, mode: int, mtime: int | None) -> None:
-        """Open a subdirectory of the innermost open directory, creating it if it is missing."""
+        """Open or create a subdirectory of the innermost open directory."""
         above, is_new = self._levels[-1].fd, True
         try:
             os.mkdir(name, 0o700, dir_fd=above)
@@ -204,8 +203,9 @@ class Unpacker:
         self._levels.append(_OpenDirectory(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory. If the directory is new, set its mode and modification time. Both
-        are set last, because the mode may prevent writes, and writes change the time. Raises CopyError.
+        """Close the innermost directory and set the mode and time of a new one. Raises CopyError.
+
+        Both are set last, because the mode may prevent writes, and writes change the time.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()
@@ -312,10 +312,7 @@ def _nanoseconds(text: str) -> int:
 
 
 def _parse_extended(data: bytearray) -> dict[str, str]:
-    """Parse the LENGTH KEY=VALUE records of an extended header. Return the values that Berth uses.
-
-    Raises CopyError.
-    """
+    """Return the values that Berth uses from an extended header (LENGTH KEY=VALUE). Raises CopyError."""
     values, start = {}, 0
     while start < len(data):
         space = data.find(b" ", start, start + DIGITS_MAX)

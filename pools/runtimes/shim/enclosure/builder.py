@@ -9,12 +9,10 @@ from pools.runtimes.shim.processes import children, is_running
 
 
 class Builder:
-    """Process that runs bubblewrap to build an enclosure, and exits when its parent exits.
+    """Process that runs bubblewrap to build an enclosure, and exits with its parent.
 
-    `errors` is the file descriptor for bubblewrap's output. This object closes the descriptor. Once the
-    enclosure has been built, `init` is the process ID of the enclosure's first process, and `pids` are all
-    processes of bubblewrap. `was_killed` is true if the kernel or a user killed bubblewrap before the
-    enclosure was built.
+    `errors` is a file descriptor for bubblewrap's output, closed here. Then `init` is the enclosure's first
+    process, and `pids` are those of bubblewrap. `was_killed` is true if bubblewrap was killed before that.
     """
 
     def __init__(self, command: list[str], errors: int) -> None:
@@ -73,9 +71,7 @@ def _execute(command: list[str], info_write: int, input_read: int, ready_write: 
 
 
 def _replace_paths_with_descriptors(command: list[str]) -> list[str]:
-    """Open the files that bubblewrap copies. Return the command with the files' paths replaced by
-    descriptors.
-    """
+    """Return the command with descriptors instead of the paths of files that bubblewrap copies."""
     opened = command.copy()
     for number, option in enumerate(command):
         if option == "--file":

@@ -1,8 +1,6 @@
-"""Namespaces of an enclosed pod.
+"""Namespaces of an enclosed pod, which bubblewrap creates.
 
-bubblewrap creates the namespaces and waits until its input is closed. The shim then runs the pod's command in
-the namespaces. The command is a child of the shim, not of bubblewrap, so its wait status and signals are the
-same as without an enclosure. If the shim ends, bubblewrap and all of the pod's processes end too.
+The pod's command is a child of the shim, so its exit status and signals are the usual ones.
 """
 
 from __future__ import annotations
@@ -28,11 +26,9 @@ _CAPABILITIES = 64  # capability numbers are lower than this
 class Namespaces:
     """Namespaces that `command` builds. `uid` is the pod's user, or 0 to keep the shim's user.
 
-    `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for
-    bubblewrap's output. `call_filter` is the BPF program that filters the pod's system calls, or empty.
-    `cause` says why the pod must not start, or is empty. `directory` is the working directory of the pod's
-    image. With `prepared`, an enclosure that has already been built, the namespaces are complete once the
-    mounts in `own` have been added to it.
+    `pids` are bubblewrap's processes, and `errors` is a file for its output. `call_filter` filters system
+    calls, unless it is empty. `cause` says why the pod must not start, or is empty. `directory` is the
+    image's working directory. `prepared` is an enclosure that only lacks the mounts in `own`.
     """
 
     is_container = False

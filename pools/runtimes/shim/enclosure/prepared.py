@@ -20,10 +20,7 @@ class PreparedEnclosure:
         self._digest, self._builder = digest, builder
 
     def take(self, order: Record) -> Builder | None:
-        """Return the builder of this enclosure if it is still running and the enclosure matches the pod spec.
-
-        Otherwise, stop the builder and return None.
-        """
+        """Return the builder if it is running and its enclosure suits the pod spec, else stop it."""
         if dict(order).get("prepared") == self._digest and self._builder.is_running():
             return self._builder
         self._builder.end()

@@ -1,6 +1,6 @@
-"""Subdirectory of the machine's /dev/shm that a workload's pods on this machine share as /dev/shm.
+"""Directory of the machine's /dev/shm that a workload's pods share as their own /dev/shm.
 
-Each shim holds a shared lock on the directory, and the last shim deletes it.
+Each shim holds a shared lock on it, and the last shim deletes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Control groups (version 1 or 2) that limit a pod's memory, CPU and number of processes.
+"""Control groups (version 1 or 2) for a pod's memory, CPU and number of processes.
 
-The pod's groups are inside the shim's own group (version 1) or next to it (version 2, where a group with
-processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count
-towards the limits.
+They are inside the shim's own group in version 1, and next to it in version 2. Kernel memory, page cache and
+/dev/shm count too.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ class CannotLimit(Exception):
 
 
 class Cgroups:
-    """Control groups of one pod. `limits` are in bytes, thousandths of a core and number of processes. A
-    group with a limit of 0 only measures usage.
+    """Control groups of one pod. `limits` are in bytes, thousandths of a core and number of processes.
+
+    A group with a limit of 0 only measures usage.
     """
 
     def __init__(self, name: str, limits: dict[str, int]) -> None:
@@ -70,10 +70,9 @@ class Cgroups:
                 raise CannotLimit(f"{error.strerror}: {error.filename}") from None
 
     def join(self) -> None:
-        """Move this single-threaded process into the control groups, where its future child processes start.
+        """Move this single-threaded process, and its future children, into the control groups.
 
-        In version 1, a thread that moves itself through `tasks` avoids a kernel delay of about 10 ms. In
-        version 2, only `cgroup.procs` can move a process.
+        In version 1, moving itself through `tasks` avoids a kernel delay of about 10 ms.
         """
         for path in set(self.paths.values()):
             _write(f"{path}/{'cgroup.procs' if path in self._v2 else 'tasks'}", "0")
@@ -115,7 +114,7 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def find_parent(controller: str) -> tuple[str, bool]:
-    """Return the parent directory for the controller's groups, and whether the controller uses version 2.
+    """Return the controller's parent directory for groups, and whether it is version 2.
 
     Raises OSError if the controller is not mounted.
     """
@@ -129,7 +128,7 @@ def find_parent(controller: str) -> tuple[str, bool]:
 
 
 def _own_groups() -> dict[str, str]:
-    """Return the path of this process's control group for each controller. The key for version 2 is ""."""
+    """Return this process's control group for each controller, or for "" in version 2."""
     own = {}
     with open(_OWN_GROUPS) as file:
         for line in file.read().splitlines():
@@ -143,10 +142,7 @@ def _cgroup_v1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return (cgroup file, value) pairs that set the limit.
-
-    Swap is disabled if the kernel accounts for swap.
-    """
+    """Return the (cgroup file, value) pairs of the limit. Swap is disabled if it is accounted for."""
     if limit == 0:
         return []
     if resource == PROCESSES:

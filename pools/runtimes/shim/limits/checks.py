@@ -63,7 +63,7 @@ class Checks:
             self._warn(f"{processes} killed because the node ran out of memory")
 
     def _check_disk(self, disk: DiskUsage) -> None:
-        """Warn if disk usage approaches the limit, and end the pod when it reaches the limit."""
+        """Warn when disk usage approaches the limit, and end the pod when it reaches it."""
         used = disk.read()
         if used is None or self.pod.deadline is not None:
             return

@@ -61,9 +61,7 @@ class DiskUsage:
         self.due = float("inf")
 
     def _exec(self, write_fd: int) -> None:
-        """Replace this process with `du`, which measures allocated space and counts hard-linked files only
-        once.
-        """
+        """Become `du`, which measures allocated space and counts hard-linked files only once."""
         try:
             os.nice(19)
             os.dup2(write_fd, 1)

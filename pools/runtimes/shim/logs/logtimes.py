@@ -1,9 +1,8 @@
 """Record the times when a pod wrote its log, in a file beside the log.
 
-Each entry consists of two 64-bit integers: an offset, and the Unix time in milliseconds at which the last
-byte before that offset was written. All bytes since the previous entry were written at most one check
-interval before that time. A time of 0 means that it is unknown when these bytes were written. Entries are
-only appended, so a crash loses at most the last entry, and readers ignore an incomplete entry.
+An entry consists of two 64-bit integers: an offset, and the Unix time in milliseconds of the last byte before
+it. Earlier bytes of the entry are at most one check interval older. A time of 0 is unknown. Readers ignore an
+incomplete entry.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def append_entries(log_path: str, log_limit: int, entries: Iterable[tuple[int, i
 
 
 def _drop_every_second_entry(path: str) -> None:
-    """Drop every second entry, but keep the last entry. The remaining times are half as accurate."""
+    """Drop every second entry except the last, which halves the precision of the times."""
     with open(path, "rb") as file:
         data = file.read()
     count = len(data) // ENTRY_BYTES

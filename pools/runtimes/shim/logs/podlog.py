@@ -1,8 +1,7 @@
 """Keep a pod's log within its size limit, and record when its parts were written.
 
-The command writes directly to the file. When the log exceeds the limit, a hole is punched into its middle to
-free disk space. Up to a quarter of the limit is kept at the beginning, and up to half at the end. Offsets
-still count all bytes written. Between two checks, a fast writer may exceed the limit.
+When the log exceeds the limit, a hole frees its middle. Up to a quarter of the limit is kept at the
+beginning, and up to half at the end. Offsets still count all bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class PodLog:
         self._punch_hole()
 
     def _punch_hole(self) -> None:
-        """Free the log's middle. On file systems that do not support holes, the log keeps growing."""
+        """Free the log's middle. Without support for holes, the log keeps growing."""
         import ctypes
 
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

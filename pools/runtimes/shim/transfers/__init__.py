@@ -1,4 +1,4 @@
 """Download volumes and other data that a pod needs before its command starts.
 
-These modules run on Python 3.9 and use only the standard library.
+Needs only Python 3.9 and the standard library.
 """

@@ -1,7 +1,7 @@
 """Cache of objects that this node has downloaded for S3 volumes.
 
-Each object is a file, named after its path, ETag and size. A pod's volume consists of hard links to these
-files. Each object is therefore stored once, and the file's link count shows whether a pod uses the object.
+Each object is a file, named after its path, ETag and size. A pod's volume consists of hard links, so the link
+count shows whether an object is used.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ class Cache:
         self._lock = -1
 
     def lock(self, wait: Callable[[float], None]) -> None:
-        """Lock the cache against other processes.
-
-        If another process holds the lock, call `wait(seconds)` between attempts.
-        """
+        """Lock the cache against other processes, with `wait(seconds)` between attempts."""
         while True:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             self._lock = _try_lock(self._directory)
@@ -71,7 +68,7 @@ class Cache:
     def make_room(self, size: int, needed: Iterable[Object]) -> int:
         """Evict the least recently used objects until `size` bytes and a reserve are free, if possible.
 
-        Keep the needed objects. Return the number of free bytes, not counting the reserve.
+        Needed objects are kept. Returns the free bytes beyond the reserve.
         """
         free = self._free_bytes()
         if free < size:
@@ -90,9 +87,9 @@ class Cache:
             self._evict(unused - limit, set())
 
     def _evict(self, size: int, needed: set[str]) -> None:
-        """Evict unused objects until at least `size` bytes are free, if possible.
+        """Evict unused objects until `size` bytes are free, if possible.
 
-        Skip caches that other processes have locked, because those processes may soon use the objects.
+        Locked caches are skipped, because another process may soon use their objects.
         """
         locks = {self._directory: self._lock}
         try:
@@ -141,7 +138,7 @@ def _entry_size(entry: os.DirEntry[str]) -> int:
 
 
 def _try_lock(directory: str) -> int:
-    """Return a descriptor that holds the directory's lock, or -1 if another process holds it."""
+    """Return a descriptor that holds the directory's lock, or -1 if another process has it."""
     fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

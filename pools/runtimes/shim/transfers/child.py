@@ -1,7 +1,4 @@
-"""Run a transfer in a child process, retry it after temporary errors, and record its progress.
-
-The shim handles requests to stop the pod while it waits for the child.
-"""
+"""Run a transfer in a child process, retry it after temporary errors, and record its progress."""
 
 from __future__ import annotations
 
@@ -30,9 +27,8 @@ class TransferFailure(Exception):
 class Transfer:
     """Transfer of data to one pod, in a child process.
 
-    Subclasses define the texts of messages and the method `transfer`, which runs in the child process. Its
-    argument `is_broken` is true if the previous attempt ended in a BROKEN error. If the pod is stopped during
-    the transfer, `cause` is set.
+    Subclasses define messages and `transfer`, which runs in the child and learns whether the previous attempt
+    ended in a BROKEN error. If the pod is stopped, `cause` is set.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"
@@ -69,10 +65,7 @@ class Transfer:
         return ""
 
     def _attempt(self, is_broken: bool) -> tuple[str, str]:
-        """Run one attempt in a child process.
-
-        Return the kind and message of the error, or two empty strings after a success.
-        """
+        """Run one attempt. Return the kind and message of the error, or two empty strings."""
         self.prepare()
         output, write_fd = os.pipe()
         pid = os.fork()
@@ -87,10 +80,7 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's messages until it reports success or an error, or is killed.
-
-        Return the error's kind and text, or two empty strings after a success.
-        """
+        """Read the child's messages to its end. Return the error's kind and text, or two empty strings."""
         os.set_blocking(output, False)
         data = b""
         while True:
@@ -118,9 +108,7 @@ class Transfer:
             self._interrupts.wait(remaining)
 
     def _report(self, progress: str, is_important: bool = False) -> None:
-        """Record the progress for the runtime to read. Unless `is_important` is set, do so at most once a
-        second.
-        """
+        """Record the progress for the runtime, at most once a second unless it `is_important`."""
         now = time.monotonic()
         if not is_important and now - self._reported_at < REPORT_SECONDS:
             return
@@ -129,7 +117,6 @@ class Transfer:
         wake_listeners(self._order["wake_dir"])
 
     def _run_child(self, output: int, is_broken: bool) -> None:
-        """Run the transfer in this forked process, and exit."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -163,7 +150,6 @@ def die_with_parent() -> None:
 
 
 def _kill(pid: int) -> None:
-    """Kill the child if it is still running, and reap it."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,8 +1,7 @@
-"""Copy a writable volume for one pod, and record the state of its files, which later reveals the pod's
-changes.
+"""Copy a writable volume for one pod, and record its files to detect the pod's changes.
 
-The pod has changed a file if the file's last status change (ctime) is later than the one in the record. A pod
-can set a file's modification time but not the time of its last status change, and it cannot see the record.
+A file has changed if its status change time (ctime) is later than recorded, because pods cannot set that
+time.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def copy_objects(
 ) -> None:
     """Copy cached objects to files in the existing directory `draft`. Raises OSError.
 
-    The files and directories belong to the user `uid`, or to this process's user if `uid` is 0. `report` is
-    called with the number of copied files.
+    They belong to the user `uid`, or to this process's user if it is 0. `report` receives the number of
+    copied files.
     """
     for number, entry in enumerate(objects):
         report(number)

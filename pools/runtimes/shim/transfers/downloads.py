@@ -29,11 +29,9 @@ def download_objects(
     missing: list[Object], cache: Cache, sign: Callable[[list[Object]], list[str]],
     report: Callable[[int, int], None],
 ) -> None:  # fmt: skip
-    """Download the missing objects into the cache.
+    """Download the missing objects into the cache. Raises TransferFailure, ObjectChanged and OSError.
 
-    `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes
-    downloaded so far. If an object fails, the objects that were already downloaded stay in the cache. Raises
-    TransferFailure, ObjectChanged and OSError.
+    `sign` returns a URL for each object. `report` receives the numbers of objects and bytes so far.
     """
     downloads = _Downloads(cache)
     for start in range(0, len(missing), BATCH):
@@ -117,7 +115,7 @@ class _Downloads:
 
 
 def _raise_status_error(error: Exception) -> None:
-    """Raise the error for an HTTP status. The message does not reveal the URL."""
+    """Raise the error for an HTTP status, without revealing the URL."""
     import re
 
     status = int(getattr(error, "code", 0))
@@ -135,5 +133,4 @@ def _raise_status_error(error: Exception) -> None:
 
 
 def _is_expired(text: str) -> bool:
-    """Return whether the S3 error says that the signed URL has expired."""
     return "Request has expired" in text or "ExpiredToken" in text

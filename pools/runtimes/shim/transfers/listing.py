@@ -29,9 +29,9 @@ class Object:
 
 
 class Listing:
-    """Objects of one volume, added in the order of the S3 listing.
+    """Objects of one volume, added in the order of the S3 listing. `size_max` is in bytes.
 
-    `size_max` is in bytes. A volume that is too large is rejected before all of its objects are listed.
+    A volume that is too large is rejected early.
     """
 
     def __init__(self, size_max: int, *, may_be_empty: bool = False) -> None:
@@ -59,11 +59,9 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing if a read-only volume is empty, an object is listed twice, or an object would
-        be both a file and a directory.
+        """Raise UnusableListing for an empty volume, or objects that would be the same file or directory.
 
-        A misspelled prefix has no objects, and programs should not run on an empty directory by mistake. Only
-        a volume that the pod may write to can be empty.
+        Only writable volumes can be empty, because a misspelled prefix has no objects.
         """
         if not self.objects and not self._may_be_empty:
             raise UnusableListing("the volume has no objects. Ask an admin to check its source")

@@ -1,9 +1,7 @@
 """Fetch the S3 volumes of a pod.
 
-Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
-from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
-directory, or copies if the pod may write to the volume. The files contain the objects as listed, and later
-pods do not change them.
+Berth's server lists the objects and signs their URLs, so the node needs no credentials. Files are hard links
+to the cache, or copies if the pod may write to the volume.
 """
 
 from __future__ import annotations
@@ -35,9 +33,9 @@ _MB = 1e6
 
 
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
-    """Fetch all S3 volumes of the pod. Return an error message, or "" on success.
+    """Fetch all S3 volumes of the pod. Return an error message and the cause, or "" for each.
 
-    Also return the cause if the pod was stopped during a transfer, otherwise "".
+    The cause is set if the pod was stopped.
     """
     writable = {value for key, value in order if key == "writable_volume"}
     for key, value in order:
@@ -110,7 +108,7 @@ class VolumeFetch(Transfer):
         time.sleep(seconds)
 
     def _lock_and_list(self) -> list[Object]:
-        """Lock the cache, and list the objects once the changes of earlier pods have been uploaded.
+        """Lock the cache, and list the objects with the changes of earlier pods.
 
         Raises TransferFailure and UnusableListing.
         """
@@ -166,7 +164,7 @@ class VolumeFetch(Transfer):
         download_objects(missing, self._cache, sign, report)
 
     def _create_volume_directory(self, objects: list[Object]) -> None:
-        """Create the volume's directory with its files, and move it to its final path once it is complete."""
+        """Create the volume's directory, which gets its final path once it is complete."""
         draft = f"{self._place}.new"
         shutil.rmtree(draft, ignore_errors=True)
         os.mkdir(draft)

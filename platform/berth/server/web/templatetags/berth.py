@@ -234,9 +234,9 @@ def is_current(place: Any, path: str) -> bool:
 def sortable_header(
     context: Context, key: str, title: str, classes: str = "", rowspan: int = 1, *, ascending: bool = False
 ) -> dict[str, Any]:
-    """Render a column header that sorts the list by its column. Sorting again reverses the order.
+    """Render a column header that sorts the list, and reverses the order the second time.
 
-    The first click puts the largest values at the top, unless `ascending` is set.
+    The largest values come first, unless `ascending` is set.
     """
     current_sort = context["sort"]
     down = current_sort == f"-{key}"
@@ -259,7 +259,7 @@ def heads(
 ) -> dict[str, Any]:
     """Render the column headers of a list.
 
-    `last` is the header of the button column. If `picks` is set, the first column selects rows.
+    `last` is the header of the button column. With `picks`, the first column selects rows.
     """
     return {
         "picks": picks,
@@ -318,7 +318,7 @@ def export_link(context: Context, listing: Listing[Any]) -> SafeString:
 def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
     """Render a link to a CSV file for the header of a card.
 
-    With `follows_filters`, scripts add the page's current filters to the link.
+    With `follows_filters`, scripts add the page's current filters.
     """
     return format_html(
         '<a class="icon-button small csv" href="{}" download aria-label="{}" title="{}"{}>{}</a>',
@@ -376,9 +376,9 @@ def is_healthy(workload: Any) -> bool:
 
 @register.filter
 def runtime_end(workload: Any) -> datetime | None:
-    """Return the time at which the current run reaches its maximum runtime.
+    """Return when the current run reaches its maximum runtime.
 
-    Return None if the workload has not started or has no maximum runtime.
+    Returns None if it has not started or has no maximum.
     """
     if workload.started_at is None or workload.max_runtime is None:
         return None

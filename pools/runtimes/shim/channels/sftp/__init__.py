@@ -1,4 +1,4 @@
 """SFTP server (version 3) for a pod's files, used by `sftp`, `scp` and `sshfs`.
 
-The server runs in the pod as the pod's user and needs nothing from the image.
+Runs as the pod's user and needs nothing from the image.
 """

@@ -105,7 +105,6 @@ class SftpServer:
         self._reply(STATUS, uint32(code) + text(message.encode("utf-8", "replace")) + text(b""))
 
     def _send_names(self, names: list[tuple[bytes, bytes, bytes]]) -> None:
-        """Send a list of file names, each with its `ls -l` line and its attributes."""
         parts = [text(name) + text(line) + attributes for name, line, attributes in names]
         self._reply(NAME, uint32(len(parts)) + b"".join(parts))
 
@@ -243,9 +242,7 @@ class SftpServer:
         self._send_names([(path, path, uint32(0))])
 
     def _rename(self, packet: Reader) -> None:
-        """Rename a file without replacing an existing one. Only the extension `posix-rename` replaces
-        files.
-        """
+        """Rename a file, but replace none: only the extension `posix-rename` does."""
         old, new = packet.path(), packet.path()
         if os.path.lexists(new):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -267,7 +264,7 @@ class SftpServer:
         self._send_names([(link, link, uint32(0))])
 
     def _make_link(self, packet: Reader) -> None:
-        """Create a symbolic link. The target comes first, as in the requests of the OpenSSH client."""
+        """Create a symbolic link. As with OpenSSH, the target comes first."""
         target, link = packet.path(), packet.path()
         os.symlink(target, link)
         self._send_status()
