@@ -383,3 +383,14 @@ def test_dates_do_not_break_across_lines(opened: Open, scene: Scene) -> None:
         assert page.locator("time[data-style=moment]").evaluate_all(breakable) == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert faults == []
+
+
+@pytest.mark.parametrize("path", ["/", "/workloads", "/queue"])
+def test_links_on_a_phone_are_at_least_24_pixels_high(opened: Open, path: str) -> None:
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto(path)
+        heights = page.locator(".main a:visible").evaluate_all(
+            "all => all.map(link => [link.textContent, Math.round(link.getBoundingClientRect().height)])"
+        )
+        assert heights and [each for each in heights if each[1] < 24] == []
+        assert faults == []

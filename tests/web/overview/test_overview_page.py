@@ -1,7 +1,6 @@
 """Tests for the overview: the links behind its numbers, and the order of its cards."""
 
 import re
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,8 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from berth.server.web.charts.bars import bar_scale, gpu_ticks, stacked_bar, tight_bar_scale
-from berth.server.web.overview.page import ReasonCount, balance_columns
+from berth.server.web.charts.bars import bar_scale, gpu_ticks, tight_bar_scale
 from berth.server.web.overview.utilization import utilization_chart
 from pools.models import NodePool
 from projects.models import Quota, Workload, WorkloadArray
@@ -176,18 +174,18 @@ def test_overview_of_a_new_installation_explains_when_utilization_will_be_shown(
     assert ("once nodes have been ready for two hours" in page) is not is_shown
 
 
-@pytest.mark.parametrize(
-    ("own", "maps", "expected"),
-    [
-        (0, 6, {"utilization_right": False, "reasons_left": False}),
-        (8, 6, {"utilization_right": True, "reasons_left": True}),
-        (0, 0, {"utilization_right": False, "reasons_left": False}),
-    ],
-)
-def test_overview_columns_have_similar_heights(own: int, maps: int, expected: dict[str, bool]) -> None:
-    reason = ReasonCount("OverQuota", 1, 1000, stacked_bar([], 1, ""))
-    node: Any = SimpleNamespace(devices=[None] * 8)
-    assert balance_columns([None] * own, [], [reason] * 3, [node] * maps) == expected  # type: ignore[list-item]
+def test_overview_cards_have_the_same_order_for_all_pools(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    for index in range(6):
+        make.workload(cast.vision, f"pending-{index}", by=cast.dave.user)
+    make.node(make.pool("spare"), gpus=4)
+    client = sign_in("dave")
+    orders = {
+        tuple(re.findall(r'<h2 id="([\w-]+)"', client.get(f"/{query}").content.decode()))
+        for query in ("", "?pool=local", "?pool=spare")
+    }
+    assert len({tuple(each for each in order if each != "mine-title") for order in orders}) == 1
 
 
 def test_pending_times_are_sorted_longest_first_and_exported(

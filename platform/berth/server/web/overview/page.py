@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import product
 from typing import Any
 
 from django.db.models import Count, Max, Min, Q, QuerySet
@@ -21,7 +20,6 @@ from berth.server.web.overview.attention import attention_items
 from berth.server.web.overview.first_steps import first_steps
 from berth.server.web.overview.own_workloads import (
     PENDING_PHASES,
-    OwnWorkload,
     count_own_workloads,
     own_workloads,
 )
@@ -47,7 +45,7 @@ from scheduler.reports.selectors import evictions
 from scheduler.reports.utilization.over_time import hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.pools.capacity import Capacity, capacity_by_pool
-from scheduler.web.pools.devices import NodeMap, build_legend, mark_unused_devices, pool_node_maps
+from scheduler.web.pools.devices import build_legend, mark_unused_devices, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_overview_scale
 
 COUNTED_STATES = ("running", "pending", "suspended")
@@ -60,13 +58,7 @@ EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 FREE_POOLS_MAX = 3  # maximum number of pools that are listed with their free GPUs
 # Load more candidates than are shown, because several may be tasks of one array.
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
-# Approximate heights in pixels of a card's header, a row, a department row and the chart's card.
-# NO_CHART_HEIGHT is the height of the chart's card if there is no chart.
-HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
-NO_CHART_HEIGHT = 110
-REASON_HEIGHT = 36
 FEW_DEVICES = 4  # nodes with at most this many devices are drawn in two columns
-EMPTY_HEIGHT = 220  # height of an empty card
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +163,6 @@ def index(request: Request) -> HttpResponse:
         "is_new": bool(first.steps) and not first.is_folded and is_admin,
         "has_history": hours_with_nodes > MIN_HISTORY,  # the first and the last hour are incomplete
         "has_short_history": hours_with_nodes <= SHORT_HISTORY,
-        **balance_columns(
-            mine,
-            queues,
-            [*reasons[:REASONS_MAX], *longest],
-            shown_maps,
-            has_chart=hours_with_nodes > MIN_HISTORY,
-        ),
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
 
@@ -209,44 +194,6 @@ def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, Any]:
     return rows.order_by().aggregate(
         stopped=Count("pk", filter=stops), moved=Count("pk", filter=is_move), latest=Max("at", filter=stops)
     )
-
-
-def balance_columns(
-    mine: Sequence[OwnWorkload],
-    queues: Sequence[tuple[QuotaLine, list[QuotaLine], int]],
-    reasons: Sequence[object],
-    maps: Sequence[NodeMap],
-    *,
-    has_chart: bool = True,
-) -> dict[str, bool]:
-    """Distribute the chart and the pending reasons over two columns of similar height.
-
-    The chart grows if its column is the shorter one.
-    """
-    left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
-    left += _card_height(mine)
-    has_two_columns = max((len(node_map.devices) for node_map in maps), default=0) <= FEW_DEVICES
-    right = _card_height(maps[::2] if has_two_columns else maps, EMPTY_HEIGHT)
-    reasons_height = HEAD_HEIGHT + REASON_HEIGHT * len(reasons) if reasons else EMPTY_HEIGHT
-
-    chart_height = UTILIZATION_HEIGHT if has_chart else NO_CHART_HEIGHT
-
-    def imbalance(utilization_right: bool, reasons_left: bool) -> int:
-        with_chart = chart_height + (right if utilization_right else left)
-        other = left if utilization_right else right
-        if utilization_right != reasons_left:
-            with_chart += reasons_height
-        else:
-            other += reasons_height
-        return other - with_chart if other >= with_chart else 3 * (with_chart - other)
-
-    chosen = min(product((False, True), repeat=2), key=lambda placement: imbalance(*placement))
-    return dict(zip(("utilization_right", "reasons_left"), chosen, strict=True))
-
-
-def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
-    """Return the approximate height of a card in pixels."""
-    return HEAD_HEIGHT + ROW_HEIGHT * len(rows) if rows else when_empty
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
