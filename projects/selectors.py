@@ -257,7 +257,6 @@ def _secret_use_condition(secret: RecordedSecret) -> Q:
 
 
 def _outdated_condition(secret: RecordedSecret) -> Q:
-    """Return a filter for live runs that received an earlier version of the secret."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 

@@ -37,7 +37,7 @@ def _predict_start(
     edited: "Workload | None" = None,
     requeued: bool = False,
 ) -> "TasksPrediction":
-    """Import the engine on the first call, because most processes never need it."""
+    # Most processes never need the engine.
     from scheduler.reports.what_if.dry_run import predict_workloads
 
     return predict_workloads(
@@ -46,7 +46,6 @@ def _predict_start(
 
 
 def _find_smallest_change(workload: "Workload") -> str:
-    """Return a sentence with unredacted workload names."""
     from scheduler.reports.visibility import UNRESTRICTED
     from scheduler.reports.what_if.smallest_change import find_smallest_change
 

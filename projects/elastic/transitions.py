@@ -80,7 +80,6 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether to remove the inference engine although the router has not responded."""
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 
 

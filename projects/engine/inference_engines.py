@@ -136,7 +136,6 @@ def _next_transition(engine: InferenceEngineFacts) -> EngineTransition | None:
 
 
 def _unreachable_transition(engine: InferenceEngineFacts) -> EngineTransition:
-    """Return the transition for an external inference engine that cannot be reached."""
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineTransition("REMOVING", "FAILED", failure, message)

@@ -92,6 +92,7 @@ class Delivery(models.Model):
     )
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)
+    # With a foreign key, a concurrent deletion of the subscription would make the transaction fail.
     subscription_id = models.BigIntegerField(
         null=True, help_text="Subscription. Empty if the address is from a workload document."
     )

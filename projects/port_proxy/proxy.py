@@ -196,7 +196,6 @@ class PortProxy:
         return not handling.cancelled()
 
     async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
-        """Wait until the port session ends, for example because its run ended."""
         opened = WATCHER.open(Credential(port_session=hash_cookie(cookie)))
         try:
             while await self.sessions.is_valid(cookie, port, address):

@@ -122,7 +122,6 @@ def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
 
 
 def _record_secret_uses(fetch: CodeFetch, key: ReadKey, workloads: Sequence[Workload], now: datetime) -> None:
-    """Record which version of the secret was used to fetch the workloads' code."""
     secret = key.secret
     if secret is None or not workloads:
         return

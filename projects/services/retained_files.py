@@ -78,6 +78,7 @@ def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None
     place = Window(RowNumber(), owner, [F("created_at").desc(), F("run").desc(), F("rank").asc()])
     pods = Pod.objects.filter(owned, files_until__gt=now).annotate(place=place)
     surplus = Pod.objects.filter(pk__in=pods.filter(place__gt=PODS_MAX).values("pk"))
+    # Waiting for locks on pods could cause a deadlock.
     unlocked = surplus.select_for_update(skip_locked=True)
     Pod.objects.filter(pk__in=unlocked.values("pk")).update(files_until=now)
 

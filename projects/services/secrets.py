@@ -138,8 +138,8 @@ class RegistryAuth:
 def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], RegistryAuth | UnusableSecret]:
     """Return the credentials for image pulls, keyed by (project, pool).
 
-    `keys` are pairs of primary keys. A project's credentials override the pool's for the same registry. A
-    value may be the error why a secret cannot be used.
+    `keys` are pairs of primary keys. A project's credentials override the pool's for the same registry. If a
+    secret cannot be used, its value is the error.
     """
     of_projects, of_pools = defaultdict[int, list[Secret]](list), defaultdict[int, list[Secret]](list)
     for secret in ProjectSecret.objects.filter(
@@ -206,8 +206,8 @@ def unseal_secret(row: Secret) -> str:
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     """Return maskers for the secrets that runs of the workloads received.
 
-    Workloads without secrets are omitted. Values without an encryption key or beyond the maximum number are
-    not masked.
+    Workloads without secrets are omitted. Values beyond the maximum number, or whose encryption key is gone,
+    are not masked.
     """
     uses = SecretUse.objects.filter(workload__in=workload_ids).order_by("-value__used_at")
     sealed_values = defaultdict[UUID, dict[str, None]](dict)

@@ -88,6 +88,7 @@ class VolumeTransfer:
                 self._save(progress)
                 if is_time_up():
                     return False
+        # Old files are deleted last, so that the volume always contains a complete checkpoint.
         for path, etag in self._deleted:
             if path > progress.deletion:
                 progress.deleted_count += self._delete_object(path, etag)

@@ -101,6 +101,7 @@ def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     except UnicodeError:
         raise ForbiddenAddress(f"{host} is not a valid host name") from None
     networks = [ipaddress.ip_network(network, strict=False) for network in reach.networks]
+    # All addresses must be allowed, because Berth cannot choose the address of the connection.
     for address in addresses:
         reason = _rejection_reason(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
         if reason is not None:

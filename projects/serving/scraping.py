@@ -46,7 +46,6 @@ def scrape(targets: Sequence[ScrapeTarget], *, now: Callable[[], float], seconds
 
 
 def _scrape_one(target: ScrapeTarget, deadline: float) -> MetricReading | ServingError:
-    """Return the inference engine's reading, or the error if the scrape failed."""
     if time.monotonic() >= deadline:
         return _timeout_error(target)
     try:

@@ -331,14 +331,12 @@ def _initial_values(request: Request) -> dict[str, str]:
 
 
 def _secret_owners(actor: Actor) -> list[tuple[str, str]]:
-    """Return the projects and pools whose secrets the user may set."""
     names = administered_projects(actor).order_by("name").values_list("name", flat=True)
     choices = [(f"{PROJECT}/{name}", f"Project {name}") for name in names]
     return choices + _pool_owners(actor)
 
 
 def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
-    """Return the pools whose secrets the user may set."""
     if not may(actor, Action.ADMINISTER):
         return []
     return [(f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")]

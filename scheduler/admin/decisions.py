@@ -322,7 +322,6 @@ def _difference_message(result: ReplayResult) -> SafeString:
 
 
 def _queue_rows(row: Eviction, side: str) -> Iterator[list[Any]]:
-    """Yield each queue's name, GPUs and decayed usage for one side of an eviction: victim or preemptor."""
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         gpus = (thousandths(amount.get("gpu")) for amount in amounts)

@@ -62,7 +62,6 @@ class LiveConsumer(SignedInConsumer):
                 await self.send_json({"kind": note["kind"], "ids": note["ids"]})
 
     def _missed_changes(self) -> list[Note]:
-        """Return the changes since the page was rendered."""
         since = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("since", [""])[0]
         return LISTENER.missed_notes(float(since)) if SECONDS.fullmatch(since) else []
 

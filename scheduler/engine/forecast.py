@@ -111,7 +111,6 @@ def _forecast(
 
 @cache
 def _unknown_start(reason: str) -> Forecast:
-    """Return a forecast without a start time, shared by all workloads with the same reason."""
     return Forecast(None, reason)
 
 
@@ -199,7 +198,6 @@ class _FutureCapacity:
 def _allocations(
     snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    """Yield the workload and amounts for each pod that runs or will start on the nodes."""
     node_names = set(nodes)
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}

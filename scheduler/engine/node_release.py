@@ -113,7 +113,6 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
 
 def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """Return the pods with allocated resources, grouped by node and workload name."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:

@@ -68,7 +68,6 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, int]]:
 
 
 def _min_amount(tree: RoleGroup | Role, kind: int, largest: int) -> int:
-    """Return the least amount of a resource that the workload needs to run."""
     if isinstance(tree, RoleGroup):
         return sum(sorted(_min_amount(child, kind, largest) for child in tree.children)[: tree.need])
     request, amount = tree.request, tree.request.amounts[kind]

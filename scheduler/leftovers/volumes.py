@@ -169,7 +169,7 @@ def _has_passed(deadline: float) -> bool:
 
 
 def _find_volume(outputs: PodOutputs) -> Volume:
-    """Raises OutputsRejected if the project is no longer allowed to write to the volume."""
+    """Raise OutputsRejected if the project is no longer allowed to write to the volume."""
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
@@ -181,7 +181,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Raises Conflict if boto3 or usable credentials are missing."""
+    """Raise Conflict if boto3 or usable credentials are missing."""
     try:
         from pools.buckets.bucket import Bucket
         from pools.buckets.writer import BucketWriter

@@ -201,7 +201,6 @@ def _is_record_due(run: CycleRun, recorded_at: datetime | None) -> bool:
 
 
 def _mark_recorded(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
-    """Note in `memory` that the cycle is recorded, and in `run` whether its snapshot must be stored."""
     run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
     memory.recorded_at, memory.notes = run.view.at, notes
 

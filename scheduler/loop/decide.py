@@ -58,7 +58,6 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the engine's error for each pool on which it fails."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:

@@ -93,7 +93,6 @@ def decode_snapshot(document: Any) -> Snapshot:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert a value that the JSON encoder does not support."""
     kind = type(value)
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}

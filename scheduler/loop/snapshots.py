@@ -92,7 +92,6 @@ def plan_document(plan: Plan, pending: Document | None = None) -> Document:
 
 
 def _pending_reasons(rejections: Iterable[Rejection]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each pending workload's name, with its queue position and reasons."""
     reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # reasons by `id()` of the blockers
     for workload, position, blockers in _queue_positions(rejections):
         if id(blockers) not in reasons:

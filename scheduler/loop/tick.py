@@ -289,7 +289,6 @@ class Loop:
         )
 
     def _record_cycles(self) -> Iterator[bool]:
-        """Record the cycles that have run, and keep only the newest one."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         context, memory = self.context, self.memory
         newest = runs[-1] if runs and not runs[-1].written else None

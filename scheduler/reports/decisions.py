@@ -183,7 +183,6 @@ def decided_cycles(
 
 
 def _bundle_json_path(redaction: _DecisionRedaction, filters: DecisionFilters) -> str:
-    """Return a JSONPath expression for bundles that match the filters and involve a visible project."""
     tests = [f"@.{key} == {json.dumps(value)}"
              for key, value in (("kind", filters.kind), ("pool", filters.pool)) if value]  # fmt: skip
     visible = "" if redaction.projects is None else _project_pattern(redaction.projects)
@@ -339,7 +338,6 @@ def _display_name(workload: NamedWorkload) -> str:
 def _group_steps(
     steps: Iterable[Mapping[str, Any]], names: Mapping[str, NamedWorkload]
 ) -> Iterator[DecisionStep]:
-    """Yield the visible steps, grouped by action, workload, role and node."""
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for step in steps:
         if names[step["workload"]].name:
@@ -377,7 +375,6 @@ def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
 
 
 def _submissions_by_name(actor: Actor, handles: Iterable[str]) -> dict[str, list[_SubmittedWorkload]]:
-    """Return the visible workloads with any of the names, in submission order."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = workloads(actor).filter(
         project__name__in={project for project, _ in pairs}, name__in={name for _, name in pairs}

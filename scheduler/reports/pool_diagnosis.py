@@ -320,7 +320,6 @@ def _cluster_quota_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report different GPU models in the pool's quota group."""
     group = facts.pool.quota_group
     if group is not None and (models := differing_models(group.pools.order_by("name"))):
         yield Finding(
@@ -334,7 +333,6 @@ def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report when the slurmrestd token expires."""
     pool = facts.pool
     try:
         expiry = token_expiry(read_slurm_token(pool)) if pool.slurm_token_sealed else None

@@ -110,7 +110,6 @@ def queue_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _booting_clause(facts: PoolFacts) -> str:
-    """Return a clause about the nodes that are not ready yet, or an empty string."""
     count = len(facts.nodes_in_states(*PENDING))
     if not count:
         return ""

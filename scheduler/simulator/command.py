@@ -84,7 +84,6 @@ def _steady_state_note(run: int, skipped: int) -> str:
 
 
 def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield a line for each combination of role, source and target, with its number of moves."""
     counts: dict[tuple[str, str | None, str | None], int] = {}
     for pod in pods:
         move = (pod["role"], pod["from"], pod["to"])

@@ -70,14 +70,12 @@ def _decisions(bundle: Bundle, running: set[str]) -> Iterable[Document]:
 def _split_scaled_down_and_moved(
     steps: Sequence[Place | Evict],
 ) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
-    """Split the steps of a workload that is both scaled down and moved into one sequence per kind."""
     placed_again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
     yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in placed_again]
     yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in placed_again]
 
 
 def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
-    """Return the kind of decision for the bundle's own workload."""
     placements = [step for step in steps if isinstance(step, Place)]
     if not placements:
         return bundle.kind.value
@@ -126,7 +124,6 @@ def _workload_document(workload: Workload, rejection: Rejection | None) -> Docum
 
 
 def _convert_units(numbers: Numbers) -> Document:
-    """Convert the engine's thousandths to GPUs and CPUs."""
     if numbers.get("resource") not in ("gpu", "cpu"):
         return dict(numbers)
     return {

@@ -248,7 +248,6 @@ class SimulatedCluster:
         self._set_workload(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start or end the grace periods of gangs that are below their minimum."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_below_minimum(workload) and not is_finished(workload)
@@ -259,7 +258,6 @@ class SimulatedCluster:
         self._unchecked.clear()
 
     def _is_below_minimum(self, workload: Workload) -> bool:
-        """Return whether a gang, or one of its groups or roles, is running but below its minimum."""
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
         return is_degraded(replace(workload, pods=tuple(pods)))

@@ -41,7 +41,6 @@ def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: SimulatedC
 
 
 def _has_demand(workload: Workload, rejection: Rejection | None) -> bool:
-    """Return whether the workload could use freed resources to start or to scale up."""
     if is_finished(workload):
         return False
     if rejection is not None:
@@ -50,7 +49,6 @@ def _has_demand(workload: Workload, rejection: Rejection | None) -> bool:
 
 
 def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
-    """Return whether the workload cannot start in any of its pools, even if resources become free."""
     reasons = {blocker.reason for blocker in rejection.blockers}
     return reasons <= CANNOT_START_REASONS or (
         len(workload.pools) == 1 and not reasons.isdisjoint(CANNOT_START_REASONS)
@@ -58,7 +56,6 @@ def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times at which decisions can change merely because time has passed."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     for workload in snapshot.workloads:
@@ -76,7 +73,6 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _times_when_holds_change(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
-    """Yield the times at which a hold on nodes for a pending workload may begin, move or end."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return
@@ -107,11 +103,13 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
-    """Return a time after which the order of victims by lost work no longer changes."""
     runs = [(pod, _last_save_time(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:
         return 0
+    # The work lost by stopping a pod grows with the pod's GPUs, so a pod with more GPUs eventually overtakes
+    # one with more lost work now. All leads are made up after their sum, divided by the smallest difference
+    # in GPUs.
     latest = max(since for _, since in runs)
     gpus = [pod.milli * len(pod.devices) for pod, _ in runs]
     total_lead = sum(milli * (latest - since) for milli, (_, since) in zip(gpus, runs, strict=True))
@@ -123,7 +121,6 @@ def _last_save_time(pod: Pod, workload: Workload) -> int:
 
 
 def _is_usage_changing(pool: Pool, with_demand: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pool has pending requests and its decayed usage is still changing."""
     mode = pool.fair_share
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False

@@ -103,7 +103,6 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
 
 
 def _find_victim(actor: Actor, eviction: RenderedEviction) -> Workload | None:
-    """Return the evicted workload, or None if it is hidden or has been deleted."""
     victim = eviction.victim
     if not victim.exists or victim.id is None:
         return None
@@ -166,7 +165,6 @@ def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _before_and_after_bars(queue: Mapping[str, Any], scale: int) -> list[tuple[str, Bar]]:
-    """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
     quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None if unlimited
     *_, before, after = _queue_amounts(queue)
     return [

@@ -170,7 +170,6 @@ def _busiest_pool(pools: Sequence[NodePool]) -> NodePool:
 def _sort_by_name(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Sort departments, and the projects in each, by name."""
     return sorted(
         ((top, sorted(children, key=lambda queue: queue.name)) for top, children in tree),
         key=lambda pair: pair[0].name,

@@ -36,8 +36,7 @@ class HiddenWorkloadsRow:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new ones are only counted. `positions` is in ascending order, and may have gaps and
-    repetitions.
+    Reserved and new ones are only counted. `positions` ascend, but may have gaps and repetitions.
     """
 
     reserved: int = 0
@@ -129,7 +128,6 @@ def _rows_without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
 
 
 def _rows_with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
-    """Return a placeholder for consecutive hidden workloads, or nothing."""
     if not positions:
         return []
     first, last = positions[0], positions[-1]

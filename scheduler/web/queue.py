@@ -208,7 +208,6 @@ def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[A
 
 
 def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return the total number of workloads, and their total milli-GPU."""
     counts = list(lengths)
     return sum(count for count, _ in counts), sum(gpu_milli for _, gpu_milli in counts)
 
@@ -216,7 +215,6 @@ def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:
 def _pool_groups(
     rows: Sequence[QueueEntry], pools: Sequence[NodePool], matches: Mapping[str, tuple[int, int]] | None
 ) -> list[_PoolGroup]:
-    """Group consecutive rows of the same pool under a heading."""
     groups = [(name, list(entries)) for name, entries in groupby(rows, lambda entry: entry[0].queue_pool)]
     headings = _pool_headings([name for name, _ in groups], pools)
     if matches is not None:
@@ -293,7 +291,6 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
-    """Return the nodes where capacity is reserved for each workload, sorted by name."""
     if not workloads:
         return {}
     result: dict[UUID, dict[int, Node]] = defaultdict(dict)

@@ -97,7 +97,6 @@ def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | N
 
 
 def _expected_start() -> Combinable:
-    """Return the expected start of each workload, or null if it is unknown."""
     booting = Reservation.objects.filter(workload=OuterRef("pk"), node__state__in=PENDING).order_by()
     ready = booting.values("workload").annotate(
         unknown=Count("pk", filter=Q(node__ready_at=None)), ready_at=Max("node__ready_at")
@@ -124,7 +123,6 @@ def load_queued_tasks(entries: Sequence[QueueEntry], tasks: QuerySet[Any]) -> No
 
 
 def _task_groups(tasks: QuerySet[Any]) -> Mapping[tuple[UUID, str], list[dict[str, Any]]]:
-    """Return the tasks of each array and pool, grouped by phase and reason."""
     start = _expected_start()
     evaluated = Q(queue_position__gt=NO_POSITION, queue_position__lt=NOT_EVALUATED)
     groups = tasks.order_by().values("array_id", "queue_pool", "phase", "reason").annotate(

@@ -58,7 +58,6 @@ def load_filter_choices(actor: Actor, pool: NodePool | None) -> FilterChoices:
 
 
 def _count_groups(rows: QuerySet[Any], actor: Actor) -> list[tuple[str, list[str], str, bool, int]]:
-    """Count workloads by pool, allowed pools, project, and whether the user submitted them."""
     owned = rows.order_by().annotate(is_own=Q(submitted_by=actor.user))
     return list(
         owned.values_list("queue_pool", "pools", "project__name", "is_own").annotate(n=workload_count())

@@ -41,9 +41,9 @@ def pool_words(row: Any) -> str:
 
 
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
-    """Set the section headings, and why a row is ahead of a higher-priority workload.
+    """Set the section headings, and the reason why a row is ahead of a higher-priority workload.
 
-    Each heading is on its section's first row. Lists in another order have neither.
+    Each heading is set on its section's first row. Lists in another order have neither.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""

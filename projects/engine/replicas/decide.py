@@ -114,7 +114,6 @@ def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config:
 
 
 def _decide_for_minimum(fleet: Fleet, config: AutoscalerConfig) -> ScalingDecision | None:
-    """Return a decision to scale out to the minimum, or None if there are enough engines."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None

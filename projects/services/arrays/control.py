@@ -222,7 +222,6 @@ def _stop_tasks(
     dry_run: bool,
     now: datetime | None,
 ) -> int:
-    """Cancel or suspend tasks. Return how many have changed."""
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()
     with transaction.atomic():
@@ -244,7 +243,7 @@ def _stop_tasks(
 
 
 def _lock_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> list[Workload]:
-    """Raises Invalid for an index that the array does not have."""
+    """Raise Invalid for an index that the array does not have."""
     rows = select_tasks(array, indexes).exclude(phase__in=lifecycle.ENDED)
     tasks = list(rows.select_for_update(of=("self",)).defer(*LONG_COLUMNS).order_by("pk"))
     for task in tasks:
@@ -285,7 +284,7 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
 
 
 def _reactivate(array: WorkloadArray) -> None:
-    """Raises Conflict if another live workload or active array has the array's name."""
+    """Raise Conflict if another live workload or active array has the array's name."""
     try:
         with transaction.atomic():
             WorkloadArray.objects.filter(pk=array.pk).update(

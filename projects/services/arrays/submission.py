@@ -97,7 +97,7 @@ def predict(
 ) -> tuple[WorkloadArray, TasksPrediction]:
     """Return the array that `submit` would store, and the outcome of the next cycle for its tasks.
 
-    Raises the errors of `submit`, and RateLimited during too many dry runs of the project.
+    Raises the errors of `submit`, and RateLimited if too many dry runs of the project are in progress.
     """
     at = now or timezone.now()
     view = SubmissionView(preload_roles(actor))
@@ -158,7 +158,7 @@ def _check_size(section: ArraySpec, document: Mapping[str, Any]) -> None:
 
 
 def _insert_array(array: WorkloadArray) -> None:
-    """Raises Conflict if the array's name is in use."""
+    """Raise Conflict if the array's name is in use."""
     WorkloadArray.objects.bulk_create([array], ignore_conflicts=True)
     if not WorkloadArray.objects.filter(pk=array.pk).exists():
         raise _name_taken_error(array, "an active array")

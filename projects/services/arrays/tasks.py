@@ -74,7 +74,6 @@ def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iter
 
 
 def _task_dependency(entry: Mapping[str, str], index: int) -> Mapping[str, str]:
-    """Convert a dependency of an array to a dependency of one of its tasks."""
     if "tasks" not in entry:
         return entry
     values = {key: value for key, value in entry.items() if key != "tasks"}

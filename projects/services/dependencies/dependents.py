@@ -87,7 +87,6 @@ def _waits_for(owner: Workload | WorkloadArray) -> Q:
 def _required_state(
     owner: Workload | WorkloadArray, project: str, section: Iterable[dict[str, str]]
 ) -> tuple[str, str | None]:
-    """Return the required state and the `tasks` value from the `after` entry that names the owner."""
     names = {owner.handle} | ({owner.name} if project == owner.project.name else set())
     entry = next(entry for entry in section if entry["workload"] in names)
     return entry.get("state", "completed"), entry.get("tasks")

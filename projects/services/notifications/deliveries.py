@@ -168,7 +168,6 @@ def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
 def _addresses_or_submitter(
     workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
-    """Return the addresses to notify for each workload, or the submitter's if none is subscribed."""
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
         workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads
     }
@@ -198,7 +197,6 @@ def _merge_tasks_into_arrays(
 def _recipient_addresses(
     workload: Workload | WorkloadArray, kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[str, notify.Recipient]:
-    """Return the addresses from the document and the subscriptions, without duplicates."""
     entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
     addresses_in_spec = [
         entry["to"]

@@ -167,6 +167,7 @@ def lock_subscription(pk: int) -> Subscription | None:
 
     Return None if another task has locked it.
     """
+    # This lock does not block new rows that refer to the subscription.
     rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
     return rows.select_related("user", "project", "department").filter(pk=pk).first()
 

@@ -99,7 +99,6 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
 
 
 def _browser_sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the key and values of each of the user's sessions."""
     for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         values = row.get_decoded()
         if values.get(SESSION_KEY) == str(user.pk):

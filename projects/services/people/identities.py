@@ -51,7 +51,6 @@ def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, 
 def _link_or_create_account(
     claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool
 ) -> User:
-    """Link the account prepared for the email address, or create a new account."""
     actor = Actor.system("single sign-on")
     try:
         with transaction.atomic():
@@ -86,6 +85,7 @@ def _linkable_account(mail: str) -> User | None:
 
 def _is_same_address(one: str, other: str) -> bool:
     """Return whether the email addresses are equal. Case is ignored only in ASCII addresses."""
+    # Letters of other scripts, such as the dotless i, must not equal ASCII letters.
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
@@ -109,6 +109,5 @@ def _has_identity(user: User) -> bool:
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str:
-    """Return the email address that the provider has verified, or an empty string."""
     mail = str(claims.get("email") or "")
     return mail if claims.get("email_verified") is True and len(mail) <= 254 and "@" in mail else ""

@@ -79,6 +79,7 @@ def check_not_last_admin(user: User) -> None:
     )
     admins = User.objects.filter(is_admin, is_active=True).order_by("pk").values_list("pk", flat=True)
     list(admins.select_for_update())
+    # The statement that waited for the locks may have returned outdated rows, so the rows are read again.
     if list(admins) == [user.pk]:
         raise Conflict(f"{user} is the last active platform admin. Make another user a platform admin first.")
 

@@ -39,8 +39,8 @@ class PasswordChange:
 def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    All other sessions end, and tokens created by sign-in are revoked, except that of the request itself.
-    `revoke_tokens` revokes all other tokens too. Raises Conflict for accounts without a password,
+    All other sessions end. Tokens created by sign-in are revoked, and `revoke_tokens` revokes all others. If
+    the request used a sign-in token, a new one replaces it. Raises Conflict for accounts without a password,
     WrongPassword, and Invalid for a weak new password.
     """
     if actor.user is None:

@@ -72,7 +72,6 @@ def _revert_unedited_quotas(change: QuotaChange) -> str:
 
 
 def _is_unchanged(entry: Mapping[str, Any]) -> bool:
-    """Return whether the quota still has the values that the change set."""
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip

@@ -128,7 +128,6 @@ def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
 
 
 def _overlap_problem(group: QuotaGroup, pools: Collection[int]) -> Problem | None:
-    """Return a problem if an owner has quotas for both the group and one of its pools."""
     in_group = {(row.department_id, row.project_id) for row in Quota.objects.filter(group=group)}
     rows = Quota.objects.filter(pool__in=pools).select_related("pool", "department", "project").order_by("pk")
     both = [str(row) for row in rows if (row.department_id, row.project_id) in in_group]

@@ -118,7 +118,6 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
 
 
 def _submit_queued_run(schedule: Schedule, now: datetime) -> ScheduleRun | None:
-    """Submit the queued run if the previous run has ended. Return the run, or None."""
     run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
     if run is None or find_live_run(schedule) is not None:
         return None
@@ -183,7 +182,6 @@ def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
 
 
 def _pause_schedule(schedule: Schedule, now: datetime) -> None:
-    """Pause a schedule whose owner may no longer submit to the project. Notify the owner and subscribers."""
     name = "The owner" if schedule.owner is None else schedule.owner.get_username()
     message = f"{name} may no longer submit to {schedule.project.name}."
     _save_next_due_time(schedule, None, now, message)

@@ -146,7 +146,6 @@ def _never_due_problem(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone that is most similar to the text, or ""."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}

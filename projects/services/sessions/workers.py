@@ -140,7 +140,6 @@ def deliver_leased_calls(
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return the calls leased to the pod that its worker has not confirmed."""
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
@@ -197,7 +196,6 @@ def leave(*, pod: Pod, error: str = "") -> None:
 
 
 def _version_mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
-    """Return an error message if versions are incompatible, otherwise an empty string."""
     for software, worker_version, client_version in (
         ("Python", versions.python, session.python),
         ("cloudpickle", versions.cloudpickle, session.cloudpickle),

@@ -119,7 +119,6 @@ def _prepare_or_reject(
 def _reject_invalid_dependencies(
     view: SubmissionView, drafts: Sequence[Draft | BerthError]
 ) -> list[Draft | BerthError]:
-    """Replace drafts with errors if their dependencies are invalid."""
     valid = [draft for draft in drafts if isinstance(draft, Draft)]
     problems = iter(dependency_problems(view, [(draft.workload.project, draft.spec) for draft in valid]))
     checked: list[Draft | BerthError] = []

@@ -128,7 +128,6 @@ def managed_workloads(candidates: Collection[Workload]) -> set[uuid.UUID]:
 
 
 def _edit_obstacle(workload: Workload) -> str:
-    """Return why a workload cannot be edited, or an empty string if it can."""
     if workload.array_id is not None:
         return "This workload is a task of an array. All tasks of an array run the same document."
     if Session.objects.filter(workload=workload).exists():
@@ -221,7 +220,6 @@ def _store_edit(
 
 
 def _fixed_value_advice(key: str, stored: Mapping[str, Any]) -> str:
-    """Return advice for a user who changed a key that cannot be edited."""
     value = stored.get(key)
     restore = f"Set it to {value} again" if isinstance(value, str) else f"Restore `{key}`"
     return f"{restore}, or submit a new workload"

@@ -13,10 +13,10 @@ SUGGESTION_RANGES = 2  # number of ranges that are searched for a suggestion
 
 
 def next_free_name(project: Project, name: str) -> str:
-    """Return the first numbered name after `name` that the project has not used:
+    """Return the first numbered name after `name` that the project has not used: `train-2` after `train`.
 
-    `train-2` after `train`. A number such as the one in `resnet-50` is kept, so `resnet-50-2` follows, unless
-    the project has also used `resnet`.
+    A number such as the one in `resnet-50` is kept, so `resnet-50-2` follows, unless the project has also
+    used `resnet`.
     """
     return next(filter(None, _candidate_names(project, name)))
 
@@ -51,7 +51,6 @@ def _add_number(base: str, number: int) -> str:
 
 
 def _used_names(project: Project, names: Iterable[str]) -> set[str]:
-    """Return which of the `names` a live or ended workload or array of the project uses."""
     models = (Workload, WorkloadArray)
     return {
         name

@@ -84,7 +84,7 @@ class Predictor(Protocol):
         """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
         If `edited` is set, the unsaved workload replaces that one. It keeps its submission time unless it is
-        `requeued`. Raises RateLimited during too many dry runs of the project.
+        `requeued`. Raises RateLimited if too many dry runs of the project are in progress.
         """
         ...
 
@@ -99,7 +99,7 @@ def register_predictor(predictor: Predictor) -> None:
 def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> Prediction:
     """Return the predicted outcome of the next scheduling cycle for the document.
 
-    Raises the same errors as `submit`, and RateLimited during too many dry runs of the project.
+    Raises the same errors as `submit`, and RateLimited if too many dry runs of the project are in progress.
     """
     at = now or timezone.now()
     view = SubmissionView(actor)
@@ -127,7 +127,7 @@ def predict_drafts(
 def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Prediction:
     """Return the predicted outcome if the edit were stored and the workload were pending.
 
-    Raises RateLimited during too many dry runs of the project.
+    Raises RateLimited if too many dry runs of the project are in progress.
     """
     (predict,) = _predictors
     draft = edit.draft

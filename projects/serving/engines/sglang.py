@@ -68,6 +68,7 @@ class SGLangEngines:
         def send(engine: str, _: int) -> None:
             self._post_command(engine, "/send_weights_to_remote_instance", connection, seconds)
 
+        # Each call returns only after the other engine has joined.
         _call_both(join, seed, to)
         _call_both(send, seed, to)
 

@@ -244,7 +244,6 @@ def _fits_inline(values: Sequence[tuple[str, str, str]]) -> bool:
 
 
 def _shows_all(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) -> bool:
-    """Return whether the sentence contains every changed value."""
     if all(key == "Phase" or new in ("", "0", row.object_name) for key, _, new in values):
         return True
     return bool(row.before) and bool(row.after) and _fits_inline(values) and " → " in tail

@@ -193,7 +193,6 @@ def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpRespo
 
 
 def _describe_change(array: WorkloadArray, action_name: str) -> str:
-    """Return the text of the form, including the number of tasks that wait for earlier tasks."""
     held = count_tasks_by_array([array])[array.pk].held
     if action_name not in STOPPING_ACTIONS or not held:
         return CHANGES[action_name].text
@@ -216,7 +215,6 @@ def _stop_cost(array: WorkloadArray, action_name: str, indexes: Iterable[int] | 
 
 
 def _default_tasks(array: WorkloadArray, action_name: str) -> tuple[str, int]:
-    """Describe and count the tasks that a change affects by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if action_name == "cancel":
         return (f"All {format_count(counts.live, 'unfinished task')}" if counts.live else ""), counts.live
@@ -259,7 +257,6 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
 
 
 def _show_stop_cost(request: Request, cost: StopCost | None, text: str) -> HttpResponse:
-    """Return the updated part of an edited form, which shows the cost of stopping the tasks."""
     return render(request, STOP_COST_TEMPLATE, {"cost": cost, "text": text, "post_to": request.path})
 
 

@@ -181,7 +181,6 @@ def _header_context(request: Request, array: WorkloadArray) -> dict[str, Any]:
 def _table_context(
     request: Request, tasks: QuerySet[Workload], parameters: Parameters, ranking: Ranking | None
 ) -> dict[str, Any]:
-    """Return the template context for one page of the tasks, in the requested order."""
     columns = parameter_columns(parameters)
     show_all, cursor = request.GET.get("rows") == "all", request.GET.get("cursor", "")
     sort, held = request.GET.get("sort", "index"), None
@@ -236,7 +235,6 @@ def _shown_tasks_text(row_slice: PageSlice[Workload], total: int) -> str:
 
 
 def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReason | None:
-    """Return why no task of an active array has resources, or None if a task has some."""
     counts = progress.counts
     if counts.starting + counts.running + counts.stopping:
         return None
@@ -253,14 +251,12 @@ def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReas
 
 
 def _next_start(queued: QuerySet[Workload]) -> datetime | None:
-    """Return the earliest expected start of the queued tasks, or None if none is known."""
     expected = queued.order_by().annotate(expected=KT("explanation__expected_start"))
     starts: str | None = expected.aggregate(Min("expected"))["expected__min"]
     return parse_datetime(starts or "")
 
 
 def _expected_end(idle: IdleReason | None, estimate: RuntimeEstimate | None) -> datetime | None:
-    """Return when the last task is expected to end, or None if that is unknown."""
     if estimate is None or estimate.remaining is None or (idle is not None and idle.starts is None):
         return None
     now = timezone.now()
@@ -328,7 +324,6 @@ def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
 
 
 def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts) -> list[str]:
-    """Return the actions that the page offers."""
     if not may(request.actor, Action.OPERATE, array):
         return []
     if array.state == ArrayState.ACTIVE:

@@ -134,7 +134,6 @@ class QuotaForm(Form):
 
 
 def _range_error(name: str, value: float | None) -> str:
-    """Return an error if the value is outside its range or has too many decimals, else ""."""
     if value is None or isinstance(value, bool):
         return ""
     if name == "rank":

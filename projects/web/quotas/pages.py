@@ -83,7 +83,6 @@ def render_quota_form(
 
 
 def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> HttpResponse:
-    """Show the form again after a conflicting change, with the entered values and the differences."""
     quota = find_quota(owner, pool)
     merged_form = merge_stored_values(form, quota)
     audit_rows = (

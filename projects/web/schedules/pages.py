@@ -61,7 +61,6 @@ class ScheduleRow:
         return [(run_state(run), self._format_in_schedule_zone(run.due_at)) for run in reversed(self.runs)]
 
     def _format_in_schedule_zone(self, time: datetime) -> str:
-        """Format a time in the schedule's time zone, with the name of the zone."""
         at = time.astimezone(ZoneInfo(self.schedule.time_zone))
         return f"{at:%a} {at.day} {at:%b, %H:%M} {self.schedule.time_zone}"
 
@@ -301,7 +300,6 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
 
 
 def _row_actions(actor: Actor, row: ScheduleRow) -> list[tuple[str, str]]:
-    """Return the actions that the list offers for one schedule, with short labels."""
     return [
         (action_name, label.removesuffix(" schedule"))
         for action_name, label in _allowed_actions(actor, row.schedule)
@@ -310,7 +308,6 @@ def _row_actions(actor: Actor, row: ScheduleRow) -> list[tuple[str, str]]:
 
 
 def _allowed_actions(actor: Actor, schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield the actions that the user may perform, with their labels."""
     if may(actor, Action.SUBMIT, schedule.project):
         yield "run", ACTIONS["run"].label
     if schedules.may_change(actor, schedule):

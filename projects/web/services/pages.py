@@ -168,7 +168,6 @@ def _service_rows(rows: list[Service]) -> list[ServiceRow]:
 
 
 def _allocated_gpus(engines: list[InferenceEngine]) -> Counter[int]:
-    """Return the milli-GPUs allocated to each service's engines, keyed by service ID."""
     services_by_pod = {engine.pod_id: engine.service_id for engine in engines if engine.pod_id}
     pods = Pod.objects.filter(pk__in=services_by_pod, allocation__released_at=None).select_related(
         "allocation"
@@ -268,7 +267,6 @@ def _engine_rows(service: Service) -> list[EngineRow]:
 
 
 def _request_progress(request: ScaleRequest) -> dict[str, Any]:
-    """Return a request's statuses with their times, and its pending inference engines."""
     reached_at = {step.status: step.at for step in request.steps.all()}
     state_names = list(PROGRESS_STATES[request.direction])
     if request.mode == "external" and request.direction == "scale_out":

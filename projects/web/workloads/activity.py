@@ -56,7 +56,6 @@ def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
 
 
 def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
-    """Return the number of each workload's running pods, and their nodes."""
     pods = Pod.objects.filter(workload__in=list(running), state=PodState.RUNNING).order_by()
     rows = pods.values("workload_id").annotate(
         count=Count("pk"), nodes=ArrayAgg("node__name", distinct=True, order_by=["node__name"])

@@ -193,7 +193,6 @@ def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
 def _split_selection(
     actor: Actor, action_name: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
 ) -> tuple[Rows, list[UnchangedRows]]:
-    """Return the rows to which the action applies, and the excluded rows grouped by reason."""
     by_reason = dict[str, list[Workload | WorkloadArray]]()
     for row in selected:
         reason = inapplicable_reason(actor, action_name, row, counts.get(row.pk, TaskCounts()))
@@ -260,7 +259,6 @@ def _describe(rows: Rows) -> str:
 
 
 def _describe_tasks(action_name: str, counts: TaskCounts) -> str:
-    """Describe the tasks of an array that an action changes."""
     if action_name == "retry":
         return format_count(counts.failed, "failed task")
     if action_name == "resume":
@@ -273,7 +271,6 @@ def _unchanged_text(rows: Rows) -> str:
 
 
 def _selected_rows(actor: Actor, workload_ids: Iterable[str], array_ids: Iterable[str]) -> Rows:
-    """Return the visible workloads and arrays with the given IDs."""
     by_name = ("project__name", "name")
     return [
         *workloads(actor).filter(pk__in=_parse_ids(workload_ids)).order_by(*by_name),

@@ -224,7 +224,6 @@ def failed_since_condition(at: datetime) -> Q:
 
 
 def _ended_since_condition(at: datetime) -> Q:
-    """Return a condition for workloads, and all tasks of arrays, that have ended since a time."""
     return Q(array__isnull=True, ended_at__gte=at) | Q(array__ended_at__gte=at)
 
 
@@ -235,7 +234,6 @@ def _phase_condition(state: str) -> Q:
 
 
 def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
-    """Return a subquery for the IDs of arrays with tasks in a state."""
     tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
     return tasks.order_by().values("array")
 

@@ -37,7 +37,6 @@ def load_reservations(rows: Iterable[Workload]) -> Mapping[UUID, ReservationStat
 
 
 def _describe_reservation(nodes: list[Any]) -> ReservationStatus:
-    """Return the status of a reservation, given the node of each reserved pod."""
     booting = {node.pk: node.ready_at for node in nodes if node.state in PENDING}
     times = booting.values()
     ready_at = max(times) if times and all(times) else None

@@ -213,7 +213,6 @@ def _array_total(column: str, each_task: bool) -> Combinable:
 
 
 def _row_tasks() -> QuerySet[Workload]:
-    """Return the current tasks of the row's array."""
     return _row_attempts().filter(superseded=False)
 
 
@@ -223,13 +222,11 @@ def _row_attempts() -> QuerySet[Workload]:
 
 
 def _row_engines() -> QuerySet[Workload]:
-    """Return the live workloads of the engines that were added to the row's service."""
     engines = added_engines().filter(service__workload=OuterRef(OuterRef("pk"))).values("workload")
     return Workload.objects.filter(pk__in=engines, phase__in=LIVE_PHASES).order_by()
 
 
 def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
-    """Return the current engines of the row's service that are serving, or those that are not."""
     engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
     serving = Q(state=EngineState.ACTIVE, is_healthy=True)
     return engines.filter(serving if is_serving else ~serving).order_by()

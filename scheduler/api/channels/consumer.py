@@ -121,7 +121,7 @@ class ChannelConsumer(SignedInConsumer):
             await self.writer.drain()
 
     def _check_frame(self, frame: bytes | None) -> bytes:
-        """Raises Malformed if the frame may not be forwarded. The first frame must be the request."""
+        """Raise Malformed if the frame may not be forwarded. The first frame must be the request."""
         if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
             raise Malformed("A message has an invalid type or size, or is empty.")
         if (frame[0] == START) != (self.use is None):

@@ -102,7 +102,6 @@ class PodLog:
 
 
 def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None) -> str:
-    """Return an error message that names the requested pod and the existing pods."""
     latest = pods.order_by("-run", "rank").values_list("run", "role", "index")[:MAX_LISTED_PODS]
     if not latest or (name is None and run is None):
         return "The workload has not started, so there is no log yet. See `berth why WORKLOAD`."

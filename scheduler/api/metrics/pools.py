@@ -29,7 +29,6 @@ def pool_metrics() -> Iterable[Metric]:
 
 
 def _count_nodes() -> NodeCounts:
-    """Count nodes and GPUs, each by pool and state."""
     rows = Node.objects.exclude(state=NodeState.ENDED).order_by().values_list("pool__name", "state")
     return {
         (pool, state): (count, gpus or 0)

@@ -110,9 +110,9 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Place the gang on devices with more memory, and return whether it was placed.
+    """Place the gang on devices with more memory, where it uses a smaller fraction.
 
-    There, it uses a smaller fraction and may stay within limits.
+    Return whether it was placed.
     """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher

@@ -151,6 +151,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     try:
         if exceeded_bound(gang, gang.requested) and _place_gang(board, gang) is not None:
             return None
+        # Expected and unknown ends count only within the quota of a project that does not borrow.
         for bound, declared_only in ((account.quota, False), (account.deserved, True)):
             if not fits_within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue
@@ -274,7 +275,6 @@ class _HoldSearch:
 
 
 def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
-    """Return the gang's nodes, or None if it does not fit."""
     for arrangement in arrangements(gang):
         before = board.log_position()
         if place_arrangement(board, gang, arrangement, Horizon.LEAVING):

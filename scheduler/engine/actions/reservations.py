@@ -67,7 +67,6 @@ def _reserved_pods(board: Board, gang: Gang) -> Iterator[ReservedPod]:
 
 
 def _is_capacity_free(board: Board, pod: Pod) -> bool:
-    """Return whether the pod's node is ready and no other pod uses the reserved capacity."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     leaving_pods = nodes.leaving.get(i)
     if not nodes.ready[i] or nodes.pods[i] < 0 or any(nodes.devices[i][device] < 0 for device in pod.devices):

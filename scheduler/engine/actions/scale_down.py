@@ -27,7 +27,6 @@ def _scale_down_to_max(board: Board, choice: int) -> None:
 
 
 def _excess_replicas(gang: Gang, part: BoardRole) -> int:
-    """Return the number of live replicas above the role's current maximum."""
     return max(0, min(part.replica_count - current_max(gang, part), len(part.live)))
 
 

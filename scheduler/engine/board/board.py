@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Trial:
     """Context manager for one gang's tentative moves, which are undone on exit unless they are accepted.
 
-    The gang is then rejected with the reason passed to `reject` or, by default, `default_reason`. Without a
-    `default_reason`, failure has no effect.
+    If they are undone, the gang is rejected with the reason passed to `reject` or, by default,
+    `default_reason`. An optional trial has no `default_reason`.
     """
 
     __slots__ = (

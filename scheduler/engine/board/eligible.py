@@ -180,7 +180,6 @@ def _bound_numbers(
 
 
 def _quota_group_numbers(group: QueueGroup, kind: int) -> Numbers:
-    """Return the group quota, and the queue's allocation in each of the group's pools."""
     by_pool = {
         pool: account.allocated[kind] for pool, account in group.accounts.items() if account.allocated[kind]
     }
@@ -196,7 +195,6 @@ def _quota_group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers of a blocker for an exceeded quota group limit."""
     pool_quota = group.pool_quota
     bounds = [pool_quota.limit[kind], None if pool_quota.over_quota else pool_quota.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -206,7 +204,6 @@ def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numb
 
 
 def _group_quota_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers of a blocker for an exceeded non-preemptible group quota."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _with_group_numbers(numbers, allocated, group.pool_quota.quota[kind] or 0)
 

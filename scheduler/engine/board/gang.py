@@ -307,7 +307,6 @@ def _scopes(node: "BoardGroup | BoardRole", part: BoardRole) -> Iterator[Scope]:
 
 
 def _first_replica(gang: Gang) -> Arrangement:
-    """Return a request for the first replica of a gang whose minimum is zero."""
     return next(((ReplicaRequest(part, 1),) for part in gang.parts if part.role.max > part.replica_count), ())
 
 

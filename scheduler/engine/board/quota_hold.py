@@ -69,6 +69,7 @@ class QuotaHold:
         if self.gang.has_pods:
             return None
         if self.fits_unused_quota():
+            # Without this hold, lower-priority gangs could use the quota on other nodes in the meantime.
             nodes = self.board.cycle.held_nodes()
             if nodes is None or nodes.name != self.gang.name:
                 return None

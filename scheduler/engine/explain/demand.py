@@ -176,7 +176,6 @@ def _is_at_or_after_first_pending_gang(gang: Gang, group: PendingGroup) -> bool:
 
 
 def _max_count_within(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
-    """Return how many requests of the given size still fit within the bound."""
     return max(
         0, min([(bound[k] - counted[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )

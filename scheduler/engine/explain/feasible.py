@@ -172,7 +172,6 @@ def _requested_total(arrangement: Sequence[ReplicaRequest]) -> Sums:
 
 
 def _max_capacity(board: Board, roles: Sequence[Role]) -> Sums:
-    """Return the total capacity of nodes that match any of the roles, at the pool's maximum size."""
     kinds = dict.fromkeys(map(node_constraints, roles))
     key = "most", tuple(kinds)
     static_cache = board.nodes.static_cache
@@ -203,7 +202,6 @@ def _max_replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> 
 
 
 def _max_replicas_on_node(pool: Pool, role: Role, node: Node) -> int:
-    """Return how many of the role's replicas fit on the empty node."""
     request, counts = role.request, [node.max_pods]
     by_limits = request.devices > 0
     cpu = request.limit_cpu if by_limits else request.cpu

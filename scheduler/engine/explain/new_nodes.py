@@ -47,7 +47,7 @@ def _board_node_shape(board: Board) -> NodeShape | None:
 
 
 def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
-    """Return the shape of the pool's nodes, or None if it is unknown."""
+    """Return the shape of the pool's new nodes, or None if it is unknown."""
     if pool.node_shape is not None or not nodes:
         return pool.node_shape
     return nodes[0].shape

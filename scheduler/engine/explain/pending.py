@@ -63,7 +63,6 @@ class PendingReasons:
         return result or dict(recorded)
 
     def _capacity_obstacle(self, group: PendingGroup, gang: Gang) -> Obstacle | None:
-        """Return the obstacle that keeps the gang from fitting into free capacity, or None if it fits."""
         behind = group.reasons.get(Reason.BEHIND_RESERVATION)
         if behind is not None:
             return Reason.BEHIND_RESERVATION, behind
@@ -80,7 +79,6 @@ class PendingReasons:
     def _capacity_reasons(
         self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
     ) -> Reasons:
-        """Return the shortage of capacity, and the reasons why evictions or moves cannot resolve it."""
         board = self._board
         if reason not in MISSING_CAPACITY or not (
             within_share or not Preempt.has_no_victims_over_share(board, gang)
@@ -131,10 +129,6 @@ class PendingReasons:
         return ("preempted", own) if own != Reclaimable() else None
 
     def _insufficient_preemption_reasons(self, gang: Gang, bound: Numbers) -> Reasons:
-        """Explain why preempting workloads of the same project does not free enough to stay within a limit.
-
-        The result may be empty.
-        """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]
         own = self._amounts.preemptible_amounts(gang, view, kind)
@@ -144,7 +138,6 @@ class PendingReasons:
 
 
 def _consolidation_bounds(board: Board, gang: Gang) -> Numbers:
-    """Return the pool setting that restricts moves for the gang, if any."""
     policy = Consolidate(board, gang, gang.requested)
     if not policy.may_evict():
         return {}

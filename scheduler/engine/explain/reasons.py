@@ -139,7 +139,6 @@ def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, st
 
 
 def _size_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield (key, phrase) pairs about the largest node and pool."""
     beside, is_largest = numbers.get("beside"), numbers.get("is_largest_pool")
     pool = f"pool {numbers['pool']}" if "pool" in numbers else "the pool"
     yield "largest_pool", f"{pool}, the largest of the allowed pools," if is_largest else pool
@@ -152,7 +151,6 @@ def _size_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
 
 
 def _quota_group_sentence(numbers: Numbers) -> str:
-    """Return a sentence about the pools that use a group's quota, or an empty string."""
     if "group" not in numbers:
         return ""
     allocated, quota = (

@@ -71,7 +71,6 @@ class PoolRejections:
     def _gangs_with_positions(
         self,
     ) -> Iterator[tuple[ReportedGroup | None, Gang, int | None, tuple[Blocker, ...]]]:
-        """Yield each rejected gang with its group, queue position and blockers."""
         position, formatter = 0, BlockerFormatter()
         own_reasons = self.own_reasons
         shared = {group: formatter.blockers(group.reasons) for group in self.groups}
@@ -131,7 +130,6 @@ def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -
 
 
 def _project_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
-    """Yield one project's pending gangs in queue order."""
     return ((group, gang) for _, gang, group in merge(*(_pending_gangs(group, served) for group in groups)))
 
 
@@ -199,7 +197,6 @@ def _still_has_reservations(board: Board, name: str) -> bool:
 
 
 def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the pending reasons of the workload for which nodes are held."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)

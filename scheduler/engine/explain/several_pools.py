@@ -13,7 +13,7 @@ SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
     """Choose one rejection per workload, and return each one keyed by its index in `rejections`.
 
-    The one with the least dominant first blocker is chosen or, for a workload that is too large, that of the
+    This is the rejection with the least dominant first blocker or, if the workload is too large, that of the
     largest pool.
     """
     by_workload: dict[str, list[int]] = {}

@@ -62,7 +62,6 @@ def _cache_key(gang: Gang) -> Hashable:
 
 
 def _nodes_unavailable_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Return the obstacle for the first role that no node accepts now, or None."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -96,7 +95,6 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
 
 
 def _free_amount_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
-    """Return the free amount on ready, matching nodes that the workload avoids after a failure."""
     roles = [need.part.role for need in free.arrangement if need.part.role.avoided_nodes]
     nodes = free.view.nodes
     return sum(
@@ -114,7 +112,6 @@ def _without_avoided_nodes(role: Role) -> Role:
 
 
 def _free_amount_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
-    """Return the free amount on ready, matching nodes that are reserved for other projects."""
     parts = [need.part for need in free.arrangement if need.part.project]
     nodes = free.view.nodes
     return sum(

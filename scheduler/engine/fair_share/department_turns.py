@@ -1,13 +1,8 @@
 """Find departments whose projects take turns directly with other departments.
 
 Usually, departments take turns by usage, as do the projects within each department. This fails for a workload
-that is larger than its department's share, because the workload needs GPUs both from projects in its
-department and from other departments. While the siblings use the department's share, all departments have the
-same usage, so no other department owes this one a turn.
-
-Such a department is divided: each of its projects takes turns with the other queues of the pool, with its
-part of the department's weight and usage. Shares and quotas do not change. A department is not divided if all
-its workloads are larger than its share, because its usage then falls while they are pending.
+that is larger than its department's share. Such a department is divided: each of its projects takes turns
+with the other queues of the pool. Shares and quotas do not change.
 """
 
 from collections import defaultdict
@@ -54,6 +49,7 @@ def _divide_departments(board: Board) -> None:
         shares = shares_without_history(board.pool, roots, kind, capacity[kind])
         for department in departments:
             deserved = max(department.quota[kind], shares[department])
+            # If all workloads are larger than the share, usage falls while they are pending.
             if _has_small_and_large_workloads(board, in_backoff, department, kind, deserved):
                 department.divided = (*department.divided[:kind], True, *department.divided[kind + 1 :])
 

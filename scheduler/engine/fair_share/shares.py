@@ -156,7 +156,6 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
 
 
 def _request_within_limits(account: QueueAccount) -> list[int]:
-    """Return the part of the queue's requests that its limits and its children's limits allow."""
     requested = account.requested
     if account.children:
         requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))
@@ -292,7 +291,6 @@ def _distribute(
 def _build_offers(
     left: int, unmet: Sequence[Claim], weights: Sequence[int], need: NeedFunction, phase: str
 ) -> list[Offer]:
-    """Return the amounts offered to queues in a round, before any amount is granted."""
     total_weight = sum(weights)
     plain = weights if phase == "quota" else _to_integers([claim.weight for claim in unmet])
     return [
@@ -355,7 +353,6 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the log entry for the remainder round, which granted `granted`."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

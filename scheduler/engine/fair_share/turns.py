@@ -1,12 +1,8 @@
 """Alternate between queues if workloads are too large to match their queues' shares.
 
 A queue's turn lasts as long as the queue runs a workload that exceeds the queue's share. The queue's
-resources can be reclaimed once the queue's relative usage clearly exceeds that of the preemptor's queue.
-
-The required difference depends on the size of the change. Reallocating the whole pool shifts usage quickly
-and must not happen too often, whereas a small change shifts usage slowly but must happen eventually. The
-required difference is at most a third of the difference that usage would reach with the current allocation,
-and at most a third of the opposite difference that usage would reach after the change.
+resources can be reclaimed once its relative usage clearly exceeds that of the preemptor's queue. The required
+difference grows with the size of the change: reallocating the whole pool must not happen too often.
 """
 
 import math
@@ -106,7 +102,6 @@ class TurnTaking:
     def _usage_gap_justifies_transfer(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int
     ) -> bool:
-        """Return whether the queues' relative usage differs enough to transfer `exchanged` units."""
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],
             own_queue.relative_usage[self.kind].used,
@@ -133,6 +128,7 @@ class TurnTaking:
         )
         if now <= 0 or then >= 0:
             return MIN_DIFFERENCE
+        # At most a third of the differences that usage would reach with and without the current allocation.
         return max(MIN_DIFFERENCE, min(HYSTERESIS * self._usage_gap_factor(own_queue), now / 3, -then / 3))
 
     def _usage_gap_factor(self, account: QueueAccount) -> float:

@@ -36,7 +36,6 @@ def find_differences(
 
 
 def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return the number of consecutive equal workloads, starting at `before[i]` and `now[j]`."""
     same = 0
     while True:
         run_before, run_now = before[i + same : i + same + CHUNK_SIZE], now[j + same : j + same + CHUNK_SIZE]

@@ -267,7 +267,6 @@ def is_finished(workload: Workload) -> bool:
 
 
 def _amounts_within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
-    """Return the part of a non-preemptible request that fits within the quotas."""
     allocated = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
     quota = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
     return [max(0, min(more[kind], quota[kind] - allocated[kind])) for kind in KINDS]

@@ -124,7 +124,6 @@ class QuotaGroups:
 
 
 def _account_groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
-    """Group the accounts of all boards by queue and quota group."""
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:
         for account in board.ledger.accounts.values():

@@ -166,7 +166,6 @@ class _Search:
         return inside
 
     def _static_key(self, i: int) -> Hashable:
-        """Return a key for the node's properties that do not depend on its allocations."""
         return (
             self.board.nodes.nodes[i].gpu_memory_mib,
             *(part.mask is None or part.mask[i] for part in self.parts),

@@ -129,7 +129,6 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
 
 
 def _format_bounds(account: QueueAccount) -> str:
-    """Describe the quota and fair share that protect the queue's GPUs."""
     share = f"fair share of {format_count(account.deserved[GPU] / MILLI, 'GPU')}"
     if account.group is not None or account.quota[GPU] >= NO_BOUND:
         return share

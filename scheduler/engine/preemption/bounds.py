@@ -202,7 +202,6 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
 
 
 def _max_reclaimable(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _QueueTotals) -> int:
-    """Return the largest amount that may be reclaimed from a victim queue."""
     threshold = policy.threshold(side, kind)
     grain = result.grain[kind]
     if threshold is None or not grain:

@@ -54,7 +54,6 @@ def evict_and_move(
 
 
 def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
-    """Return whether every role's GPUs might fit if all preemptible pods were evicted."""
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]

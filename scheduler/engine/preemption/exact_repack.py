@@ -141,6 +141,7 @@ class _ExactSearch:
         nodes = self._board.nodes
         return (
             nodes.nodes[i].gpu_memory_mib,
+            # Only its own pods may stay on a node that is not ready.
             -1 if nodes.ready[i] else i,
             *(i in open_nodes for open_nodes in self._open),
         )
@@ -173,7 +174,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots, best first, each with a flag that says whether the item's pod would move."""
+        """Yield possible slots, best first, each with a flag that is True if the item's pod would move."""
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()
         if item.pod is not None:

@@ -53,7 +53,6 @@ def policy_obstacle(
 
 
 def _share_obstacle(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Return an obstacle if the request exceeds the fair share."""
     cache, key = gang.account.cache, ("beyond", requested)
     if key not in cache:
         cache[key] = exceeded_share(gang, requested)

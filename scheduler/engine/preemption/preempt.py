@@ -56,6 +56,7 @@ def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[Preem
         order = PendingOrder(board, candidates)
         for group, gang in order:
             order.skip_group(group)
+            # A gang that was evicted again must wait, so that two gangs cannot displace each other.
             if gang.name in tried:
                 candidates.remove(group)
                 continue
@@ -102,7 +103,6 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
 
 
 def _holds_or_would_hold_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether nodes are held for the gang, or would be after a search."""
     cycle = board.cycle
     if cycle.find_hold is not None:
         return next(hold_order(board, cycle.overdue), None) is gang
@@ -199,7 +199,6 @@ def _find_outcome_by_policy(
     budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
-    """Apply the policy's best evictions and moves to the board. Return None if no solution was found."""
     board, best = trial.board, None
     for selection in _propose_all(board, policy, arrangement, budget):
         outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
@@ -220,7 +219,6 @@ def _find_outcome_by_policy(
 def _rejection_after_attempts(
     board: Board, policy: PreemptionPolicy, budget: ProposalBudget
 ) -> tuple[Reason, Numbers]:
-    """Return the rejection of a gang for which all attempts failed."""
     reasons = board.pending_reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

@@ -19,6 +19,7 @@ def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool
         return False
     board, preemptor = selection.board, selection.policy.gang
     start, own = board.log_position(), list[tuple[BoardRole, Slot]]()
+    # The preemptor is not placed first, because it could take the only room for a larger gang.
     for gang, part, index in _sort_largest_first(selection, arrangement):
         slot = _place_pod(board, gang, part, index)
         if slot is None:

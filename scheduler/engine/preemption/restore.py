@@ -111,7 +111,6 @@ def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slo
 
 
 def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """Return the capacities to try for placing the pods again, in order."""
     fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 

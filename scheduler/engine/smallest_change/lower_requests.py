@@ -51,7 +51,6 @@ def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
 
 
 def _gpu_amount(role: Role) -> tuple[str, int]:
-    """Return the number of whole devices, or the fraction of a device, that a replica requests."""
     return ("devices", role.request.devices) if role.request.gpu == MILLI else ("gpu", role.request.gpu)
 
 

@@ -82,7 +82,6 @@ def _dropped_constraints(case: PendingCase, role: Role) -> Iterator[Change]:
 
 
 def _admits_more_nodes(case: PendingCase, role: Role, change: Change) -> bool:
-    """Return whether the changed role matches a ready node that the unchanged role excludes."""
     edited = edit_role(role, change)
     excluded = (
         node for node in case.nodes if node.state is NodeState.READY and not meets_constraints(role, node)

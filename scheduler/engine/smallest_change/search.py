@@ -182,7 +182,6 @@ class _TrialRuns:
         return None if best is None else (best[0][1], best[1])
 
     def _smallest_proposal(self, proposals: Proposals, *, later: bool) -> tuple[Proposal, Effects] | None:
-        """Return the smallest proposed change that starts the workload, or None."""
         effects = self._effects_if_started(proposals[-1][1], later=later) if proposals else None
         if effects is None:
             return None

@@ -81,6 +81,7 @@ def commit(
 def _cycle_transaction(held_lease: HeldLease, record: Cycle) -> Iterator[None]:
     with fenced_transaction(held_lease):
         record.pk = None
+        # Events and evictions refer to the cycle, so its row comes first.
         insert_rows([record])
         log_context.bind_cycle(record.pk)
         yield

@@ -61,6 +61,7 @@ class NewRows:
     def add_transition(self, transition: PhaseTransition) -> None:
         """Add a locked workload's phase change."""
         if transition.workload.pk in self.transitions:
+            # One statement can change each row only once.
             self.write()
         self.transitions[transition.workload.pk] = transition
         workload: Any = transition.workload
@@ -84,6 +85,7 @@ class NewRows:
 
     def write(self) -> None:
         """Write the collected changes, then clear them."""
+        # Phase changes can delete reservations, so they precede new ones.
         made = change_phases(list(self.transitions.values()), actor=ACTOR, now=self.now)
         assert len(made) == len(self.transitions), "a locked row cannot leave its phase"
         if self.events:

@@ -224,7 +224,6 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
 
 
 def _resource_conflict(requested: Mapping[str, NodeResources], locked: LockedRows) -> str:
-    """Return why a node lacks capacity for the requests, or an empty string."""
     for name, more in requested.items():
         node = locked.nodes[name]
         cpu, memory, pods = add_resources(locked.allocated.get(node.pk, NO_RESOURCES), more)
@@ -283,13 +282,11 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
 
 
 def _have_groups_changed(view: ClusterView) -> bool:
-    """Return whether any quota group has changed since the snapshot was taken."""
     before = view.queues.group_versions
     return bool(before) and dict(GROUP_VERSIONS()) != before
 
 
 def _changed_queues(view: ClusterView) -> frozenset[str]:
-    """Return the queues whose quota has changed since the snapshot was taken."""
     if _have_groups_changed(view):
         return frozenset(view.queues.owners)
     current_versions = dict(QUOTA_VERSIONS())

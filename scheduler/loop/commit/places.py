@@ -72,7 +72,6 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
 
 
 def _reservation_reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
-    """Return why a reservation waits for nodes to boot or for pods to stop."""
     booting = {step.node for step in places if _is_unavailable(context.locked.nodes[step.node])}
     if not booting:
         message = f"Reserved: {describe_placement(places)} The workload starts once pods there have stopped."

@@ -239,7 +239,6 @@ def _pods_being_evicted(
 
 
 def _change_for_unknown_pod(pod: PodRow, now: datetime) -> PodChange | None:
-    """Return the change for a pod that is unknown to its runtime, or None."""
     if pod.state != PodState.RUNNING:
         return None
     return PodChange(pod, PodState.LOST, {"ended_at": now, "message": "The runtime no longer knows the pod."})

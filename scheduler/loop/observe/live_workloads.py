@@ -243,7 +243,6 @@ class LiveWorkloads:
 
 
 def _rejections_by_pool(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
-    """Return the rejection reason of each pool that does not accept the workload's image or volumes."""
     of_image = around.policies.image_rejections(spec.image)
     if not spec.volumes:
         return of_image

@@ -74,7 +74,7 @@ class NodeCache:
         """Return engine nodes.
 
         `pools` maps IDs to names, and `closed` contains the pools below their ready threshold. `projects`
-        maps each node that serves only one project to it. `volumes` is keyed by pool ID.
+        maps each node that serves only one project to that project. `volumes` is keyed by pool ID.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:
@@ -140,7 +140,6 @@ def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FE
 def _engine_node(
     row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes: StoredVolumes
 ) -> model.Node:
-    """Convert a node row to an engine node."""
     state = NODE_STATES[row.state]
     if state is model.NodeState.READY and row.obstacle:
         state = model.NodeState.CORDONED

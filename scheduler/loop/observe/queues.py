@@ -164,7 +164,6 @@ def _pool_quotas_by_owner(
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
 ) -> dict[Key, dict[str, PoolQuota]]:
-    """Return the pool quotas, grouped by owner and pool."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()

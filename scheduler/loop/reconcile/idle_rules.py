@@ -227,7 +227,6 @@ def _withdraw_warnings(workloads: Collection[Workload]) -> None:
 
 
 def _event_numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
-    """Return the rule and the measurements behind each step, for events and the audit log."""
     idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle_time[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))
     return {

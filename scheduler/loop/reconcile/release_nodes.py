@@ -112,7 +112,7 @@ def _release_underutilized_node(
 def _commit_release(
     release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
 ) -> None:
-    """Raises _OutdatedRelease."""
+    """Commit the release of a node and the moves that empty it. Raises _OutdatedRelease."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),

@@ -41,7 +41,6 @@ def unknown_party_problems(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions that name a visible project in `column`."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

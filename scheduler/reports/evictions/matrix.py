@@ -67,7 +67,6 @@ def build_matrix(project_pairs: Iterable[ProjectPair]) -> EvictionMatrix:
 
 
 def _top_by_lost_work(project_pairs: Iterable[ProjectPair], name: Callable[[ProjectPair], str]) -> list[str]:
-    """Return the names with the most lost work, up to the size of the matrix."""
     lost_work: dict[str, int] = {}
     for pair in project_pairs:
         lost_work[name(pair)] = lost_work.get(name(pair), 0) + pair.lost_gpu_seconds

@@ -134,14 +134,12 @@ def expected_start_after(
 
 
 def _dependency_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return a current message about unmet dependencies, or None if there are none."""
     if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
         return None
     return current_waiting_message(actor, workload)
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the seconds that remain now."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker
@@ -158,7 +156,6 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
 
 
 def _queue_documents(workload: Workload) -> dict[str, Any]:
-    """Return the quotas and statuses of the workload's project and department in one pool."""
     project = workload.project
     pool = workload.pool or NodePool.objects.filter(name=workload.pools[0]).first()
     pool_name = workload.pools[0] if pool is None else pool.name

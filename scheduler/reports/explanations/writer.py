@@ -145,7 +145,6 @@ class ExplanationWriter:
         self._unwritten = [*urgent, *self._select_next_updates(updates)]
 
     def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
-        """Return the updates of the first workloads in the queue, and some of the others in rotation."""
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
         first, others = updates[:half], updates[half:]

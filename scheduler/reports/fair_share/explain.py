@@ -170,7 +170,6 @@ class _ShareExplanation:
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
     def _format_percentage_with_adjustment(self, mine: Offer) -> str:
-        """Format the queue's percentage, before and after the adjustment for decayed usage."""
         if mine.part == mine.plain:
             return _format_percent(mine.part)
         used, k = format_number(float(self.mine.usage)), format_number(float(self.division.k))
@@ -182,7 +181,6 @@ class _ShareExplanation:
         return f" in rank {round_.rank}" if len(ranks) > 1 else ""
 
     def _explain_remainder(self, round_: Round) -> str:
-        """Explain which queues get the units that remain after rounding down."""
         mine = self._own_offer_in_round(round_)
         result = self._format_amount(mine.granted) if mine.granted else "none"
         remainder = self._format_amount(mine.offered) if mine.offered else "0"

@@ -111,7 +111,6 @@ def _divide_pool(
 
 
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
-    """Return the queues with group quotas reduced by the allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
     for (_, (department, project)), allocated in allocated_amounts_in_other_pools([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
@@ -213,7 +212,6 @@ def _build_trace(
 
 
 def _document_for_round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
-    """Return a round as a JSON object."""
     return {
         "phase": round_.phase,
         "rank": round_.rank,

@@ -141,7 +141,6 @@ def _first_differing_queues(
 
 
 def _describe_first_difference(_: str, other: str, key: Sequence[str], other_key: Sequence[str]) -> str:
-    """Describe why `key` comes before `other_key`."""
     if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
         return f"within quota, unlike {other}"
     if _number_after_prefix(key, RANK_START) > _number_after_prefix(other_key, RANK_START):

@@ -87,7 +87,6 @@ def _usage_at(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
 
 
 def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
-    """Return the ledger's `used` and `parent` values at a time in the past."""
     if at >= row.settled_at:
         return _usage_at(row, pool, at)
     before = then.before
@@ -104,7 +103,6 @@ def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> t
 
 
 def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
-    """Interpolate between two ledger values at a constant rate."""
     if whole <= 0:
         return first
     weight = integrate_with_decay(0.0, 1.0, whole, half_life)

@@ -56,7 +56,6 @@ def hourly_allocations(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, float]:
-    """Return each pool's average number of GPUs per node since `first`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=first), pool__in=pools)
     return dict(nodes.values_list("pool_id").annotate(average=Avg("gpus")).order_by("pool_id"))
 

@@ -166,7 +166,6 @@ def _measure_pods(
 
 
 def _mean_busy_milli(devices: Iterable[DeviceMeasurement]) -> int | None:
-    """Return the measured devices' mean utilization in thousandths, or None."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None
 

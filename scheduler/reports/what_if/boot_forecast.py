@@ -24,8 +24,8 @@ def missing_nodes(
 ) -> MissingNodes | None:
     """Return the nodes that must boot before the workload starts.
 
-    Return None if that is none, or if they would not suffice. `rejection` is None if nodes are reserved for
-    the workload.
+    Return None if no node must boot, or if new nodes would not suffice. `rejection` is None if nodes are
+    reserved for the workload.
     """
     if rejection is None:
         return _reserved_nodes(bundles, view)

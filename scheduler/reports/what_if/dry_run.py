@@ -46,8 +46,8 @@ def predict_workloads(
     """Predict how the next cycle would handle an unsaved workload.
 
     `others` are the names of identical workloads, such as the next tasks of an array. If `edited` is set, the
-    unsaved workload replaces that one. Raises RateLimited during too many dry runs of the project, and
-    Conflict if another live workload has the same name.
+    unsaved workload replaces that one. Raises RateLimited if too many dry runs of the project are in
+    progress, and Conflict if another live workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
@@ -145,7 +145,6 @@ def _sum_task_outcomes(
     view: ClusterView,
     viewer: Viewer,
 ) -> TasksPrediction:
-    """Add up the outcomes of all candidates. `first` is the prediction for the first one."""
     names = [candidate.name for candidate in candidates]
     bundles = {name: list[Bundle]() for name in names}
     for bundle in plan.bundles:
@@ -195,7 +194,6 @@ def _build_prediction(
 
 
 def _blocker_documents(rejection: Rejection, candidate: model.Workload) -> list[dict[str, Any]]:
-    """Return the redacted blockers as JSON objects."""
     numbers = {"pool": rejection.pool} if len(candidate.pools) > 1 else {}
     named = [replace(blocker, numbers={**blocker.numbers, **numbers}) for blocker in rejection.blockers]
     return [asdict(redact_blocker(blocker, rejection.workload)) for blocker in named]

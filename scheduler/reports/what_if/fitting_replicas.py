@@ -55,7 +55,6 @@ def _free_gpus(snapshot: Snapshot, nodes: Collection[str]) -> int:
 
 
 def _total_gpus_on_nodes(nodes: Collection[str], workload: Workload) -> int:
-    """Return the milli-GPU that the workload's pods use on the nodes."""
     return sum(
         pod.milli * len(pod.devices)
         for pod in workload.pods

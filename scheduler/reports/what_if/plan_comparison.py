@@ -108,7 +108,6 @@ def _share_document(owner: QueueOwner, old: QueueReport, new: QueueReport) -> Do
 
 
 def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
-    """Return the workloads that the plan starts, immediately or once their victims have stopped."""
     running = {workload.name for workload in view.snapshot.workloads if workload.pods}
     starts: dict[str, Document] = {}
     for bundle in plan.bundles:

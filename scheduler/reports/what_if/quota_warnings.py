@@ -78,7 +78,6 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
 
 
 def _pool_or_group(pool: str, queues: Iterable[model.Queue]) -> _PoolOrGroup:
-    """Return the pool, or all pools of its group if any of the queues has a group quota."""
     pool_quotas = [queue.pool_quotas for queue in queues]
     names = (entry[pool].group for entry in pool_quotas if pool in entry)
     group = next((name for name in names if name), "")
@@ -174,7 +173,6 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, str, int]]:
 def _allocations(
     snapshot: model.Snapshot, queues: Mapping[str, model.Queue]
 ) -> tuple[Mapping[tuple[str, str], Sums], Mapping[tuple[str, str], Sums]]:
-    """Return total and non-preemptible allocations, each keyed by queue and pool."""
     allocated: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     non_preemptible: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     pools = {node.name: node.pool for node in snapshot.nodes}

@@ -65,8 +65,8 @@ def find_smallest_change(
 ) -> RenderedChange:
     """Return the smallest change for a workload that the viewer may see.
 
-    `is_background` leaves dry-run slots to others. Raises RateLimited during too many dry runs of the
-    project.
+    `is_background` leaves dry-run slots to others. Raises RateLimited if too many dry runs of the project are
+    in progress.
     """
     if workload.phase != Phase.PENDING:
         sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
@@ -91,8 +91,8 @@ def find_unsaved_workload_change(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> RenderedChange:
     """Return the smallest change that would let an unsaved workload start now, or later if it could never
-    start as specified. Raises RateLimited during too many dry runs of the project, and Conflict if another
-    live workload has the same name.
+    start as specified. Raises RateLimited if too many dry runs of the project are in progress, and Conflict
+    if another live workload has the same name.
     """
     at = now or timezone.now()
     with dry_run_slot(workload.project):
@@ -105,7 +105,6 @@ def find_unsaved_workload_change(
 
 
 def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
-    """Return whether none of the workload's pools has enough nodes to accept workloads."""
     return all(pool in view.below_threshold for pool in workload.pools)
 
 

@@ -121,7 +121,6 @@ class ReplayRun:
         self._record_changes()
 
     def _first_hold_end(self, layout: Layout) -> int | None:
-        """Return when the first hold on nodes ends in any pool, or None."""
         ends = []
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after
@@ -145,7 +144,6 @@ class ReplayRun:
         )
 
     def _record_changes(self) -> None:
-        """Record changed workloads, and remove those that have ended."""
         world = self.world
         for name in sorted(world.changed_workloads):
             workload = world.workloads[name]
@@ -166,7 +164,6 @@ class ReplayRun:
 
 
 def _does_pool_depend_on_time(pool: Pool) -> bool:
-    """Return whether decisions in the pool can change merely because time passes."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

@@ -125,7 +125,6 @@ def _topology_level_problems(
 
 
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
-    """Yield a problem for each workload that can never start because of a dependency cycle."""
     awaited = {workload.name: {entry.workload for entry in workload.after} for workload in workloads}
     unresolved = dict(awaited)
     while resolved := {name for name, others in unresolved.items() if not others & unresolved.keys()}:

@@ -87,7 +87,6 @@ def list_pool_nodes(
 
 
 def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
-    """Return tabs for all nodes, for each state with nodes, and for a selected problem."""
     query = request.GET.copy()
     for name in ("finding", "state", "nodes-cursor"):
         query.pop(name, None)

@@ -131,7 +131,6 @@ def _question_before_applying(request: Request, draft: Draft) -> str:
 
 
 def _link_to_change(change: QuotaChange) -> dict[str, str]:
-    """Return the text and URL of a link to the applied change."""
     url = f"{reverse('quota-changes')}?change={change.pk}"
     return {"text": f"Show change {change.pk}", "href": url}
 
@@ -154,7 +153,6 @@ def _render_preview(request: Request, draft: Draft) -> HttpResponse:
 
 
 def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict[str, Any]]:
-    """Return the draft's quotas that others have changed since the user began editing."""
     current = current_cells(actor, {(edited.key, edited.pool.name): {} for edited in typed})
     versions = {(edited.key, edited.pool.name): edited.version for edited in typed}
     changed = [row for row in current if row["version"] != versions[row["owner"], row["pool"]]]

@@ -131,7 +131,6 @@ def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dic
 
 
 def _cell_sentence(problem: Problem, name: str, text: str) -> str:
-    """Describe a problem with a cell in the words of the grid."""
     if problem.message.startswith(NOT_VALID):
         received = f"“{text[:40]}” is not valid" if text else "A value is required"
         return f"{received}. Enter {allowed_text(FIELDS[name])}."

@@ -70,7 +70,6 @@ class ListedChange:
 
 
 def _format_values(quota: ChangedQuota) -> str:
-    """Return the old and new values as text."""
     if quota.removed:
         return " deleted"
     if quota.created:
@@ -222,7 +221,6 @@ def _changed_quota(quota: Mapping[str, Any]) -> ChangedQuota:
 
 
 def _restored_quota(quota: Mapping[str, Any]) -> ChangedQuota:
-    """Return the current values of a quota, and the values that a revert restores."""
     return _describe_quota(quota, is_group=quota["group"])
 
 

@@ -84,7 +84,6 @@ def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespo
 def _save_consequences(
     request: Request, owner: Tenant, pool: PoolOrGroup, quota: Quota | None
 ) -> Consequences | None:
-    """Return what the user has to confirm, or None."""
     form = _quota_form(request, quota)
     if not form.is_valid() or form.cleaned_data["version"] != (quota.version if quota else 0):
         return None
@@ -97,7 +96,7 @@ def _save_consequences(
 def _find_owner_and_quota(
     request: Request, kind: str, name: str, pool: str
 ) -> tuple[Tenant, PoolOrGroup, Quota | None]:
-    """Raises Forbidden if the user may not set the owner's quotas."""
+    """Raise Forbidden if the user may not set the owner's quotas."""
     owner, where = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_quota_permission(request.actor, owner)
     return owner, where, find_quota(owner, where)

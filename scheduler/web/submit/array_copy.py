@@ -107,7 +107,6 @@ def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
 
 
 def _parse_change(text: str) -> Mapping[str, Any] | None:
-    """Return the change that `link_to_change` encoded, or None."""
     try:
         change = json.loads(text)
         kind = ChangeKind(change["kind"])

@@ -89,7 +89,6 @@ def _describe_price(
 
 
 def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> list[tuple[str, bool]]:
-    """Describe how much of this month's budgets is left or exceeded."""
     project = prediction.workload["project"]
     concerned = Q(project__name=project) | Q(department__projects__name=project)
     budgets = list(selectors.budgets(actor).filter(concerned).distinct())

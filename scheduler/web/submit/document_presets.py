@@ -205,7 +205,6 @@ def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
 
 
 def _template_document(template: Template) -> str:
-    """Return a template's text, including comments, with its name and project filled in."""
     text, document = template.text, template_document(template)
     if isinstance(document["name"], str):
         document["name"] = free_name(template.project, document["name"])

@@ -151,7 +151,6 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def _ask_before_evicting(
     request: Request, edit_page: EditPage, document: dict[str, Any]
 ) -> HttpResponse | None:
-    """Return a dialog if a valid edit would evict workloads, else None."""
     checked = EditPage(edit_page.workload, edit_page.version)
     _apply_edit(request, checked, document, dry_run=True)
     if not checked.changes or checked.rejected:

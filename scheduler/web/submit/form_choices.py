@@ -45,12 +45,10 @@ def choices_for(actor: Actor, document: Mapping[str, Any] | None = None, *, proj
 
 
 def _allowed_pools(pools: list[NodePool], names: Any) -> list[NodePool]:
-    """Return the pools that the document allows, or all pools if it names none of them."""
     return [pool for pool in pools if isinstance(names, list) and pool.name in names] or pools
 
 
 def _recent_images(actor: Actor, project_names: list[str]) -> list[str]:
-    """Return the images of the latest workloads in the projects, most recent first."""
     latest = workloads(actor).filter(project__name__in=project_names).order_by("-submitted_at")
     images = latest.values_list("spec__image", flat=True)[:SEARCHED_WORKLOADS]
     return list(dict.fromkeys(image for image in images if image))[:MAX_IMAGES]

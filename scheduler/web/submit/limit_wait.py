@@ -65,7 +65,6 @@ def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> L
 
 
 def _link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
-    """Return the clause about the workloads that must end, with links."""
     if len(ends) > 1:
         return link_awaited_ends(actor, ends[-MAX_AWAITED:])
     return link_workloads(actor, f"when {ends[0].workload} ends", [ends[0].workload])

@@ -130,7 +130,6 @@ def _run_form_action(
 def _ask_before_evicting(
     request: Request, document: Mapping[str, Any], predict: Callable[[], CheckResult]
 ) -> HttpResponse | None:
-    """Return a dialog if the valid document would evict workloads, else None."""
     if _is_array(document):
         arrays.validate(actor=request.actor, document=document)
     else:
@@ -217,7 +216,6 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
 
 
 def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str]) -> Problem:
-    """Suggest a free name if the document's name is in use."""
     name, project = ((draft.form_data or {}).get(key) for key in ("name", "project"))
     if problem.path != "name" or not problem.message.startswith(NAME_IN_USE) or project not in projects:
         return problem

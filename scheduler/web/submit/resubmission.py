@@ -65,7 +65,7 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def _predict(actor: Actor, workload: Workload) -> AcceptedPrediction | None:
     """Return None if the document is no longer valid.
 
-    Raises RateLimited during too many dry runs of the project.
+    Raises RateLimited if too many dry runs of the project are in progress.
     """
     if resubmission_obstacle(workload):
         return None

@@ -288,7 +288,6 @@ def _with_permissions(request: Request, rows: list[Template], mine: set[str]) ->
 
 
 def _schedules_by_template(request: Request, rows: list[Template]) -> dict[tuple[int, str], list[str]]:
-    """Return the names of the visible schedules that use each template, by project ID and template name."""
     names: dict[tuple[int, str], list[str]] = defaultdict(list)
     matching = schedules(request.actor).filter(
         project__in={row.project_id for row in rows}, template__in={row.name for row in rows}

@@ -110,7 +110,6 @@ def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _sum_evictions(evictions: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence about the GPUs and the work that other workloads would lose."""
     return f"{build_prediction_table(evictions).summary}." if evictions else NO_EVICTION
 
 

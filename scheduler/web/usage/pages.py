@@ -144,7 +144,6 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageRow:
-    """Return the total usage in the preceding period of equal length."""
     since, until = question.request.since, question.request.until
     previous = replace(question.request, since=since - (until - since), until=since, step=None)
     return sum_rows(question.matching_rows(usage_report(actor, previous, now)))
@@ -259,7 +258,6 @@ def _build_usage_chart(
 
 
 def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[ChartPeriod]:
-    """Return the chart's periods, latest first."""
     at: dict[datetime, list[UsageRow]] = {start: [] for start in _step_starts(question)}
     for row in rows:
         if row.at is not None:
@@ -271,7 +269,6 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
 
 
 def _step_starts(question: UsageQuery) -> list[datetime]:
-    """Return the start of each of the report's time steps, in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not ReportStep.HOUR:

@@ -195,7 +195,6 @@ def _allocated_cores(cpu_milli: int) -> str:
 
 
 def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
-    """Return whether the chart of CPU or memory would look like a flat line at zero."""
     if key not in CHART_TOPS:
         return False
     column, least = CHART_TOPS[key]
@@ -234,7 +233,6 @@ def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
 
 
 def _unmeasured_reason(pods: Iterable[summary.PodSummary], now: datetime) -> str:
-    """Return why none of the pods' GPUs was measured, or "" if the reason is unknown."""
     nodes = Node.objects.select_related("pool").in_bulk({pod.node_id for pod in pods})
     if not nodes or summary.devices_by_node(list(nodes.values()), now, LAST_KNOWN):
         return ""

@@ -221,7 +221,6 @@ def document_with_change(spec: Document, pools: Sequence[str], change: Change) -
 
 
 def _iter_roles(part: Mapping[str, Any]) -> Iterator[Document]:
-    """Yield a workload's or group's roles, including those of nested groups."""
     yield from part.get("roles") or ()
     for group in part.get("groups") or ():
         yield from _iter_roles(group)

@@ -162,7 +162,6 @@ def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], reque
 
 
 def _explain_reservation_above_share(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return why a reserved workload's project exceeds its fair share, or "" if it does not."""
     share = (queue["share"] or {}).get("gpu")
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if workload.phase != Phase.RESERVED or share is None or held <= share:
@@ -209,7 +208,6 @@ def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapp
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the project's and department's queues, with URLs of the share traces that the user may open."""
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []

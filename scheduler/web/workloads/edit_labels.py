@@ -13,9 +13,8 @@ from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
 
 
 def with_field_labels(message: str, paths: Iterable[str], document: Mapping[str, Any]) -> str:
-    """Return an event's message with form labels instead of document paths:
-
-    "Replicas: 7 → 6" for `roles[0].replicas: 7 -> 6`.
+    """Return an event's message with form labels instead of document paths: "Replicas: 7 → 6" for
+    `roles[0].replicas: 7 -> 6`.
     """
     fields = _fields_by_path(document)
     start, separator, changes = message.partition(": ")

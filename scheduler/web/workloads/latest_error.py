@@ -69,7 +69,6 @@ def _first_log(request: Request, workload: Workload) -> PodLog | None:
 
 
 def _latest_error(log: PodLog) -> LatestError | None:
-    """Return the latest error in the log's last lines, or None."""
     end = log.tail(MAX_LINES, MAX_BYTES)
     first_line = line_number(log, end.offset) if end.offset <= MAX_BYTES else None
 

@@ -164,7 +164,6 @@ def _search_all_pods(
 
 
 def _parse_pod_cursors(text: str) -> dict[str, LinePosition]:
-    """Parse the positions, by pod ID, from which a search of all pods continues."""
     return {
         pod: parse_cursor(cursor)
         for pod, _, cursor in (part.partition(".") for part in text.split(",")[:MAX_PODS])

@@ -167,7 +167,6 @@ def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
-    """Return whether to show a tab."""
     if workload.run == 0 and tab in TABS_OF_RUNS:
         return False
     return tab != "terminal" or (is_operator and workload.phase in PHASES_WITH_PODS)
@@ -233,7 +232,6 @@ def _shown_message(workload: Workload) -> str:
 
 
 def _queue_context(workload: Workload) -> Context | None:
-    """Return the queue position, pool and expected start of a queued or reserved workload, or None."""
     stored = workload.explanation or {}
     is_reserved = workload.phase == Phase.RESERVED
     is_queued = workload.phase == Phase.PENDING and not workload.held and stored.get("queue_position")
@@ -366,7 +364,6 @@ TABS = {
 
 
 def _image_with_digest(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image and the digest of the latest run, or None without an image."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None
@@ -375,13 +372,11 @@ def _image_with_digest(workload: Workload) -> dict[str, Any] | None:
 
 
 def _open_ports(actor: Actor, workload: Workload) -> list[str]:
-    """Return the names of the ports that the user may open now."""
     names = [port["name"] for port in ports.declared_ports(workload)]
     can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
     return names if can and may(actor, Action.OPERATE, workload) else []
 
 
 def _active_backoff(workload: Workload, now: datetime) -> datetime | None:
-    """Return the end of the workload's backoff, or None if the workload is not in backoff."""
     until = workload.backoff_until
     return until if until is not None and until > now and workload.phase == Phase.PENDING else None

@@ -50,13 +50,11 @@ def check_image(spec: WorkloadSpec) -> None:
 
 
 def _image_rejections(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
-    """Map the name of each pool that rejects the workload to the reason."""
     reasons = {name: image_rejection_reason(rows[name], spec.image) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _image_problem(spec: WorkloadSpec, rejections: Mapping[str, str], rows: PoolRows) -> Problem:
-    """Return the problem to report if none of the pools accepts the workload."""
     reasons = "; ".join([*rejections.values()][:POOLS_SHOWN])
     more = f"; and {len(rejections) - POOLS_SHOWN} more" if len(rejections) > POOLS_SHOWN else ""
     rejected = _image_rejections(spec, rows, rows)

@@ -73,7 +73,6 @@ def _pools_with_volume(
 def _missing_volume_problems(
     spec: WorkloadSpec, pools: Sequence[NodePool], usable: Mapping[str, Mapping[str, Volume]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each volume that is on no current or future node of any pool."""
     labels = node_labels(pool.pk for pool in pools)
     allowed = "a volume on at least one node; platform admins can label nodes and edit volumes"
     counts = [f"0 of {len(labels[pool.pk])} nodes of pool {pool.name} have it" for pool in pools]

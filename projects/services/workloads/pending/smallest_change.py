@@ -12,7 +12,7 @@ class ChangeFinder(Protocol):
     def __call__(self, workload: Workload) -> str:
         """Return the smallest change as an unredacted sentence.
 
-        Raises RateLimited during too many dry runs of the project.
+        Raises RateLimited if too many dry runs of the project are in progress.
         """
         ...
 
@@ -27,7 +27,7 @@ def register_change_finder(finder: ChangeFinder) -> None:
 def unredacted_smallest_change(workload: Workload) -> str:
     """Return the smallest change as a sentence, unredacted and therefore only for platform admins.
 
-    Raises RateLimited during too many dry runs of the project.
+    Raises RateLimited if too many dry runs of the project are in progress.
     """
     (find,) = _finders
     return find(workload)

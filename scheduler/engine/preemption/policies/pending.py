@@ -102,7 +102,6 @@ class Reclaim(PreemptionPolicy):
     def _usage_allows_eviction(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
     ) -> bool:
-        """Return whether decayed usage allows the eviction."""
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:

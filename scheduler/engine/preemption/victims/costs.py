@@ -235,7 +235,6 @@ def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> K
 
 
 def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the gang cannot lose the victim in addition to the selected ones."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:

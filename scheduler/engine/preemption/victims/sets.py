@@ -19,6 +19,7 @@ MAX_GROUPS = 32
 
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Select the victims, smallest first. Return whether all could be selected."""
+    # The largest victim comes last, because a queue must exceed its threshold before its last eviction.
     return all(selection.select(victim) for victim in sorted(victims, key=_size_key))
 
 
@@ -126,7 +127,6 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
 
 
 def _freed_amount(victim: Victim, kind: int) -> int:
-    """Return the amount that the victim's pods free on their nodes."""
     if kind == GPU:
         return victim.amounts[GPU]
     return sum(node_usage_per_replica(part, kind) for part, _ in victim.pods)

@@ -104,7 +104,6 @@ def _find_evictions(
 def _cluster_eviction(
     pods: Sequence[Pod], evicted_ids: Collection[uuid.UUID], *, is_on_record: bool
 ) -> ClusterEviction:
-    """Split a workload's pods into evicted and other pods, omitting replacements of evicted pods."""
     evicted = [pod for pod in pods if pod.pk in evicted_ids]
     replicas = {(pod.role, pod.index) for pod in evicted}
     others = [pod for pod in pods if (pod.role, pod.index) not in replicas]
@@ -178,7 +177,6 @@ def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: 
 
 
 def _eviction_rule(eviction: ClusterEviction) -> str:
-    """Describe an eviction by the cluster, with its reason for each node."""
     reasons: dict[str, set[str]] = defaultdict(set)
     for pod in eviction.evicted:
         reasons[pod.message].add(pod.node.name)

@@ -72,7 +72,6 @@ def _record_rejections(
 def _release_rejected_gangs(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
-    """Requeue or scale down workloads whose starts have been rejected for too long."""
     sent = context.sent
     due = {
         pk: text

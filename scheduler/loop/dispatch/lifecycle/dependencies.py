@@ -33,6 +33,7 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
         locked = list(rows.filter(pk__in=workloads, phase__in=CANCELLABLE, run=0).order_by("pk"))
         transitions = [
             PhaseTransition(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
+            # Checked again under locks, because a user may have edited `after`.
             for row, message in _workloads_with_unmeetable_dependencies(locked)
         ]
         cancelled = change_phases(transitions, actor=ACTOR, now=now) if transitions else []
@@ -41,7 +42,6 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
 
 
 def _workloads_with_unmeetable_dependencies(rows: Collection[Workload]) -> list[tuple[Workload, str]]:
-    """Return (workload, message) for each workload with a dependency that can no longer be met."""
     dependencies = []
     for row in rows:
         try:

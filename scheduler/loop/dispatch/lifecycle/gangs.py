@@ -235,7 +235,6 @@ def _build_pod_fact(pod: Pod, gang: Gang) -> PodFact:
 
 
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
-    """Return why Berth or the cluster stops the pod, or an empty string."""
     if pod.state in (PodState.STOPPING, PodState.STOPPED):
         if pod.stop_reason == "Shrunk":
             return "Berth scaled the workload down"
@@ -253,7 +252,6 @@ def idle_role_names(parsed: ParsedSpec) -> frozenset[str]:
 
 
 def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> list[PhaseTransition]:
-    """Return the transitions to store."""
     _update_staleness([(gang.workload, step) for gang, step in verdicts if not step.to], now)
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
     columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}

@@ -1,8 +1,8 @@
 """Enforce the time limits of workloads: start timeout, maximum runtime, deadline and idle timeout.
 
 A workload that exceeds a limit fails, except that an interactive workload completes after its idle timeout.
-Retry rules apply to the start timeout and the maximum runtime. A workload is idle while its pods write
-nothing to their logs and its ports receive no requests, and a session while its client sends none.
+Retry rules apply to the start timeout and the maximum runtime. A workload is idle while its pods write no
+logs and receive no requests. A session is idle while its client sends no requests.
 """
 
 import logging
@@ -147,7 +147,6 @@ class OverdueWorkload:
 
 
 def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWorkload]:
-    """Return the workloads that did not start in time. Image pulls extend the timeout."""
     pks = [
         pk
         for pk in STARTING(now - START_TIMEOUT)
@@ -239,7 +238,6 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
 
 
 def _last_port_requests() -> dict[uuid.UUID, datetime]:
-    """Return the last request to any port, for each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
     )
@@ -278,7 +276,6 @@ def _measure_logs(
 
 
 def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: SpecCache) -> int:
-    """Return the number of ended or restarted workloads."""
     by_pk: dict[uuid.UUID, OverdueWorkload] = {}
     for each in overdue:  # the first exceeded limit is reported as the reason
         by_pk.setdefault(each.pk, each)

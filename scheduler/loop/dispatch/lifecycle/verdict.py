@@ -127,7 +127,6 @@ def meets_minimum(node: RoleGroup | Role, pods: Collection[PodFact], states: Col
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """Return the verdict for a gang whose pods have all ended."""
     succeeded = bool(states) and all(state == "succeeded" for state in states)
     if succeeded and gang.next_phase in ("pending", "suspended") and gang.reason != RESTARTING:
         return Verdict(
@@ -150,12 +149,12 @@ def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | Non
 
 
 def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Verdict:
-    """Return the verdict for a gang whose pod failed after the loss or eviction of a peer."""
     loss = _loss_verdict(gang, peer)
     if _has_loss_rule(gang):
         return loss
     count = 0 if _has_progressed(gang, failed) else gang.peer_failures + 1
     runs = f"{count} runs without progress ended because a pod failed after another was lost or stopped"
+    # Otherwise, a program that always fails would run forever.
     if count > PEER_FAILURES_MAX:
         return _failure_verdict(gang, failed, f"{runs}, so this is a failure.")
     return replace(loss, peer_failures=count, start_failure=runs if count > 1 else "")
@@ -192,7 +191,6 @@ def _restart_or_fail(
 
 
 def _failure_kind(pod: PodFact) -> str:
-    """Return the pod's failure kind, as named in retry rules."""
     if pod.stop_reason in KINDS:
         return KINDS[pod.stop_reason]
     if pod.signal is not None:
@@ -241,7 +239,6 @@ def _restart_verdict(retry: Retry, cause: str) -> Verdict:
 
 
 def _should_end_because_of_loss(gang: GangFacts) -> bool:
-    """Return whether a retry rule ends the run because of lost pods."""
     return _has_loss_rule(gang) and not meets_minimum(gang.tree, gang.pods, COUNTED_STATES)
 
 

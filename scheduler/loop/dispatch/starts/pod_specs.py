@@ -126,7 +126,7 @@ def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool
 
 
 def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
-    """Raises ValueError if a volume is no longer usable."""
+    """Raise ValueError if a volume is no longer usable."""
     if not spec.volumes:
         return ()
     pool, project = pod.node.pool, pod.workload.project.name
@@ -144,7 +144,7 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Raises MissingSecret if a secret does not exist, and ValueError if it cannot be used."""
+    """Raise MissingSecret if a secret does not exist, and ValueError if it cannot be used."""
     if not uses:
         return DeclaredSecrets()
     try:
@@ -222,7 +222,6 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return a session worker's environment variables. Other pods have none."""
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}

@@ -97,7 +97,6 @@ def record_secret_uses(
 def _received_secrets(
     pod: Pod, images: RunImages, reader: SecretReader, context: SchedulerContext
 ) -> Iterator[AnySecret]:
-    """Yield a pod's declared secrets, plugin secrets and image credentials."""
     spec = context.specs.get(pod.workload).spec
     role = next((role for role in spec.all_roles if role.name == pod.role), None) if spec else None
     if spec is None or role is None:

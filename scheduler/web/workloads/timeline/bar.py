@@ -23,8 +23,8 @@ NARROW = 1  # segments below this width, in percent, are drawn with a minimum wi
 class Segment:
     """Segment of the bar.
 
-    `x` and `width` are in percent. `key` is the number of the period, which the timeline entry at its
-    beginning shares. `text_width` is the width of the part before the lost work.
+    `x` and `width` are in percent. `key` is the number of the period and of the timeline entry that begins
+    it. `text_width` is the width of the part before the lost work.
     """
 
     period: Period

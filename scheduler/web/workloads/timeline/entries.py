@@ -276,7 +276,6 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
 
 
 def _sole_eviction_with_preemptor(evictions: Sequence[RenderedEviction]) -> RenderedEviction | None:
-    """Return the eviction if there is exactly one and it has a preemptor, otherwise None."""
     return evictions[0] if len(evictions) == 1 and evictions[0].preemptor is not None else None
 
 
@@ -305,7 +304,6 @@ def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
 
 
 def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
-    """Add the duration of the preceding pending or running period to each state change."""
     complete: list[TimelineEntry] = []
     since: TimelineEntry | None = None
     for entry in entries:
@@ -324,7 +322,6 @@ def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
 
 
 def _without_repetitions(entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
-    """Remove the message of each entry that is followed by an entry with the same message."""
     return [
         replace(entry, message="") if following and entry.message == following.message else entry
         for entry, following in zip_longest(entries, entries[1:])
