@@ -1,9 +1,8 @@
 """Role-based permissions, shared by all entry points.
 
-A viewer can read. A member can also submit workloads and control their own. A project admin can
-control all workloads of the project and manage its members and secrets. A department admin can also
-edit the department's projects and quotas. A platform admin can do everything. An object that the
-user cannot see is reported as not found.
+Viewers read. Members also submit, and control their own workloads. Project admins control all workloads,
+members and secrets of the project. Department admins also edit projects and quotas. Platform admins do
+everything. Hidden objects are reported as not found.
 """
 
 from collections.abc import Collection, Mapping

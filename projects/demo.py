@@ -1,9 +1,7 @@
 """The demo organization: two departments, four projects, a user for each role, and one pool.
 
-The departments research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four
-nodes with two GPUs each. The project vision has a high weight, so it can borrow most of the other projects'
-idle quota. The project ads can reclaim its own four GPUs. On a machine with a different number of GPUs, the
-pool has that many GPUs, and the quotas are scaled accordingly.
+Each department has a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two GPUs each, or
+to the machine's GPUs. The project vision borrows idle quota, and ads can reclaim its four GPUs.
 """
 
 import math
@@ -54,7 +52,7 @@ PEOPLE: Mapping[str, tuple[str, str]] = {
 def pool_settings(machine: Machine) -> Mapping[str, Any]:
     """Return the settings of a pool that divides the machine and its GPUs equally among its nodes.
 
-    If the machine has no GPUs or only simulated GPUs, the size of a node is the one in `POOL`.
+    Without real GPUs, nodes have the size in `POOL`.
     """
     gpus = len(machine.devices) or GPUS
     gpus_per_node = 1 if gpus % 2 else 2
@@ -76,7 +74,7 @@ def pool_settings(machine: Machine) -> Mapping[str, Any]:
 def scale_quota(quota: Mapping[str, Any], gpus: int) -> Mapping[str, Any]:
     """Convert a quota for `GPUS` GPUs to one for `gpus` GPUs.
 
-    Limits are rounded up, so that a one-GPU workload is possible even on a single GPU.
+    Limits are rounded up, so that a one-GPU workload always fits.
     """
     scaled = {**quota, "gpu": quota["gpu"] * gpus / GPUS}
     if "limit" in quota:

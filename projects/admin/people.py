@@ -186,7 +186,7 @@ def _role_title(membership: Membership) -> str:
 
 
 def _reject_admin_lockout(acting: Actor, before: Mapping[str, Any], user: User) -> None:
-    """Raise Conflict if the change would deactivate the acting user or leave no active platform admin."""
+    """Raise Conflict if the change would lock out the acting user or the last platform admin."""
     if before["is_active"] and not user.is_active:
         accounts.check_removable(actor=acting, user=user, action="deactivate")
     has_role = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()

@@ -23,8 +23,9 @@ from projects.web.quotas.tenants import OVERRIDDEN_RANK
 
 
 class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Form for a department or project. Duration fields accept units, and show the value that an empty
-    field inherits.
+    """Form for a department or project.
+
+    Duration fields accept units. An empty one shows the value that it inherits.
     """
 
     reclaim_min_runtime = DurationField(

@@ -44,10 +44,7 @@ class MetricPointResponse(ResponseModel):
 
 
 class MetricResponse(ResponseModel):
-    """Metric that a workload reports.
-
-    `last`, `lowest` and `highest` are exact. The points are a sample of the reported values.
-    """
+    """Metric that a workload reports. `last`, `lowest` and `highest` are exact. The points are a sample."""
 
     name: str
     last: MetricPointResponse | None = Field(description="Latest report; null if no value was finite.")

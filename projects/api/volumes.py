@@ -1,7 +1,7 @@
 """REST endpoints for nodes that fetch a pod's volumes from S3.
 
-A node authenticates with the pod's secret, which is valid while the pod is live. Nodes never receive the
-object store's credentials.
+A node authenticates with the pod's secret while the pod is live, and never receives the object store's
+credentials.
 """
 
 from collections import Counter
@@ -105,10 +105,9 @@ class PodVolumeUrls(TokenlessView):
 
 
 def _reason_to_wait(pod_id: UUID, volume: Volume) -> str:
-    """Return why the pod must wait before it fetches the volume, or an empty string if it need not wait.
+    """Return why the pod must wait for changes to the volume by earlier pods, or "".
 
-    The pod waits until changes to the volume by the project's earlier pods have been stored. Raises
-    Unavailable if such changes cannot be stored now.
+    Raises Unavailable if they cannot be stored now.
     """
     rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
     project = Pod.objects.filter(pk=pod_id).values("workload__project")
@@ -132,10 +131,9 @@ _lock = Lock()
 
 @contextmanager
 def _limit_store_calls(volume: Volume) -> Iterator[None]:
-    """Limit concurrent calls to a volume's object store, and release the database connection during the call.
+    """Limit concurrent calls to a volume's object store, and hold no database connection meanwhile.
 
-    A slow object store therefore blocks no database connections. Raises Unavailable if this process already
-    makes too many calls to the store.
+    Raises Unavailable if there are too many.
     """
     with _lock:
         if _calls[volume.cache] >= CALLS_MAX:

@@ -16,10 +16,10 @@ CONTENT_TYPE = "application/x-tar"
 def tar_parts(
     store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str], mtime: int
 ) -> Iterator[bytes]:
-    """Return an iterator over the parts of a tar archive that contains the files.
+    """Return an iterator over the parts of a tar archive of the files.
 
-    `keys` maps chunk digests to keys in the store. The iterator raises StoreFailure if a chunk is damaged or
-    cannot be read.
+    `keys` maps chunk digests to keys in the store. Iterating raises StoreFailure for an unreadable or damaged
+    chunk.
     """
     contents = _read_ahead(store, [digest for file in files for digest in file.get("chunks", ())], keys)
     return archive_parts(files, mtime, (islice(contents, len(file.get("chunks", ()))) for file in files))
@@ -70,7 +70,7 @@ def _header(file: dict[str, Any], mtime: int) -> bytes:
 
 
 def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str]) -> Iterator[bytes]:
-    """Yield the chunks' contents in order. A few chunks are read concurrently to hide the latency of S3."""
+    """Yield the chunks' contents in order. A few are read concurrently to hide the latency of S3."""
 
     def read(digest: str) -> bytes:
         if digest not in keys:

@@ -25,10 +25,9 @@ UNUSED_CHUNKS = """
 
 
 def prune_code_store(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
-    """Delete trees that no workload has needed for at least `retention`, and chunks that no tree contains.
+    """Delete trees that no workload has needed for `retention`, and chunks without a tree.
 
-    Return the number of deleted trees and chunks. The job can be interrupted or run twice, because it deletes
-    the rows of chunks before their files, and files without a row once they are a day old.
+    Returns the number of deleted trees and chunks. The job can be interrupted or run twice.
     """
     count = _delete_trees(now - UNUSED, now - retention)
     count += _delete_chunks(store, now - UNUSED)
@@ -75,9 +74,7 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete partial writes, and stored chunks that have no row. Both can remain after a crash or the
-    deletion of a project.
-    """
+    """Delete partial writes, and stored chunks that have no row after a crash or a deleted project."""
     store.delete_partial_writes(before=before)
     keys = store.keys(before=before)
     while batch := {key: _chunk_id(key) for key in islice(keys, BATCH)}:
@@ -87,7 +84,7 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk ID at the end of a key, or None if the object is not one of Berth's chunks."""
+    """Return the chunk ID at the end of a key, or None if it is not one of Berth's."""
     try:
         return UUID(key.rpartition("/")[2])
     except ValueError:

@@ -50,8 +50,9 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return a value for each credential, in at most seven queries. The value changes when the credential
-    becomes invalid or the user's permissions change.
+    """Return a value for each credential, in at most seven queries.
+
+    It changes when the credential becomes invalid or the user's permissions change.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_port_session_owners(unique)}
@@ -88,9 +89,7 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 
 
 def _port_session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    """Return the owners of live port sessions. A port session ends with the browser session or token that
-    opened it.
-    """
+    """Return the owners of live port sessions, which end with their browser session or token."""
     digests = [credential.port_session for credential in credentials if credential.port_session]
     if not digests:
         return {}
@@ -119,7 +118,7 @@ def _load_rights(ids: set[int]) -> dict[int, object]:
 
 
 def _session_user(key: str) -> User | None:
-    """Return the session's active user or None, without the caching and writes of Django's `get_user`."""
+    """Return the session's active user or None, without the caching and writes of `get_user`."""
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

@@ -27,8 +27,8 @@ RECHECK_SECONDS = 60.0  # recheck interval for permissions that depend on more t
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """Base consumer for the WebSockets of signed-in users.
 
-    Subclasses check permissions in `check_permission` and send messages in `send_messages`. A rejected socket
-    is accepted first and then closed, because browsers expose close codes only for accepted sockets.
+    Subclasses implement `check_permission` and `send_messages`. A rejected socket is accepted and then
+    closed, because browsers expose close codes only then.
     """
 
     async def check_permission(self, actor: Actor) -> int:

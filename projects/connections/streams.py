@@ -57,10 +57,9 @@ def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
 async def watch_stream(
     parts: AsyncIterator[bytes], credential: Credential, user: int, roles: Roles
 ) -> AsyncIterator[bytes]:
-    """Yield the response's `parts` until the credential becomes invalid or the user loses one of the `roles`.
+    """Yield the response's `parts` while the credential is valid and the user has all `roles`.
 
-    The stream is then cancelled, so that the client receives a broken connection instead of a complete
-    response.
+    Afterwards, the stream is cancelled, so that the client does not take the response for complete.
     """
     watched_connection = WATCHER.open(credential, user)
     ended = asyncio.create_task(_wait_for_end(watched_connection, roles))

@@ -1,8 +1,7 @@
 """Detect open connections of this process that are no longer permitted.
 
-While connections are open, one thread queries the database twice a second. The thread detects ended sessions
-and tokens, deactivated accounts, changed passwords and changed roles, regardless of the cause. A connection
-whose state has changed receives a signal and then checks its own permission.
+One thread queries the database twice a second. A connection whose user, session or token has changed checks
+its own permission.
 """
 
 import asyncio
@@ -58,10 +57,7 @@ class ConnectionWatcher:
         self._needed_at = 0.0
 
     def open(self, credential: Credential, user: int | None = None) -> Connection:
-        """Watch a connection until `close` is called.
-
-        The first check always signals the connection, because its state was unknown before.
-        """
+        """Watch a connection until `close` is called. The first check always signals it."""
         opened = Connection(credential, user)
         with self._lock:
             self._open.add(opened)

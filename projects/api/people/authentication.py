@@ -61,9 +61,9 @@ def _request_id(request: Request) -> str:
 
 
 async def may_send_large_bodies(sender: RequestSender) -> bool:
-    """Return whether the request has a valid API token, a live browser session or a session pod's secret.
+    """Return whether the request has a valid API token, browser session or session pod's secret.
 
-    Only these clients may send large request bodies, because they send code, functions and results.
+    Only these clients send code, functions and results.
     """
     return await sync_to_async(_is_valid_sender, thread_sensitive=False)(sender)
 

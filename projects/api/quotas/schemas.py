@@ -141,7 +141,6 @@ def serialize_quota(quota: Quota) -> QuotaResponse:
 
 
 def _find_status(quota: Quota) -> QueueStatusResponse | None:
-    """Return the prefetched status of the owner's queue in the quota's pool, or None if there is none."""
     return None if quota.pool_id is None else _find_pool_status(quota, quota.pool_id)
 
 

@@ -1,6 +1,6 @@
 """REST models for scale requests.
 
-Times are Unix timestamps in seconds, as expected by programs that scale services.
+Times are Unix timestamps in seconds, as programs that scale services expect.
 """
 
 from collections.abc import Iterable, Sequence

@@ -104,7 +104,7 @@ class WeightUpdateResponse(ResponseModel):
 class ServiceView(ApiView):
     """Base view for services.
 
-    Invalid values are rejected with 400 instead of 422, because clients that scale services expect 400.
+    Invalid values get status 400 instead of 422, as clients that scale services expect.
     """
 
     def service(self, name_or_id: str) -> Service:

@@ -186,7 +186,7 @@ def _parse_results(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
 
 
 def _replace_nul(details: Mapping[str, str]) -> dict[str, str]:
-    """Remove NUL characters from keys and replace NUL characters in values. PostgreSQL cannot store NUL."""
+    """Remove or replace NUL characters, which PostgreSQL cannot store."""
     return {key.replace("\0", ""): text.replace("\0", "�") for key, text in details.items()}
 
 

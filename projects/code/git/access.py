@@ -36,10 +36,9 @@ SSH_OPTIONS: Mapping[str, str] = {
 def build_environment(
     spec: GitSpec, secret: str, address: str, policy: GitPolicy, home: Path, keys: Path
 ) -> dict[str, str]:
-    """Return the environment variables for git.
+    """Return the environment variables for git. Raises GitRejection for an invalid private key.
 
-    `address` is the validated IP address, and `keys` is a private directory for key files. Raises
-    GitRejection if the secret is not a valid private key.
+    `address` is the validated IP address, and `keys` is a private directory for key files.
     """
     target = spec.address
     if target.transport is Transport.SSH:

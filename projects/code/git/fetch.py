@@ -37,7 +37,7 @@ class FetchRequest:
 class FetchedCommit:
     """Commit whose files have been fetched and stored.
 
-    `submodules` is the number of the commit's submodules, which are not fetched.
+    `submodules` is the number of its submodules, which are not fetched.
     """
 
     commit: str
@@ -58,8 +58,8 @@ class _FetchTarget:
 def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], None]) -> FetchedCommit:
     """Fetch the commit, and pass the chunks of its files to `store`, keyed by digest.
 
-    Raises GitRejection if the failure is permanent, GitFailure if another attempt may succeed, and
-    GitInterrupted if this process is being stopped.
+    Raises GitRejection for a permanent failure, GitFailure for a temporary one, and GitInterrupted if this
+    process is being stopped.
     """
     spec, policy = request.spec, request.policy
     address = resolve_host(spec.address, policy)

@@ -36,10 +36,7 @@ class FileListing:
 
 
 def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> FileListing:
-    """List the files of a tree.
-
-    Raises GitRejection if there are too many files, or if a file is too large or unsafe.
-    """
+    """List the files of a tree. Raises GitRejection if there are too many, or one is too large or unsafe."""
     entries: list[TreeEntry] = []
     submodules, size = 0, 0
     for record in _tree_records(git, tree):
@@ -118,7 +115,7 @@ class _ObjectBatch:
 def store_files(
     git: GitProgram, entries: Sequence[TreeEntry], store: Callable[[Mapping[str, bytes]], None]
 ) -> tuple[CodeFile, ...]:
-    """Read the files, and pass their chunks to `store`, keyed by digest. Return the files with their digests.
+    """Read the files, and pass their chunks to `store`, keyed by digest. Return the files with digests.
 
     Raises GitRejection if a symbolic link leads out of the tree.
     """
@@ -149,7 +146,7 @@ def store_files(
 
 
 def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
-    """Read an object of `size` bytes from git's output, and yield it in parts."""
+    """Yield an object of `size` bytes from git's output in parts."""
     header = output.readline().split()
     if len(header) != 3 or int(header[2]) != size:
         raise EOFError

@@ -15,11 +15,10 @@ EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", ":
 
 @dataclass(frozen=True, slots=True)
 class GitPolicy:
-    """Installation-wide policy for fetches.
+    """Installation-wide policy for fetches. Sizes are in bytes, and times in seconds.
 
-    Hosts at public addresses are allowed. `hosts` lists other allowed hosts, as HOST or HOST:PORT. Cloud
-    metadata services and link-local addresses are never allowed. Sizes are in bytes, and times are in
-    seconds.
+    Hosts at public addresses are allowed, and those listed in `hosts` as HOST or HOST:PORT. Cloud metadata
+    services and link-local addresses never are.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -31,7 +30,7 @@ class GitPolicy:
     files: int = 10_000
 
     def allows_private_address(self, address: GitAddress) -> bool:
-        """Return whether an admin has explicitly allowed the host. Its address may then be private.
+        """Return whether an admin has allowed the host, so that its address may be private.
 
         An entry without a port applies only to the default port.
         """
@@ -43,7 +42,7 @@ class GitPolicy:
 
 
 def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
-    """Validate all of the host's IP addresses, and return the address to connect to.
+    """Validate all of the host's IP addresses, and return the one to connect to.
 
     Raises GitRejection for a forbidden host, or GitFailure if the name does not resolve.
     """

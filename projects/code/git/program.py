@@ -64,7 +64,7 @@ class GitProgram:
         return self.directory / "repository"
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Run a git command. Return its exit status, and its stdout and stderr up to a size limit.
+        """Run a git command. Return its exit status, stdout and stderr, up to a size limit.
 
         Raises GitFailure at the deadline, GitRejection if git is not installed, and GitInterrupted if this
         process is being stopped.
@@ -124,10 +124,7 @@ class GitProgram:
 
 
 def base_environment(home: Path, transport: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment for git with one allowed protocol, no local configuration and no prompts.
-
-    Settings are passed in variables, because other users can read command lines.
-    """
+    """Return variables for git that allow one protocol, no local configuration and no prompts."""
     settings = {**SETTINGS, **settings}
     pairs = {
         f"GIT_CONFIG_{part}_{number}": text

@@ -17,7 +17,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - only a directory of this user in it is
 def scratch_directory(base: Path) -> Iterator[Path]:
     """Create a directory that only this user can read, and delete it afterwards.
 
-    The directory is locked while it is in use, so that `sweep_scratch_directories` does not delete it.
+    A lock protects it from `sweep_scratch_directories`.
     """
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked_directory(base, fcntl.LOCK_SH):

@@ -14,8 +14,7 @@ class MetricPoint(Model):
 
 
 class Metric(Model):
-    """Metric that a workload reports.  `last`, `lowest` and `highest` are exact. The points are a sample
-    of the reported values."""
+    """Metric that a workload reports. `last`, `lowest` and `highest` are exact. The points are a sample."""
 
     name: str
     last: MetricPoint | None = None
