@@ -46,7 +46,7 @@ def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
 
 
 def current_node_names(machines: "list[Machine]") -> dict[int, str]:
-    """Return the names of the machines' current nodes by the machines' primary keys."""
+    """Return the names of the machines' current nodes, by primary key of the machine."""
     uses = MachineUse.objects.filter(machine__in=machines, ended_at=None).select_related("machine")
     machine_by_instance = {instance_id(use): use.machine_id for use in uses}
     living = Node.objects.filter(instance_id__in=machine_by_instance).exclude(state=NodeState.ENDED)

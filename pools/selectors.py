@@ -59,7 +59,7 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with the given name, else the last one that had it, else None."""
+    """Return the current node with the given name, or else the last one that had the name, or None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
@@ -149,7 +149,10 @@ def project_namespace(project: str) -> str:
 
 
 def is_operational(pool: NodePool) -> bool:
-    """Return whether the pool has reached its ready threshold, and has had nodes since."""
+    """Return whether the pool has reached its ready threshold.
+
+    An operational pool accepts pods until it has no nodes.
+    """
     return pool.operational_since is not None
 
 
@@ -175,7 +178,7 @@ def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
 
 
 def _weakest_isolation() -> Case:
-    """Return the weakest isolation level as an expression, which is None if it is unknown."""
+    """Return an expression for the weakest isolation level of a pool's nodes, or None if it is unknown."""
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
     weakest_first = [level.value for level in reversed(IsolationLevel)]
     cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)

@@ -43,9 +43,9 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and when the pool last scaled, became idle and will expire.
+    """Current time, and the times when the pool last scaled, became idle and will expire.
 
-    Times are in seconds, or None.
+    Times are in seconds. A time is None if it does not apply.
     """
 
     now: float

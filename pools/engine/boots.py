@@ -5,7 +5,10 @@ MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the seconds before the next launch request, doubled with each failed boot up to a maximum."""
+    """Return the seconds before the next launch request.
+
+    They double with each failed boot, up to a maximum.
+    """
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # further doublings would exceed the maximum delay

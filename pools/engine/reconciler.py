@@ -164,7 +164,7 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _needs_nodes(fleet: Fleet) -> bool:
-    """Return whether nodes or the head node are missing."""
+    """Return whether the fleet has too few nodes or lacks its head node."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 

@@ -24,7 +24,7 @@ class InvalidSchedule(ValueError):
 class Schedule:
     """Cron schedule with five fields.
 
-    As in cron, a day of month or a day of week is enough if both are set.
+    If both day of month and day of week are set, one of them has to match.
     """
 
     expression: str

@@ -63,7 +63,7 @@ def build_timeline(
 
 
 def downsample(points: Sequence[TimelinePoint], points_max: int, end: float) -> tuple[TimelinePoint, ...]:
-    """Return the last point of each of `points_max` equal periods."""
+    """Return at most `points_max` points: the last one of each of as many equal periods."""
     if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at

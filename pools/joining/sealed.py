@@ -27,7 +27,7 @@ def unseal(sealed: str) -> str:
 
 
 def _encryption_keys() -> MultiFernet:
-    """Return the current key, then the former keys, which only decrypt."""
+    """Return the current key, then the former keys. Former keys are used only for decryption."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

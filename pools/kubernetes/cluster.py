@@ -62,7 +62,7 @@ class Clusters:
         self, installation: Callable[[], str], patience: float = PATIENCE,
         now: Callable[[], datetime] = SYSTEM_NOW,
     ) -> None:  # fmt: skip
-        """Create an empty collection. Callers wait for a cluster for `patience` seconds."""
+        """Create an empty collection. Callers wait up to `patience` seconds for a cluster to respond."""
         self._installation, self._patience, self._now = installation, patience, now
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None

@@ -146,7 +146,11 @@ def pull_secret_name(pod_id: str) -> str:
 
 
 def _start_directory(pod_spec: PodSpec) -> str:
-    """Return the directory `start_in` of the workspace. Other paths are relative to the code or workspace."""
+    """Return the command's working directory.
+
+    `start_in` is a directory of the workspace. Without it, a relative path starts at the code or, if there is
+    none, at the workspace.
+    """
     if pod_spec.start_in:
         return f"{WORKSPACE}/{pod_spec.start_in}"
     base = f"{POD_DIRECTORY}/{CODE_DIRECTORY}" if pod_spec.code_url else WORKSPACE
@@ -188,7 +192,7 @@ def _escape_variables(text: str) -> str:
 
 
 def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
-    """Return the requests and limits. Without a limit, the request is the limit."""
+    """Return the resource requests and limits. Without a limit, the request is the limit."""
     cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}

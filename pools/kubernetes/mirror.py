@@ -71,7 +71,7 @@ class Mirror:
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return this installation's pods, and the scheduled pods of others.
 
-        Waits up to `patience` seconds for the first response. Raises Unreachable.
+        Wait up to `patience` seconds for the first response. Raises Unreachable.
         """
         return self._read("pods", patience)
 
@@ -300,7 +300,7 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return what determines which pods the node accepts, or None without a node."""
+    """Return the parts of the state that determine which pods a node accepts. Return None without a node."""
     if node is None:
         return None
     metadata, spec, status = node["metadata"], node["spec"], node["status"]

@@ -131,7 +131,10 @@ class PodClient:
     def _delete_existing_pod(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
-        """Delete an existing pod, with at most its own grace period. Its log is copied until then."""
+        """Delete an existing pod.
+
+        The grace period is at most the pod's own, and the log is copied until then.
+        """
         if read_report(pod).state is PodState.EXITED or (grace and command_report(pod)):
             return
         metadata, spec = pod["metadata"], pod["spec"]

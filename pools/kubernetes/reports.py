@@ -250,7 +250,7 @@ def _code_container_state(status: Object) -> Object:
 
 
 def _container_state(status: Object, kind: str, name: str) -> Object:
-    """Return a container's state, which is empty until it has reported one."""
+    """Return the state of a container, or an empty state if the container has not reported one."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}

@@ -180,7 +180,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
-        """Return the pod's report. A failed call only adds its error."""
+        """Return the pod's report. If a call fails, the report contains the error and changes no state."""
         try:
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:
@@ -219,7 +219,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
-        """Return the report for a pod that is missing from the mirror, which may be out of date."""
+        """Return the report for a pod that is missing from the mirror. The mirror may be out of date."""
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
             return entry.ended
@@ -236,7 +236,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.record_final_report(pod_id, VANISHED)
 
     def _delete_pod(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Delete a pod with the report as its end. Return None while that is in progress."""
+        """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
         access, path = self._access_and_path(pod_id)
         call = partial(self._pods.delete_unusable_pod, pod_id, access.cluster, path, report)
         try:
@@ -378,7 +378,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _find_entry(self, pod_id: str) -> LedgerEntry | None:
-        """Return the pod's record or None. Unrecorded pods are looked up in the clusters."""
+        """Return the pod's record, or None. If necessary, look for the pod in the clusters."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

@@ -7,7 +7,7 @@ from berth.db.queries.fast_rows import FastRows
 
 
 class QuotaGroup(FastRows):
-    """Group of pools with the same GPU model, which share quotas. No pool may have the group's name."""
+    """Group of pools that have the same GPU model and share quotas. No pool may have the group's name."""
 
     name = models.SlugField(max_length=40, unique=True)
     version = models.PositiveIntegerField(default=1, editable=False)

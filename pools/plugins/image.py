@@ -33,7 +33,10 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for the packages in `packages`, or for all that no other index lists."""
+    """Package index for the packages in `packages`.
+
+    If `packages` is empty, it is for all packages without their own index.
+    """
 
     url: str
     packages: tuple[str, ...] = ()

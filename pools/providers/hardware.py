@@ -37,7 +37,7 @@ def simulated_devices(count: int) -> tuple[Device, ...]:
 
 
 def _nvml_devices() -> Iterator[Device]:
-    """Yield the NVIDIA GPUs in PCI order, or none without a working driver."""
+    """Yield the NVIDIA GPUs in PCI order, or none if the driver does not work."""
     try:
         import pynvml
 

@@ -71,7 +71,7 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create the instances that the free devices allow. Raises ProviderError if there are none."""
+        """Create as many instances as the free devices allow. Raises ProviderError if there are none."""
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

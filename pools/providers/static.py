@@ -140,7 +140,7 @@ class StaticProvider:
 def mark_departed_if_unused(machine: int, at: datetime) -> bool:
     """Mark a removed machine as departed and revoke its secret, unless it is in use.
 
-    Return whether it was.
+    Return whether the machine was marked.
     """
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
@@ -152,7 +152,7 @@ def instance_id(use: MachineUse) -> str:
 
 
 def parse_use_id(instance_id: str) -> int | None:
-    """Return the primary key of the machine's use in an instance ID, or None for other providers."""
+    """Return the primary key in an instance ID, or None if the ID belongs to a different provider."""
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None
 

@@ -23,7 +23,7 @@ class BackgroundReconciler:
     def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
         """Start a pass unless one is running. Return the previous pass's result, or raise its error.
 
-        Returns False while a pass is running, and before the first one.
+        Return False while a pass is running, and before the first one.
         """
         running = self._passes.get(pool_id)
         if running is not None and not running.done():

@@ -20,7 +20,7 @@ BOOTING_INTERVAL = timedelta(seconds=3)
 
 
 def sync_nodes(pool: NodePool, context: PassContext) -> bool:
-    """Update the nodes from the provider's instances, and terminate orphans.
+    """Update the nodes from the provider's list of instances, and terminate orphans.
 
     Return whether anything changed.
     """

@@ -211,7 +211,7 @@ class LocalRuntime(LocalFiles):
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Return the report for a pod without a running shim: starting or failed to start."""
+        """Return the report for a pod without a running shim, which is starting or has failed to start."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
@@ -225,7 +225,7 @@ class LocalRuntime(LocalFiles):
         return spec is not None and spec.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims, except those whose failed starts have not been reported."""
+        """Reap ended shims. Keep those that failed to start until their pods have been reported."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has_record("exit")):
                 del self._shims[pod_id]

@@ -199,10 +199,7 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill the pod's remaining processes, and remove what the shim left behind.
-
-        The command has already ended.
-        """
+        """Kill the pod's remaining processes, and remove what its ended shim left behind."""
         mark = f"BERTH_POD_DIR={self.work_directory}".encode()
         for pid in process_ids():
             try:

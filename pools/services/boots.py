@@ -28,7 +28,10 @@ class BootReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSetup:
-    """Environment to install on a machine before its node is ready. All fields can be empty."""
+    """Environment to install on a machine before its node is ready.
+
+    All fields are empty for a node without an environment.
+    """
 
     digest: str = ""
     script: str = ""
@@ -48,8 +51,8 @@ class StartReport:
 def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     """Store the start script's progress as the node's last phase, and mark the node as lost if it failed.
 
-    Reports about a different instance are ignored. Even a ready node is lost, because the script first stops
-    all processes.
+    Ignore reports about a different instance. Even a ready node is marked as lost, because the script first
+    stops all processes.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return

@@ -159,7 +159,7 @@ def _load_plugins(
 
 
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
-    """Store new secrets of plugins. Delete those that are null or belong to removed plugins."""
+    """Store new secrets of plugins. Delete secrets that are null or belong to removed plugins."""
     PluginSecret.objects.filter(pool=pool).exclude(plugin__in=[plugin.name for plugin in plugins]).delete()
     for plugin in plugins:
         for parameter, secret in plugin.secrets.items():

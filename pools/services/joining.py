@@ -161,7 +161,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
 
 
 def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:
-    """Raise Unauthenticated, with the reason, if the machine may not join with the token."""
+    """Raise Unauthenticated, with the reason, if the token does not allow the machine to join."""
     if token.revoked_at is not None:
         raise Unauthenticated(
             f"This join token was revoked at {_format_time(token.revoked_at)}. Issue a new token."
@@ -245,7 +245,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _current_machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return a query for the machine with this secret version, unless it has departed."""
+    """Return a query for the machine with this key and secret version, unless it has departed."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

@@ -68,7 +68,10 @@ def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete join tokens that expired before `before`, without the pool's history. Return their number."""
+    """Delete join tokens that expired before `before`, and return their number.
+
+    The pool's history is kept.
+    """
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 

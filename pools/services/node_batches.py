@@ -20,7 +20,8 @@ RESULTS: Mapping[str, tuple[Callable[..., None], NodeState]] = {
 class NodeBatch:
     """Result of an action on several nodes.
 
-    `unchanged` were already in the resulting state, and `rejected` have a reason each.
+    `unchanged` lists nodes that already were in the resulting state, and `rejected` the others with the
+    reasons.
     """
 
     changed: tuple[Node, ...]
@@ -29,7 +30,7 @@ class NodeBatch:
 
 
 def change_nodes(*, actor: Any, nodes: Iterable[Node], action: str, **details: Any) -> NodeBatch:
-    """Apply one of the actions in RESULTS to each node, even if it is rejected for some."""
+    """Apply one of the actions in RESULTS to each node, even if other nodes reject it."""
     change, result = RESULTS[action]
     changed, unchanged = list[Node](), list[Node]()
     rejected = list[tuple[Node, str]]()

@@ -63,7 +63,7 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """Record that a draining node has no pods left and can be terminated.
 
-    Returns False if it is not draining, or this was already recorded.
+    Return False if it is not draining, or this was already recorded.
     """
     draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return draining.update(emptied_at=at or timezone.now()) == 1
@@ -80,7 +80,7 @@ def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
 def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
     """Drain a node whose provider is reclaiming the machine, such as a spot instance.
 
-    A node that is not ready yet is marked as lost. Interrupted nodes never return. Returns False if nothing
+    A node that is not ready yet is marked as lost. Interrupted nodes never return. Return False if nothing
     changed.
     """
     reason, ends_at = interruption.reason, interruption.at

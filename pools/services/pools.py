@@ -92,7 +92,7 @@ def _merge_environment(
 ) -> tuple[dict[str, Any], environments.PluginChanges]:
     """Return the values with the merged environment, and the changes to plugins.
 
-    Raises Invalid for all values, so that users see all problems together.
+    Raises Invalid with the problems of all values, so that users see them together.
     """
     try:
         columns, plugins = environments.split_values(values)
@@ -137,7 +137,10 @@ def edit_pool(
 
 
 def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
-    """Return the pool as `edit_pool` would save it, with the new node count. Raises the same errors."""
+    """Return the pool as `edit_pool` would save it, with the new node count.
+
+    Raises the same errors as `edit_pool`.
+    """
     edited = copy(pool)
     values, _ = split_keys(changes)
     columns, _ = _merge_environment(edited, values)

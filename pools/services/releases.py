@@ -65,7 +65,7 @@ def release_pool_nodes(
 ) -> bool:
     """Reduce the desired node count and drain the nodes. The caller evicts their pods.
 
-    Returns False and changes nothing if a node can no longer be released.
+    Return False and changes nothing if a node can no longer be released.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
@@ -97,7 +97,10 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return whether the pool is elastic, operational and has not been resized or launching recently."""
+    """Return whether nodes of the pool may be released now.
+
+    The pool must be elastic and operational, and must not be launching nodes or have been resized recently.
+    """
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.is_elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -106,7 +109,7 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return whether the node has been ready for long, and is neither cordoned nor the head node."""
+    """Return whether the node has been ready for long enough, and is neither cordoned nor the head node."""
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled
 

@@ -111,7 +111,7 @@ def store_secret(
 ) -> tuple[S, dict[str, str] | None]:
     """Store a secret without a permission check or an audit entry.
 
-    Returns it and the summary of the replaced one. Only `expected_version` may be replaced: 0 means a new
+    Return it and the summary of the replaced one. Only `expected_version` may be replaced: 0 means a new
     secret, and None any version. Raises Invalid, SecretExists and Conflict.
     """
     _check_secret(name, content)

@@ -282,7 +282,7 @@ class PoolForm(Form):
         return key
 
     def _key_settings(self, provider: str) -> Mapping[str, Any]:
-        """Return the section of a provider's settings with the name of the SSH key."""
+        """Return the section of a provider's settings that names the SSH key."""
         settings = provider_fields.provider_values(provider, self.cleaned_data)
         login = settings.get("login") if provider == NodePool.Provider.SLURM else settings
         return login if isinstance(login, Mapping) else {}

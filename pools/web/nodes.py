@@ -73,7 +73,10 @@ MAX_EVENTS = 20
 @signed_in
 @require_GET
 def show(request: Request, name: str) -> HttpResponse:
-    """Show a node with its hardware, environment and boot progress. An ended node has its last state."""
+    """Show a node with its hardware, environment and boot progress.
+
+    An ended node is shown in its last state.
+    """
     node = selectors.find_node(name, _visible_nodes(request, Node.objects.all()))
     if node is None:
         raise Http404(f"There is no node named {name}. Check the name.")

@@ -33,7 +33,10 @@ HOSTS: tuple[Column[HostRow], ...] = (
 
 
 class _KeyForm(Form):
-    """Form that accepts the host key shown on the page, unless the host now presents another."""
+    """Form that accepts the host key shown on the page.
+
+    If the host now presents a different key, none is pinned.
+    """
 
     key = forms.CharField(widget=forms.HiddenInput)
 

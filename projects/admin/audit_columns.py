@@ -72,7 +72,7 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
 
 
 def _is_valid_key(model: type[Model], key: str) -> bool:
-    """Return whether the text can be a primary key. Entries about pruning have no object."""
+    """Return whether the text can be a primary key. Audit entries about pruning refer to no object."""
     try:
         model._meta.pk.to_python(key)
     except (ValueError, ValidationError):

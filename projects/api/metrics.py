@@ -44,7 +44,10 @@ class MetricPointResponse(ResponseModel):
 
 
 class MetricResponse(ResponseModel):
-    """Metric that a workload reports. `last`, `lowest` and `highest` are exact. The points are a sample."""
+    """Metric that a workload reports.
+
+    `last`, `lowest` and `highest` are exact. The points are a sample of the values.
+    """
 
     name: str
     last: MetricPointResponse | None = Field(description="Latest report; null if no value was finite.")

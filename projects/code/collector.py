@@ -27,7 +27,7 @@ UNUSED_CHUNKS = """
 def prune_code_store(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
     """Delete trees that no workload has needed for `retention`, and chunks without a tree.
 
-    Returns the number of deleted trees and chunks. The job can be interrupted or run twice.
+    Return the number of deleted trees and chunks. The job can be interrupted or run twice.
     """
     count = _delete_trees(now - UNUSED, now - retention)
     count += _delete_chunks(store, now - UNUSED)
@@ -74,7 +74,7 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete partial writes, and stored chunks that have no row after a crash or a deleted project."""
+    """Delete partial writes, and stored chunks without a row. Both can remain after a crash."""
     store.delete_partial_writes(before=before)
     keys = store.keys(before=before)
     while batch := {key: _chunk_id(key) for key in islice(keys, BATCH)}:

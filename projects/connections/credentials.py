@@ -118,7 +118,7 @@ def _load_rights(ids: set[int]) -> dict[int, object]:
 
 
 def _session_user(key: str) -> User | None:
-    """Return the session's active user or None, without the caching and writes of `get_user`."""
+    """Return the session's active user, or None. Django's `get_user` would also cache and write."""
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

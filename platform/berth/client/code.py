@@ -126,7 +126,7 @@ def _resolve_root(directory: Path) -> Path:
 
 
 def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
-    """Return the files that Git does not ignore, or None outside a checkout, and the checkout's state."""
+    """Return the files that Git does not ignore (None outside a checkout) and the state of the checkout."""
     try:
         toplevel = _run_git(root, "rev-parse", "--show-toplevel")
     except FileNotFoundError:  # Git is not installed
@@ -146,7 +146,7 @@ def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
 
 
 def _git_files(root: Path) -> list[str]:
-    """Include submodules and nested repositories."""
+    """Return the files of a checkout, including its submodules and nested repositories."""
     listed = _run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode:
         raise _error(f"cannot be listed by git: {os.fsdecode(listed.stderr).strip()}", str(root))
@@ -182,7 +182,7 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _is_ignored(specs: Mapping[str, Any], path: str) -> bool:
-    """The deepest .gitignore with a matching pattern decides."""
+    """Return whether the path is ignored. The deepest .gitignore with a matching pattern decides."""
     at = path.rstrip("/").rfind("/") + 1
     while True:
         prefix = path[:at]
@@ -227,9 +227,9 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file, and why it cannot be sent or "".
+    """Return the file, and the reason why it cannot be sent or "".
 
-    Both are empty for a deleted file that Git still lists.
+    A deleted file that Git still lists is None, without a reason.
     """
     if reason := path_problem(path):
         return None, reason

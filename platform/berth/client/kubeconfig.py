@@ -16,7 +16,7 @@ FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 def read_kubeconfig(file: str | None, context: str | None) -> str:
     """Return a kubeconfig with one context, by default the current one, and inline file contents.
 
-    Reads KUBECONFIG or ~/.kube/config by default. Raises ValueError.
+    The default file is in KUBECONFIG or ~/.kube/config. Raises ValueError.
     """
     path = Path(
         file or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or "~/.kube/config"

@@ -96,7 +96,7 @@ class Models:
         )
 
     def _schema(self, name: str) -> Schema:
-        """Return the schema of a class, whose name may end in `Response` there."""
+        """Return the schema of a class. In the document, its name may end in `Response`."""
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:

@@ -70,7 +70,7 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield what to mask: the value's lines and its encodings, in parts if they are long."""
+    """Yield the patterns to mask: the lines of the value and its encodings."""
     lines = dict.fromkeys(_maskable_lines(value))
     for line in lines:
         yield from _split_pattern(line)

@@ -80,12 +80,15 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether `value` begins with its shared items of `before` in order. All items must be scalars."""
+    """Return whether `value` begins with the items that it shares with `before`, in their order.
+
+    Both must contain only scalars.
+    """
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
     return all_scalars and bool(remaining) and value[: len(remaining)] == remaining
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Compare the types as well, because `1 == True` in Python."""
+    """Return whether two equal values have the same type. In Python, `1 == True`."""
     return type(one) is type(other)

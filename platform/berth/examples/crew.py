@@ -146,7 +146,7 @@ class Leader:
             joined = True
 
     def _drop_ended_members(self) -> bool:
-        """Return whether any member was dropped."""
+        """Drop members that have ended. Return whether there were any."""
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:
             self._drop_member(rank)

@@ -67,7 +67,10 @@ class Ring:
                 sock.close()
 
     def _exchange(self, chunk: Array, count: int) -> Array:
-        """Send and receive at the same time. If all ranks sent first, full buffers would block them."""
+        """Exchange chunks with both neighbours at the same time.
+
+        Full buffers could block all ranks otherwise.
+        """
         assert self._next is not None
         assert self._previous is not None
         out, received = memoryview(chunk.tobytes()), bytearray()
@@ -87,7 +90,7 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """Accept the previous rank of this ring, and close connections of earlier rings."""
+    """Accept a connection from the previous rank of this ring. Close connections of earlier rings."""
     listener.settimeout(FORM_SECONDS)
     while True:
         sock, _ = listener.accept()

@@ -88,7 +88,7 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Ignore a signal without passing this on to child processes, as SIG_IGN would."""
+    """Ignore a signal. Unlike SIG_IGN, this handler is not inherited by child processes."""
 
 
 if __name__ == "__main__":

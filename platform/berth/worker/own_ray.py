@@ -186,7 +186,7 @@ class OwnRay:
 def main(command: list[str]) -> int:
     """Start Ray and, on rank 0, run the program.
 
-    Returns the program's exit code on rank 0, 0 on other ranks, or 1 if Ray did not start.
+    Return the program's exit code on rank 0, 0 on other ranks, or 1 if Ray did not start.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ray = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))

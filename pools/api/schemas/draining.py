@@ -15,7 +15,10 @@ NODES_LISTED_MAX = 500
 
 
 class DrainingNodeResponse(ResponseModel):
-    """Node that would be drained, least lost work first. A later request may list different nodes."""
+    """Node that would be drained. Nodes that would lose the least work come first.
+
+    A later request may list different nodes.
+    """
 
     node: str
     pods: int

@@ -98,7 +98,7 @@ def query_gpus() -> list[dict[str, str]]:
 
 
 def _to_integer(value: str) -> int:
-    """Return 0 if the device reports no number."""
+    """Parse an integer. Return 0 if the device reports no number."""
     try:
         return int(float(value))
     except ValueError:

@@ -131,7 +131,7 @@ def _stat_fields(pid: int) -> list[str]:
 
 
 def _job_variable(path: str) -> bytes:
-    """Return the environment entry of a job's processes, whose IDs may have been reused."""
+    """Return the environment entry that identifies a job's processes. Process IDs may be reused."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 

@@ -20,7 +20,7 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Join the pool, and report until the server rejects this machine.
 
-    Then stops the node and raises MachineRejected. Raises JobEnding if the agent's job is being ended.
+    Then stop the node and raise MachineRejected. Raise JobEnding if the agent's job is being ended.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = TerminationSignals()

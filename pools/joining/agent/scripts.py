@@ -101,7 +101,7 @@ class StartScript:
         return done.returncode != 0
 
     def _check_started_node(self) -> int:
-        """Return the number of consecutive failed checks."""
+        """Check a started node. Return the number of consecutive failed checks."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
         is_failed = is_started and self._fails_node_check(self.answer)
         self.failed_checks = self.failed_checks + 1 if is_failed else 0

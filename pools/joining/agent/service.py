@@ -88,7 +88,10 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the installed agent before joining. With its revoked secret, it would stop its pods."""
+    """Stop the installed agent before joining again.
+
+    Joining revokes the agent's secret, and a running agent would then stop its pods.
+    """
     manager.stop()
     try:
         _join(server, pool)
@@ -155,7 +158,7 @@ def _delete_files() -> None:
 
 
 def _try_delete_files() -> bool:
-    """Delete what can be deleted. Return whether that was everything."""
+    """Delete as many files as possible. Return whether all were deleted."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:
         _delete(path)

@@ -275,7 +275,7 @@ def _rejection_message(connection: Connection) -> str:
 
 
 def _retry_after(response: httpx.Response | Response) -> float:
-    """Return the seconds to wait for an overloaded server, by default one."""
+    """Return how many seconds to wait for an overloaded server. The default is one."""
     text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 

@@ -43,8 +43,8 @@ class Command:
     async def run(self) -> dict[str, object] | None:
         """Run the command until all of its processes have ended, and return its status.
 
-        Returns None if the connection to the cluster was lost. Raises ChannelRejected or RuntimeFailure if
-        the command could not be started.
+        Return None if the connection to the cluster was lost. Raises ChannelRejected or RuntimeFailure if the
+        command could not be started.
         """
         guard = await self._start_guard()
         is_connected = False

@@ -1,6 +1,7 @@
 """Forward a channel to a pod's port through the API server (`pods/portforward`).
 
-The cluster reports a port without a listener, but never a connection. It cannot end only one direction.
+The cluster reports a port without a listener, but never a connection. A connection cannot end in only one
+direction.
 """
 
 import asyncio

@@ -144,14 +144,14 @@ class Program:
             )
 
     def _acknowledge_input(self, count: int) -> None:
-        """Acknowledge the client's input to the client."""
+        """Acknowledge input that the program has accepted."""
         self._accepted += count
         if self._accepted >= CREDIT_MIN:
             self._client.acknowledge(self._accepted)
             self._accepted = 0
 
     async def _acknowledge(self, session: Session, count: int) -> None:
-        """Acknowledge the program's output to the program."""
+        """Acknowledge output that the client has received."""
         self._sent += count
         if self._sent >= CREDIT_MIN:
             await session.send_input(encode_credit(self._sent))

@@ -111,7 +111,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
 def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
     """Return the channel's status: an exit code, or why the command could not start.
 
-    Returns None if the connection was lost before the end.
+    Return None if the connection was lost before the end.
     """
     if status is None:
         return None

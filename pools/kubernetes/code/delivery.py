@@ -48,7 +48,7 @@ class CodeDeliveries:
     def ensure_started(self, pod_id: str) -> Delivery | None:
         """Start the delivery of code to a pod, unless it has already started.
 
-        Returns None if this process did not start the pod.
+        Return None if this process did not start the pod.
         """
         with self._lock:
             delivery = self._deliveries.get(pod_id)

@@ -74,7 +74,7 @@ async def send_code(
 
 @asynccontextmanager
 async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[httpx.Response]:
-    """Yield the response with the archive. A redirect would leak the secret and is rejected."""
+    """Yield the response with the archive. Redirects are rejected, because they would leak the secret."""
     headers = {"Authorization": f"Bearer {source.secret}", "Accept-Encoding": "identity"}
     is_local = source.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
     client = httpx.AsyncClient(

@@ -92,9 +92,10 @@ class FileCollector:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: CopySource) -> bool:
-        """Start copying a pod's files unless that has begun. Return whether the pod must be deleted now.
+        """Start copying a pod's files unless that has begun.
 
-        This means that its container does not respond, or did not end after the copy.
+        Return whether the pod must be deleted now, because its container does not respond or did not end
+        after the copy.
         """
         with self._lock:
             copy = self._current.get(pod_id)
@@ -220,7 +221,7 @@ async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[
 
 
 async def _run(source: CopySource, command: Sequence[str]) -> None:
-    """Run a script in the container to its end. Raises _CopyInterrupted."""
+    """Run a script in the container until it ends. Raises _CopyInterrupted."""
     session = await _start(source, command)
     errors = b""
     try:

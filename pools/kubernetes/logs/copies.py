@@ -66,7 +66,10 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: CopyPosition) -> CopyPosition:
-        """Note a gap up to the next second, and return that time. Otherwise, the API would repeat lines."""
+        """Note that the rest of this second is missing.
+
+        Return the next second, because the API would repeat lines.
+        """
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
@@ -168,7 +171,7 @@ class LogCopies:
 def _new_lines(
     fetched: bytes, position: CopyPosition, *, is_cut: bool
 ) -> tuple[bytes, CopyPosition, list[LogTime]]:
-    """Return the lines after the position without timestamps, the new position and the lines' times."""
+    """Return the new lines without timestamps, the new position and the times of the lines."""
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     size = position.size
@@ -196,7 +199,7 @@ def _new_lines(
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split at line feeds only."""
+    """Split the data at line feeds only."""
     parts = data.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
@@ -216,5 +219,5 @@ def _pad_timestamp(match: re.Match[bytes]) -> str:
 
 
 def _whole_seconds(stamp: str) -> str:
-    """Return whole seconds, because the API rejects fractions."""
+    """Return the timestamp in whole seconds, because the API rejects fractions."""
     return stamp[:19] + stamp[29:] if stamp else ""

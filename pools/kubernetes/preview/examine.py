@@ -52,7 +52,7 @@ def examine_cluster(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, s
 def _list_if_allowed(
     api: Api, path: str, missing: Sequence[Permission], resource: str
 ) -> list[dict[str, Any]] | None:
-    """Return None if the account may not list the objects."""
+    """Return all objects of a resource, or None if the account may not list them."""
     if any((each.verb, each.resource) == ("list", resource) for each in missing):
         return None
     try:

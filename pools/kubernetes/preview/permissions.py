@@ -15,9 +15,9 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Permission for a verb on a resource or a subresource such as pods/log.
+    """Permission to use a verb on a resource or a subresource such as pods/log.
 
-    Pools work without the optional ones.
+    Pools also work without optional permissions.
     """
 
     verb: str

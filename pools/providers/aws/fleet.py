@@ -129,7 +129,10 @@ def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str
 
 
 def _client_token(order: FleetLaunch, request: Mapping[str, Any]) -> str:
-    """Return a token for a fleet request and its content, because EC2 rejects reuse with other parameters."""
+    """Return a token that identifies the fleet request and its content.
+
+    EC2 rejects a token that is reused with other parameters.
+    """
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"
 

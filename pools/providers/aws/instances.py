@@ -75,7 +75,10 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return the ordinals by instance ID. Tagged instances keep theirs, and others get free ones."""
+    """Return each instance's ordinal by instance ID.
+
+    Tagged instances keep their ordinals, and others get free ones.
+    """
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])
         for instance_id in ids

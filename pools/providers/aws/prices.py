@@ -15,7 +15,7 @@ from pools.providers.aws.settings import AwsSettings
 def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
     """Return the highest hourly price per GPU among the pool's instance types.
 
-    Returns None if the pool may use spot instances, or the list lacks a type or the region.
+    Return None if the pool may use spot instances, or the list lacks a type or the region.
     """
     table = load_prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":

@@ -150,7 +150,7 @@ class AwsProvider:
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the request's instances. Those that EC2 does not list yet count as booting."""
+        """Return the launch request's instances. Those that EC2 does not list yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
         for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):

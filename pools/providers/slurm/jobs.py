@@ -121,7 +121,10 @@ def parse_accounting(output: str) -> Iterator[PilotJob]:
 
 
 def parse_time(text: str) -> int | None:
-    """Convert a Slurm duration such as 1-02:30:00 to seconds, or to None if it is none or UNLIMITED."""
+    """Convert a Slurm duration such as 1-02:30:00 to seconds.
+
+    Return None for UNLIMITED and other values that are not durations.
+    """
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -132,7 +135,7 @@ def parse_time(text: str) -> int | None:
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
     """Convert the job to an instance.
 
-    Its end is announced `notice_lead` seconds before as an interruption.
+    The interruption is announced `notice_lead` seconds before the allocation ends.
     """
     state, message = _instance_state(job, notice_lead)
     interruption = None
@@ -201,7 +204,7 @@ def _parse_number(text: str) -> int:
 def gres_count(text: str) -> int:
     """Return the device count in a request such as gres:gpu:a100:2.
 
-    It is 1 without a count, and 0 for other texts.
+    The count defaults to 1, and is 0 for any other text.
     """
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():

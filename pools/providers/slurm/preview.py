@@ -30,9 +30,9 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's first partition, by default the cluster's default.
+    """Return the pool's first partition, or the cluster's default if the pool has none.
 
-    Returns None if it does not exist.
+    Return None if the partition does not exist.
     """
     name = (settings.partition or "").partition(",")[0]
     chosen = (each for each in partitions if (each.name == name if name else each.is_default))

@@ -211,7 +211,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that does not go with `rest_url`, or with its absence."""
+    """Yield a problem for each setting that is inconsistent with `rest_url` or requires it."""
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):
             if getattr(settings, name) is not None:

@@ -236,7 +236,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the algorithms to offer: the pinned key's first, and all others to detect a changed key."""
+    """Return the host key algorithms to offer, first those of the pinned key."""
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 
 

@@ -39,8 +39,8 @@ class SshError(Exception):
 class Endpoint:
     """SSH server, with the user and the private key to log in.
 
-    `host_key` is the pinned public key, as in `ssh-ed25519 AAAA...`, without which Berth does not connect.
-    `bastion` is the server on the way.
+    `host_key` is the pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects without one. The
+    connection goes through `bastion`, if there is one.
     """
 
     address: str
@@ -57,7 +57,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. `connect` includes bastions. `command` is the default for commands."""
+    """Time limits in seconds.
+
+    `connect` applies to the whole connection, including bastions. `command` is the default for commands.
+    """
 
     connect: float = 20.0
     command: float = 60.0

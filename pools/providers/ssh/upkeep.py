@@ -172,7 +172,7 @@ class SshMaintenance:
 
 
 def _import_tasks() -> Any:
-    """Import asyncssh only in processes that use it."""
+    """Import the module with asyncssh only in processes that use it."""
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:

@@ -100,7 +100,7 @@ def without_temporary_paths(view: FileSystemView) -> FileSystemView:
 def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None:
     """Return the mounts that turn an enclosure prepared for `shared` into one for `view`.
 
-    Each consists of bubblewrap's option, the source and the target. Returns None if the result would differ
+    Each consists of bubblewrap's option, the source and the target. Return None if the result would differ
     from a new enclosure, or is not safe from other pods' symbolic links.
     """
     of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
@@ -174,7 +174,7 @@ def _readable_option(mount: Mount, view: FileSystemView) -> str:
 
 
 def _parent_options(path: str, created: set[str]) -> list[str]:
-    """Create the parents of a mount point. Those that bubblewrap creates are for their owner only."""
+    """Return the options that create the parents of a mount point, for all users and not only their owner."""
     options = []
     end = path.find("/", 1)
     while end > 0:

@@ -97,7 +97,7 @@ def shared_memory_path(workspace: Path) -> Path:
 
 
 def _shared_memory_target(workspace: Path) -> str:
-    """Return what to mount as the pod's /dev/shm, or "" if that is not writable."""
+    """Return the directory to mount as the pod's /dev/shm, or "" if it has no writable one."""
     return str(shared_memory_path(workspace)) if os.access(SHARED_MEMORY, os.W_OK) else ""
 
 

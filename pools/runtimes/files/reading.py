@@ -147,7 +147,7 @@ class _DirectoryWalk:
         return names
 
     def _count_path(self, path: str) -> None:
-        """Count the path's length. Raises FilesNotFound if all paths are too long together."""
+        """Count the length of a path. Raises FilesNotFound if all paths together are too long."""
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"

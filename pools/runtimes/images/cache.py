@@ -62,7 +62,7 @@ def _sort_oldest_first(store: ImageStore) -> list[str]:
 
 
 def _remove(podman: Podman, digest: str) -> None:
-    """Remove an image, unless a pod uses it or is about to."""
+    """Remove an image, unless a pod uses it or is about to use it."""
     fd = os.open(f"{podman.store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -109,7 +109,7 @@ class Container(Namespaces):
         self._is_removed = removed.code == 0
 
     def _reap_init(self, _: int) -> None:
-        """Reap the container's first process, which is a child of this process if conmon was killed."""
+        """Reap the container's first process. It is a child of this process if conmon was killed."""
         try:
             os.waitpid(self.init, os.WNOHANG)
         except ChildProcessError:

@@ -109,7 +109,7 @@ def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
 
 
 def _find_runtime(environ: Mapping[str, str]) -> str:
-    """Return the installed OCI runtime. Raises ImagesUnsupported. crun needs control groups v2."""
+    """Return the name of the installed OCI runtime. Raises ImagesUnsupported."""
     names = ("crun", "runc") if _UNIFIED.exists() else ("runc",)
     for name in names:
         if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):

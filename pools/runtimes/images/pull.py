@@ -66,7 +66,7 @@ class ImagePull:
         return self._store.read_config(digest)
 
     def _lock(self) -> int:
-        """Acquire the image's lock while no other pod pulls it. Return its descriptor."""
+        """Acquire the image's lock, after other pods have pulled it. Return the lock's descriptor."""
         path = f"{self._store.locks}/{self._reference.digest}.pull"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         while True:
@@ -148,7 +148,7 @@ class ImagePull:
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
     def _record_pulled_image(self) -> Record:
-        """Record the image for the project, and trim the cache. Raises CannotPull."""
+        """Record that the project has pulled the image, and trim the cache. Raises CannotPull."""
         output = self._podman.run("image", "inspect", str(self._reference))
         try:
             image = json.loads(output.text)[0]

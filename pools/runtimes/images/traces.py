@@ -21,7 +21,7 @@ _EMPTY_SCANS = 3
 
 
 def kill_processes(name: str) -> None:
-    """Kill all processes of the container, including podman and conmon, within a time limit."""
+    """Kill all processes of the container, including podman and conmon, and wait for a limited time."""
     deadline = time.monotonic() + _PATIENCE
     empty_scans = 0
     while empty_scans < _EMPTY_SCANS and time.monotonic() < deadline:
@@ -44,7 +44,7 @@ def remove_groups(name: str) -> None:
 
 
 def _remove_record(container: str) -> None:
-    """Remove the OCI runtime's record of the container, if it has an ID."""
+    """Remove the OCI runtime's record of the container. Do nothing if the ID is empty."""
     for runtime in _RUNTIMES if container else ():
         for directory, _, names in os.walk(f"{runtime}/{container}", topdown=False):
             for name in names:

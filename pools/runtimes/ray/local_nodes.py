@@ -72,7 +72,7 @@ class LocalRayNodes:
         return self.local.preview(pool, shape)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
-        """Return the instance with its process's state. The process starts once the head node is known."""
+        """Return the instance with its process's state. Start the process once the head node is known."""
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
@@ -103,7 +103,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """Connect the node to a new head node of the pool. The node's pods keep running."""
+        """If the pool has a new head node, connect this node to it. The node's pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return
@@ -213,7 +213,7 @@ def _is_running(record: dict[str, str]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables for the node's process, without any that may contain secrets."""
+    """Return the environment variables for the node's process, without any that may contain secrets."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE", *SETTINGS_OF_PODS)
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}
 

@@ -302,7 +302,7 @@ class RayRuntime(RayFiles, RayLogs):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return an empty address, which means the rank-0 node, and a random port."""
+        """Return a random port and an empty address, which means the rank-0 node."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -353,7 +353,7 @@ class RayRuntime(RayFiles, RayLogs):
         return self._nodes
 
     def _find_entry(self, pod_id: str) -> LedgerEntry | None:
-        """Return the pod's record or None. Nodes that have not been searched yet are searched."""
+        """Return the pod's record, or None. If necessary, look for the pod on nodes not searched yet."""
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:

@@ -104,7 +104,7 @@ class _Body:
 
 
 def _unpack(body: _Body) -> None:
-    """Unpack into a new directory. The server has already checked the archive's links."""
+    """Unpack the archive into a new directory. The server has already checked the links in it."""
     import tarfile
 
     os.umask(0o077)

@@ -24,7 +24,7 @@ def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None)
     """Run the pod in the directory, unless another shim already does.
 
     The pod ends with the process `anchor` (`pid:start`), unless that is empty. It uses the prepared enclosure
-    if that suits.
+    if that suits the pod.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -136,7 +136,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records, also for writing, so that it never ends."""
+    """Open the pipe that announces stop records. It is also open for writing, so that it never ends."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

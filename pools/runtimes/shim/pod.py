@@ -208,7 +208,7 @@ class Pod:
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
-        """Become the command, or start it inside the namespaces."""
+        """Replace this process, or a child of it inside the namespaces, with the command."""
         entry = PodEntry(self, libc, shim)
         try:
             entry.subject = "the log"
@@ -310,7 +310,7 @@ class Pod:
         self.end_lead_time()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal only to processes that handle it. It would end the others."""
+        """Send a signal only to processes that handle it, because it would end all others."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)

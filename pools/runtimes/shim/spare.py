@@ -15,7 +15,7 @@ from pools.runtimes.shim.records import read_fields
 def become_spare(assignment: int, root: str) -> None:
     """Prepare an enclosure, then run the pod whose directory and anchor arrive on `assignment`.
 
-    Returns if the pipe is closed, because the server has exited or no longer needs this shim.
+    Return if the pipe is closed, because the server has exited or no longer needs this shim.
     """
     prepared = _prepare(f"{root}/{FILE}")
     pod = os.read(assignment, select.PIPE_BUF)
@@ -35,7 +35,7 @@ def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> N
 
 
 def _prepare(path: str) -> PreparedEnclosure | None:
-    """Build the enclosure in the record. Return None on failure: the shim can still run a pod."""
+    """Build the enclosure that the record describes, or return None. The shim can still run a pod then."""
     import ctypes
 
     try:

@@ -291,7 +291,7 @@ class PoolChanges(PoolValues):
 
 
 def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Put settings such as `provider_settings.partition` into `provider_settings`."""
+    """Move settings such as `provider_settings.partition` into `provider_settings`."""
     parts = {key: value for key, value in values.items() if key.startswith(f"{SETTINGS}.")}
     if not parts:
         return values

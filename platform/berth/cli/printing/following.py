@@ -51,7 +51,10 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return the pod's latest attempt in this run. Without a name, use the lowest rank."""
+    """Return the pod's latest attempt in this run, or None.
+
+    Without a name, use the pod with the lowest rank.
+    """
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]

@@ -47,7 +47,7 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait up to `seconds` seconds for a `notify` after `version`."""
+        """Wait up to `seconds` seconds for a call of `notify` after `version`."""
         if self.version == version:
             # On Python 3.10, this error differs from the built-in TimeoutError.
             with contextlib.suppress(asyncio.TimeoutError):

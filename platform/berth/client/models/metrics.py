@@ -14,7 +14,8 @@ class MetricPoint(Model):
 
 
 class Metric(Model):
-    """Metric that a workload reports. `last`, `lowest` and `highest` are exact. The points are a sample."""
+    """Metric that a workload reports.  `last`, `lowest` and `highest` are exact. The points are a sample
+    of the values."""
 
     name: str
     last: MetricPoint | None = None

@@ -271,7 +271,8 @@ class PoolPreview(Model):
 
 
 class DrainingNode(Model):
-    """Node that would be drained, least lost work first. A later request may list different nodes."""
+    """Node that would be drained. Nodes that would lose the least work come first.  A later request may
+    list different nodes."""
 
     node: str = ""
     pods: int = 0

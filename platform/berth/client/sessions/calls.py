@@ -192,7 +192,10 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return None until all results have arrived, then the future, the results and the first error."""
+        """Return None until all results have arrived.
+
+        Then return the future, the results and the first error.
+        """
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():
             return None

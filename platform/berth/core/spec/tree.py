@@ -105,7 +105,7 @@ def _build_role(role: RoleSpec, document: WorkloadSpec) -> RoleShape:
 
 
 def _device_request(role: RoleSpec) -> tuple[int, int]:
-    """Return the thousandths on each device, and the number of devices."""
+    """Return the thousandths requested on each device, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

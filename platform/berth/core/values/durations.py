@@ -6,7 +6,7 @@ DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7}
 
 
 def parse_duration(duration: object) -> int | None:
-    """Convert seconds or text such as "1h30m" to seconds. Return None if invalid."""
+    """Convert seconds or text such as "1h30m" to seconds. Return None for an invalid value."""
     if isinstance(duration, int) and not isinstance(duration, bool):
         return duration
     if isinstance(duration, str) and duration and (match := DURATION.fullmatch(duration)):

@@ -156,7 +156,7 @@ def _validate_image(text: str) -> str:
 
 
 def _validate_pull_policy(value: object) -> object:
-    """Suggest Berth's spelling for others, such as IfNotPresent."""
+    """Reject other spellings, such as IfNotPresent, and suggest the correct one."""
     if isinstance(value, str) and value not in PULL_POLICIES:
         letters = re.sub("[-_ ]", "", value.lower())
         match = next((name for name in PULL_POLICIES if name.replace("_", "") == letters), "")

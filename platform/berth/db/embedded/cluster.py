@@ -201,7 +201,7 @@ class EmbeddedCluster:
         write_private_file(hba, HBA, _system_account())
 
     def _run_single_user(self, database: str, statements: list[str]) -> str:
-        """Execute statements as the superuser, in a process without a server, and return their output."""
+        """Execute statements as the superuser without a server, and return their output."""
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         completed = _run_program(

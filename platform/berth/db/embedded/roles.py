@@ -67,7 +67,10 @@ def generate_password() -> str:
 
 
 def write_private_file(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
-    """Replace `path` atomically with a file that only `account` (uid, gid) can read, by default this user."""
+    """Replace `path` atomically with a file that only `account` can read.
+
+    `account` is a (uid, gid) pair, by default that of this process.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE)

@@ -39,7 +39,7 @@ RELEASE = f"""
 
 
 def _held_lease_query(column: str) -> str:
-    """Return a query that locks the lease's row and selects `column`, or no row if the lease was lost."""
+    """Return a query that selects `column` and locks the lease's row, or no row if the lease was lost."""
     return f"""
         SELECT {column} FROM {TABLE}
          WHERE name = %s AND holder = %s AND epoch = %s

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Model)
 
 
 def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
-    """Set `field` and apply `changes` if `field` still has an expected value. Return whether it did.
+    """Set `field` and apply `changes` if `field` still has an expected value. Return whether it had.
 
     Otherwise, the object in memory is unchanged.
     """

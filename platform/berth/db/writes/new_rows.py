@@ -20,7 +20,7 @@ class Defaults(NamedTuple):
 def new_row(model: type[M], **values: Any) -> M:
     """Return an unsaved row with the model's defaults. Keys are column attributes, such as `project_id`.
 
-    Raises TypeError for an unknown key. Does not send Django's signals `pre_init` and `post_init`.
+    Raises TypeError for an unknown key. Django's signals `pre_init` and `post_init` are not sent.
     """
     constants, calls = _field_defaults(model)
     if unknown := values.keys() - constants.keys() - calls.keys():

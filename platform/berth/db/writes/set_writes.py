@@ -15,10 +15,9 @@ T = TypeVar("T")
 
 
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
-    """Write all items together and return the rejected ones with reasons.
+    """Write all items together and return the rejected ones with reasons. Call this in a transaction.
 
-    Call this in a transaction. Rejected items are isolated by halving, so `write` must only change rows
-    before its last query.
+    Rejected items are isolated by halving. Until its last query has succeeded, `write` must only change rows.
     """
     if not items:
         return []
@@ -39,7 +38,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
 def write_changes(model: type[Model], field: str, changes: Sequence[RowChange]) -> set[Any]:
     """Lock the rows in key order, and write each change by compare-and-set on `field`.
 
-    Returns the keys of the changed rows. Rejected changes are logged. Call this in a transaction.
+    Return the keys of the changed rows. Rejected changes are logged. Call this in a transaction.
     """
     lock_keys(model._default_manager.filter(pk__in=[change.pk for change in changes]))
     changed: set[Any] = set()

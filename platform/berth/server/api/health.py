@@ -12,7 +12,10 @@ _migrated = False
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Report that the process responds. A slow database must not cause a restart, so it is not queried."""
+    """Report that the process responds.
+
+    The database is not queried, because a slow database must not cause a restart.
+    """
     return JsonResponse({"status": "ok"})
 
 
@@ -36,7 +39,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def _is_migrated() -> bool:
-    """Return whether all migrations are applied, which stays true while a process runs."""
+    """Return whether all migrations are applied. A positive result is cached."""
     global _migrated  # noqa: PLW0603
     if not _migrated:
         executor = MigrationExecutor(connection)

@@ -58,7 +58,7 @@ def map_rows(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
 
 
 def _filter_after(order: Order, at: Sequence[Any]) -> Q:
-    """Return a filter for the rows after `at`, with a bound on the first column for PostgreSQL's index."""
+    """Return a filter for the rows after `at`. Its bound on the first column lets PostgreSQL use an index."""
     step = "lt" if order.is_descending else "gt"
     condition = Q(**{f"{order.columns[0]}__{step}e": at[0]})
     beyond = Q()

@@ -104,7 +104,7 @@ def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client's IPv4 address or, because its owner has all of it, its IPv6 /64 network."""
+    """Return the client's IPv4 address, or the /64 network of its IPv6 address."""
     text = request.META.get("REMOTE_ADDR", "")
     try:
         address = ip_address(text)

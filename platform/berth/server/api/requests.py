@@ -26,7 +26,10 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     def explicit_values(self) -> dict[str, Any]:
-        """Return the values that the request contains. A missing key means no change, and null clears."""
+        """Return the values of the keys in the request.
+
+        A missing key leaves the stored value unchanged, and null clears it.
+        """
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
@@ -171,5 +174,5 @@ def _version_to_create(match: str | None, none_match: str | None) -> int:
 
 
 def _split_tags(header: str) -> list[str]:
-    """Split into tags. As in RFC 9110, weak tags (`W/"3"`) never match."""
+    """Split a header into tags. Weak tags (`W/"3"`) never match, as RFC 9110 requires."""
     return [tag.strip() for tag in header.split(",")]

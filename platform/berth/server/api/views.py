@@ -84,7 +84,7 @@ class ApiView(APIView):
         return False
 
     def stores_response(self, request: Request) -> bool:
-        """Return whether the handler itself stores its response to an idempotency key."""
+        """Return whether the handler stores its own response to a request with an idempotency key."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -122,7 +122,7 @@ class ApiView(APIView):
 
 
 class TokenlessView(ApiView):
-    """View for a secret in the request instead of a user's token.
+    """View that authenticates a secret in the request instead of a user's token.
 
     Failed attempts are rate-limited by address.
     """
@@ -167,7 +167,7 @@ def _check_readable(request: Request) -> None:
 
 
 def _read_large_body(request: HttpRequest) -> None:
-    """Read a body of checked length, even beyond Django's limit for bodies in memory."""
+    """Read a body whose length has been checked, even beyond Django's limit for bodies in memory."""
     body = request.read(max_body_size(request.path) + 1)
     if len(body) > max_body_size(request.path):
         raise TooLarge(too_large_message(max_body_size(request.path)))

@@ -11,7 +11,7 @@ NAMES = ("secret_key", "webhook_secret")
 
 
 def key_files(home: Path) -> dict[str, bytes]:
-    """Return the keys generated in BERTH_HOME. The operator stores those in environment variables."""
+    """Return the keys generated in BERTH_HOME. Keys from environment variables are not included."""
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 
 

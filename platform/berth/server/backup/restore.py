@@ -109,7 +109,10 @@ def _read_running_migrations() -> Migrations:
 
 
 def _require_no_other_clients(connection: Any) -> None:
-    """Wait until other clients, whose data would be outdated, have disconnected. Raises BackupError."""
+    """Wait until other clients have disconnected, because their data would be outdated.
+
+    Raises BackupError.
+    """
     deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"

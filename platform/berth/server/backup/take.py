@@ -20,7 +20,10 @@ COUNTED_TABLES = {
 
 
 def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
-    """Write a backup to `target` and return its manifest. Raises BackupError, and then leaves no file."""
+    """Write a backup to `target` and return its manifest.
+
+    Raises BackupError, and leaves no file behind in that case.
+    """
     if target.exists() and not replace:
         raise BackupError(f"{target} already exists. Choose another file, or use --force.")
     if not target.parent.is_dir():

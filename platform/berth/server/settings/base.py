@@ -25,7 +25,7 @@ def persistent_key(path: Path) -> str:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Create the file atomically. Of two processes, the first one wins."""
+    """Create the file atomically. If two processes do so at the same time, the first one wins."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)

@@ -82,7 +82,7 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Return a request such as "Enter a name.", or "" if it would not help."""
+    """Return a request such as "Enter a name.", or "" if other words explain the problem better."""
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
         article = "an " if noun[:1] in "aeiou" else "a "

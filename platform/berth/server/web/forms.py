@@ -62,7 +62,7 @@ class ShownSection:
 
     @property
     def default_values(self) -> str:
-        """Return labels and short values of the first fields, to summarize a section with default values."""
+        """Return the labels and short values of the first fields, for a section with default values."""
         texts = [_describe_value(field) for field in self.fields if not isinstance(field.initial, bool)]
         return ", ".join([text for text in texts if text][:MAX_VALUES_SHOWN])
 
@@ -166,7 +166,7 @@ def _specific_error(field: forms.Field, value: Any, error: ValidationError) -> V
 
 
 def _specific_message(field: forms.Field, value: Any, error: ValidationError) -> str:
-    """Return a more specific message, or "" if the error's own is specific."""
+    """Return a more specific message, or "" if the error's own message is specific."""
     code, params = error.code, error.params or {}
     if code == "required":
         return "Choose a value." if isinstance(field, forms.ChoiceField) else "Enter a value."

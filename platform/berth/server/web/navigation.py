@@ -95,7 +95,10 @@ LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 
 def list_entry(path: str) -> NavigationEntry | None:
-    """Return the list page that the page at `path` belongs to, or None if it is that list or has none."""
+    """Return the list page that the page at `path` belongs to.
+
+    Return None if there is none, or the page is that list.
+    """
     start = _list_path(path)
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)
 

@@ -98,7 +98,7 @@ def _parse_job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _parse_user(row: Row, key: str) -> str:
-    """Raise UnreadableResponse without a user, because the job might belong to the pool."""
+    """Return the user who owns a job. Raises UnreadableResponse if the user is missing."""
     user = row.get(key)
     if not isinstance(user, str) or not user:
         raise UnreadableResponse(key)
@@ -146,7 +146,7 @@ def _is_default(row: Row) -> bool:
 
 
 def _minutes_to_seconds(value: object) -> int | None:
-    """Return None if there is no limit."""
+    """Convert minutes to seconds. Return None if there is no limit."""
     minutes = parse_number(value)
     return None if minutes is None else minutes * 60
 

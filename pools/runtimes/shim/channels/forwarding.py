@@ -22,7 +22,7 @@ class NotListening(Exception):
 
 
 def resolve_port(port: object, env: Mapping[str, str]) -> int:
-    """Return a port's number, given by number or by its name in the document. Raises ValueError."""
+    """Return the number of a port, given by number or by its name in the document. Raises ValueError."""
     if isinstance(port, str):
         names = [name for name, value in env.items() if name.startswith(_PREFIX) and value.isdigit()]
         variable = _PREFIX + port.upper().replace("-", "_")

@@ -20,7 +20,10 @@ class PreparedEnclosure:
         self._digest, self._builder = digest, builder
 
     def take(self, order: Record) -> Builder | None:
-        """Return the builder if it is running and its enclosure suits the pod spec, else stop it."""
+        """Return the builder if it is running and its enclosure suits the pod.
+
+        Otherwise, stop it and return None.
+        """
         if dict(order).get("prepared") == self._digest and self._builder.is_running():
             return self._builder
         self._builder.end()

@@ -142,7 +142,10 @@ def _cgroup_v1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return the (cgroup file, value) pairs of the limit. Swap is disabled if it is accounted for."""
+    """Return the (cgroup file, value) pairs that set the limit.
+
+    Swap is disabled if the kernel accounts for swap.
+    """
     if limit == 0:
         return []
     if resource == PROCESSES:

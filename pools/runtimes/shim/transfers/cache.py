@@ -30,7 +30,7 @@ class Cache:
         self._lock = -1
 
     def lock(self, wait: Callable[[float], None]) -> None:
-        """Lock the cache against other processes, with `wait(seconds)` between attempts."""
+        """Lock the cache against other processes. Call `wait(seconds)` between attempts."""
         while True:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             self._lock = _try_lock(self._directory)
@@ -68,7 +68,7 @@ class Cache:
     def make_room(self, size: int, needed: Iterable[Object]) -> int:
         """Evict the least recently used objects until `size` bytes and a reserve are free, if possible.
 
-        Needed objects are kept. Returns the free bytes beyond the reserve.
+        Needed objects are kept. Return the free bytes beyond the reserve.
         """
         free = self._free_bytes()
         if free < size:

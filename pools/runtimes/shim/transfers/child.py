@@ -80,7 +80,7 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's messages to its end. Return the error's kind and text, or two empty strings."""
+        """Read the child's messages until it ends. Return the error's kind and text, or two empty strings."""
         os.set_blocking(output, False)
         data = b""
         while True:
@@ -108,7 +108,7 @@ class Transfer:
             self._interrupts.wait(remaining)
 
     def _report(self, progress: str, is_important: bool = False) -> None:
-        """Record the progress for the runtime, at most once a second unless it `is_important`."""
+        """Record the progress for the runtime, at most once a second unless `is_important` is set."""
         now = time.monotonic()
         if not is_important and now - self._reported_at < REPORT_SECONDS:
             return

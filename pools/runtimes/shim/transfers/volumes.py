@@ -164,7 +164,7 @@ class VolumeFetch(Transfer):
         download_objects(missing, self._cache, sign, report)
 
     def _create_volume_directory(self, objects: list[Object]) -> None:
-        """Create the volume's directory, which gets its final path once it is complete."""
+        """Create the volume's directory, and move it to its final path once it is complete."""
         draft = f"{self._place}.new"
         shutil.rmtree(draft, ignore_errors=True)
         os.mkdir(draft)

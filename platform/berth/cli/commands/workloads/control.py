@@ -228,7 +228,10 @@ def _apply_to_targets(
     act: Callable[["Client", CommandTarget], "Change | Submission"],
     result: str,
 ) -> None:
-    """Act on each target, even if the server rejects some. `result` is a participle, such as "cancelled"."""
+    """Act on each target, even if the server rejects some.
+
+    `result` completes the messages, as in "cancelled".
+    """
     exit_codes: list[ExitCode] = []
     with open_client() as client:
         selected = [find_target(client, reference) for reference in references]

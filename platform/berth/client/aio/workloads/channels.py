@@ -94,8 +94,9 @@ class AsyncChannel:
     async def receive(self) -> tuple[int, bytes]:
         """Return the kind and content of the next frame.
 
-        The kind is OUTPUT or ERRORS (bytes), CREDIT (`window` has grown) or STATUS (the end). On a port, END
-        ends one direction. Each call acknowledges the previous output. Raises Rejected or Unreachable.
+        The kind is OUTPUT or ERRORS (bytes), CREDIT (`window` has grown) or STATUS (the end). On a connection
+        to a port, END means that no more frames of one kind will follow. Each call acknowledges the previous
+        output. Raises Rejected or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0

@@ -72,7 +72,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _problems_in_each_role(path: str, node: object) -> Iterator[Problem]:
-    """Check each role on its own, because the document as a whole cannot be parsed."""
+    """Yield the problems in each role of a document that cannot be parsed as a whole."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""
@@ -107,7 +107,7 @@ def _role_problems(path: str, child: object) -> Iterator[Problem]:
 
 
 def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
-    """Yield contradictions between the document's valid fields."""
+    """Yield contradictions between the valid fields of an invalid document."""
     invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
     if not invalid_keys or not invalid_keys <= STAND_INS.keys() | LEFT_OUT:
         return

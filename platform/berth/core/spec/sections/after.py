@@ -50,7 +50,7 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited_name(self, project: str) -> AwaitedName:
-        """Return the awaited workload's project (by default `project`) and name."""
+        """Return the project and name of the awaited workload. The project defaults to `project`."""
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

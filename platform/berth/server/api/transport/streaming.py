@@ -87,7 +87,10 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts without a database connection. Each may be read in a different thread."""
+    """Yield the response's parts, without holding a database connection.
+
+    Each part may be read in a different thread.
+    """
     await sync_to_async(_release_connection)()
     while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
         yield part
@@ -105,7 +108,7 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
 
 
 async def _spooled_lines(lines: Iterable[str]) -> AsyncIterator[bytes]:
-    """Read all lines in the thread of the database connection, then yield them in parts."""
+    """Read all lines in the thread that owns the database connection, then yield them in parts."""
     file = await sync_to_async(_spool)(lines)
     try:
         while part := await sync_to_async(file.read, thread_sensitive=False)(PART_BYTES):

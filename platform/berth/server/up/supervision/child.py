@@ -71,9 +71,9 @@ class Child:
                 self._schedule_restart(now)
 
     def poll_exit(self, now: float) -> int | None:
-        """Return the exit code and schedule a restart if the child has just exited, else None.
+        """Return the exit code of a child that has just exited, and schedule its restart.
 
-        The delay grows with each consecutive failure.
+        Otherwise, return None. The delay grows with each consecutive failure.
         """
         if self.process is None or (code := self.process.poll()) is None:
             return None

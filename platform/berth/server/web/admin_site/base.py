@@ -222,7 +222,7 @@ def render_table(
 
 
 def _wrap_class(cell: object) -> str:
-    """Return the CSS class for line breaks in the text, or "" for a sentence."""
+    """Return the CSS class that controls line breaks in the text, or "" for a sentence."""
     if "\n" in str(cell):
         return "lines"
     return "" if " " in str(cell) else "whitespace-nowrap"

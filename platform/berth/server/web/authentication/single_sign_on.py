@@ -104,7 +104,7 @@ def provider() -> Any:
 
 @lru_cache(maxsize=4)
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """Register the provider. Its metadata is fetched only once, and its keys again for a new key."""
+    """Register the provider. Its metadata is fetched only once, but its keys again if they change."""
     from authlib.integrations.django_client import OAuth
 
     return OAuth().register(

@@ -26,7 +26,7 @@ class TimeLabel:
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
     """Return up to MAX_LABELS labels at round local times, such as 14:30, or `26 Nov` at midnight.
 
-    None is so close to an end of the axis that its text would not fit.
+    Labels that would not fit at the ends of the axis are omitted.
     """
     return [label for label in _labels_at_round_times(begin, end, zone) if 4 <= label.position <= 96]
 

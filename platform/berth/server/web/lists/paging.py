@@ -100,7 +100,7 @@ def _value(row: Model, name: str) -> Any:
 def _parse_cursor(cursor: str, sort: str, columns: int) -> tuple[str, list[Any]] | None:
     """Return the cursor's direction and one value per sort column.
 
-    Returns None if the cursor is invalid or belongs to a different order.
+    Return None if the cursor is invalid or belongs to a different order.
     """
     try:
         direction, cursor_sort, *values = json.loads(

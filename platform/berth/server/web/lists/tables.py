@@ -149,7 +149,7 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 
 
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
-    """Return the matching rows, each with its top-level row before it.
+    """Return a pair for each matching row: its top-level row and the row itself.
 
     Top-level rows keep their order, and the rows below them are in the list's order.
     """
@@ -181,7 +181,10 @@ def table_state(query: QueryDict, name: str) -> dict[str, str]:
 
 
 def sort_choices(choices: Mapping[str, str], current: str) -> list[tuple[str, str, bool]]:
-    """Return (value, label, is current) for each option of a sort field, including the current order."""
+    """Return (value, label, is current) for each option of a sort field.
+
+    The current order is always included.
+    """
     options = {**({} if current in choices else {current: "Current order"}), **choices}
     return [(value, label, value == current) for value, label in options.items()]
 

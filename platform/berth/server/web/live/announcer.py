@@ -92,7 +92,7 @@ class Announcer:
             sender.join()
 
     def _send_until_idle(self) -> None:
-        """Send notes until none arrive for a while, even if the database fails in between."""
+        """Send notes until none arrive for a while. Continue if the database is unavailable."""
         try:
             while self._wait_for_notes():
                 try:
@@ -107,7 +107,7 @@ class Announcer:
     def _wait_for_notes(self) -> bool:
         """Wait until notes are due.
 
-        Return False if the thread has ended, because it was idle or shut down.
+        Return False if the thread should end, because it is idle or shut down.
         """
         with self._changed:
             if self._changed.wait_for(lambda: self._pending or self._is_shut_down, IDLE_SECONDS):

@@ -72,9 +72,9 @@ class Listener:
             self._queues.discard(queue)
 
     def missed_notes(self, since: float) -> list[Note]:
-        """Return the notes since `since`, a timestamp of any web process, or EVERYTHING_CHANGED.
+        """Return the notes since `since`, a timestamp of any web process.
 
-        The latter means that this process was not listening the whole time.
+        Return only EVERYTHING_CHANGED if this process has not been listening since then.
         """
         since -= CLOCK_SKEW_SECONDS
         with self._lock:

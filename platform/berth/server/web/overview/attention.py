@@ -146,7 +146,10 @@ def _failed_item(workload: Workload) -> AttentionItem:
 
 
 def _failed_array_items(tasks: QuerySet[Workload]) -> list[AttentionItem]:
-    """Return an item for each array with failed tasks. Only the latest array of each name counts."""
+    """Return an item for each array with failed tasks.
+
+    Of several arrays with the same name, use the latest.
+    """
     ordered = tasks.order_by("project_id", "array__name", "-ended_at")
     of_names = Workload.objects.filter(pk__in=ordered.distinct("project_id", "array__name").values("pk"))
     last_tasks = of_names.order_by("-ended_at")[: OF_EACH_MAX + 1]
@@ -197,7 +200,7 @@ def _idle_sentence(gpu_milli: int) -> str:
 def _platform_idle_items(
     actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime
 ) -> Iterator[AttentionItem]:
-    """Yield one item for all of other users' workloads with idle GPUs."""
+    """Yield an item about other users' workloads with idle GPUs."""
     rows = workloads(actor).filter(phase=Phase.RUNNING, pool__in=pools, gpu_milli_now__gt=0)
     if actor.user is not None:
         rows = rows.exclude(submitted_by=actor.user)
@@ -285,7 +288,7 @@ def _items_below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether all pending workloads exceed the unused share, and none waits to scale up."""
+    """Return whether all pending workloads exceed the unused share, and no workload waits to scale up."""
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 

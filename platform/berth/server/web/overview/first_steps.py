@@ -57,7 +57,10 @@ def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
 
 
 def _installation_steps(actor: Actor) -> FirstSteps:
-    """Return the remaining setup, or nothing if it is done or the first workload started long ago."""
+    """Return the remaining steps for setting up the installation.
+
+    Return none if all are done, or if the first workload started long ago.
+    """
     started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(
         Exists(Workload.objects.filter(first_started_at__isnull=False)),

@@ -96,7 +96,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
 
 
 def _rows_on_phones(own: Sequence[OwnWorkload]) -> set[int]:
-    """Return up to PHONE_MAX indexes. If possible, one row is pending, one running and one ended."""
+    """Return the indexes of up to PHONE_MAX rows: pending, running and ended ones, if there are any."""
     groups = [each.sort_key[0] for each in own]
     first = [index for index, group in enumerate(groups) if group not in groups[:index]]
     others = [index for index in range(len(own)) if index not in first]
@@ -156,9 +156,9 @@ def _own_workload(row: Workload, serving: ServingStatus | None) -> OwnWorkload:
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
-    """Return the queue position, the expected start and why it is unknown.
+    """Return the queue position, the expected start, and why the start is unknown.
 
-    None means unknown. The reason can be "".
+    Position and start are None if unknown. The reason can be empty.
     """
     if workload.phase not in PENDING_PHASES or workload.reason == UNSCHEDULABLE:
         return NO_FORECAST

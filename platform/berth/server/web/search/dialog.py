@@ -269,7 +269,7 @@ def _hits_on_other_pages(others: Iterable[SearchHit], hits: Iterable[SearchHit])
 
 
 def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target | None:
-    """Return the candidate whose name equals the words, or the only candidate, or None."""
+    """Return the candidate whose name equals the words. By default, return the only candidate or None."""
     name = " ".join(words_without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _target_name(row).lower() == name]
     choice = exact or candidates

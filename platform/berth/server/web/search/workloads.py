@@ -143,9 +143,9 @@ def _task_hit(task: Workload) -> SearchHit:
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
-    """Return the first array and index in the words, and the other words.
+    """Return the array and the index of the first task name in the words, and the other words.
 
-    Return None if there is no task name.
+    Return None without a task name.
     """
     for at, word in enumerate(words):
         if match := TASK.fullmatch(word):

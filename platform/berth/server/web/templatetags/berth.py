@@ -378,7 +378,7 @@ def is_healthy(workload: Any) -> bool:
 def runtime_end(workload: Any) -> datetime | None:
     """Return when the current run reaches its maximum runtime.
 
-    Returns None if it has not started or has no maximum.
+    Return None if it has not started or has no maximum.
     """
     if workload.started_at is None or workload.max_runtime is None:
         return None

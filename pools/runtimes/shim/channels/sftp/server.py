@@ -242,7 +242,7 @@ class SftpServer:
         self._send_names([(path, path, uint32(0))])
 
     def _rename(self, packet: Reader) -> None:
-        """Rename a file, but replace none: only the extension `posix-rename` does."""
+        """Rename a file without replacing an existing one."""
         old, new = packet.path(), packet.path()
         if os.path.lexists(new):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
