@@ -13,7 +13,7 @@ from projects.web.schedules import forms as schedule_forms
 from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
 from projects.web.services import pages as services
-from projects.web.workloads import bulk, ports, saved_views
+from projects.web.workloads import bulk, ports, saved_views, submitters
 from projects.web.workloads import pages as workloads
 
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
@@ -24,6 +24,7 @@ urlpatterns = [
         bulk.apply_to_selection,
         name="workloads-action",
     ),
+    path("workloads/submitters", submitters.suggest, name="workload-submitters"),
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),

@@ -316,7 +316,7 @@ def test_filters_and_columns_of_the_workload_list_are_aligned_on_a_phone(opened:
     with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto("/workloads")
         page.get_by_role("button", name="Filters").click()
-        fields = page.locator("#filters .field:not(.search) > select").evaluate_all(boxes)
+        fields = page.locator("#filters .field:not(.search) > :is(select, input)").evaluate_all(boxes)
         assert len(fields) == 4
         assert len({width for _, width, _ in fields}) == 1, "the fields have equal widths"
         assert len({left for left, *_ in fields}) == len({top for *_, top in fields}) == 2

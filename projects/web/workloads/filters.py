@@ -13,7 +13,7 @@ from berth.core.problems import Problem
 from berth.core.wording.words import format_count
 from berth.db.queries.known_names import NameColumn, unknown_word_problem
 from projects.actor import Actor
-from projects.known_names import unknown_pool_problem, unknown_project_problem
+from projects.known_names import unknown_pool_problem, unknown_project_problem, unknown_user_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
@@ -123,6 +123,7 @@ def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Proble
     return [
         unknown_project_problem(actor, filters.project),
         unknown_pool_problem(actor, filters.pool),
+        unknown_user_problem(actor, filters.user),
         unknown_word_problem(
             "reason", filters.reason, (*REASONS, RESERVED), NameColumn(workloads(actor), "reason")
         ),

@@ -189,6 +189,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     has_any = any(each.count or each.engines for each in states)
     context = {
         "filters": filters,
+        "submitter": filters.user or (request.user.get_username() if filters.mine else ""),
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
         **describe_no_matches(filters, states),
         "empty_title": "No live workloads" if has_any else "No workloads yet",

@@ -87,3 +87,20 @@ def test_menu_marks_the_view_that_the_list_shows(opened: Open) -> None:
         expect(order).to_have_count(0)
         expect(page.locator(".views a").first).not_to_have_attribute("aria-current", "true")
         assert faults == []
+
+
+def test_workloads_can_be_filtered_by_any_visible_user(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/workloads")
+        field = page.get_by_label("Submitted by")
+        field.press_sequentially("gra")
+        expect(page.locator("#submitters option")).to_have_count(1)
+        expect(page.locator("#submitters option")).to_have_attribute("value", "grace")
+        field.fill("grace")
+        field.press("Enter")
+        page.wait_for_url("**/workloads?**user=grace**")
+        expect(page.get_by_role("row", name="ctr-nightly")).to_be_visible()
+        expect(page.get_by_role("row", name="ablation-7")).to_have_count(0)
+        page.get_by_role("link", name="Clear filters").click()
+        expect(page.get_by_role("row", name="ablation-7")).to_be_visible()
+        assert faults == []
