@@ -39,7 +39,7 @@ SORTS: SortColumns = {  # rows with equal values are sorted by submission time
     "submitted": "submitted_at",
     "name": "shown_name",
     "since": ("shown_since", "submitted_at"),
-    "gpus": ("shown_gpu_milli", "requested_gpu_milli", "submitted_at"),
+    "gpus": ("liveness", "shown_gpu_milli", "requested_gpu_milli", "submitted_at"),
     "priority": ("priority", "submitted_at"),
     "state": ("shown_state", "submitted_at"),
     "department": ("project__department__name", "submitted_at"),
@@ -81,7 +81,18 @@ def annotate_values(
     """
     for key in {sort.removeprefix("-"), *COMPUTED.intersection(columns)} & KEYS.keys():
         rows = rows.annotate(**KEYS[key](each_task))
+    if sort.removeprefix("-") == "gpus":
+        rows = rows.annotate(liveness=_liveness(each_task, is_descending=sort.startswith("-")))
     return rows
+
+
+def _liveness(each_task: bool, *, is_descending: bool) -> Case:
+    """Return a sort key that puts live rows before ended rows, whose GPUs are no longer allocated."""
+    live, ended = (1, 0) if is_descending else (0, 1)
+    has_ended = Q(phase__in=ENDED_PHASES)
+    if not each_task:
+        has_ended = Q(has_ended, array__isnull=True) | (IS_TASK & ~IS_ACTIVE_TASK)
+    return Case(When(has_ended, then=ended), default=live, output_field=IntegerField())
 
 
 def _wait(each_task: bool) -> Columns:
