@@ -154,6 +154,11 @@ class StateCount:
         return self.count + self.engines
 
     @property
+    def shown(self) -> int:
+        """The number on the tab. Engines count only if there are no workloads that contain their rows."""
+        return self.count or self.engines
+
+    @property
     def phrase(self) -> str:
         """The numbers as text, such as "6 workloads and 3 added engines, 1 of them reserved"."""
         engines = f" and {format_count(self.engines, 'added engine')}" if self.engines else ""

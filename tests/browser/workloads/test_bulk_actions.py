@@ -31,7 +31,7 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         assert faults == []
 
 
-def test_selected_rows_are_marked_and_the_table_does_not_move(opened: Open) -> None:
+def test_selected_rows_are_marked_and_neither_the_tabs_nor_the_table_move(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         row = page.get_by_role("row", name="ablation-7")
@@ -41,6 +41,7 @@ def test_selected_rows_are_marked_and_the_table_does_not_move(opened: Open) -> N
         select(page, "ablation-7")
         expect(page.locator("#bulk")).to_be_visible()
         assert row.bounding_box() == position
+        expect(page.locator("#state-live")).to_be_in_viewport(ratio=1)
         assert row.evaluate(color) != unselected
         assert faults == []
 

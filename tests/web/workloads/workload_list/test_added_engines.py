@@ -56,12 +56,12 @@ def test_tabs_count_added_engines_and_add_up(cast: Cast, sign_in: SignIn) -> Non
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     assert _tabs(client) == {
-        "live": "Live 5 incl. 3 engines", "pending": "Pending 1", "running": "Running 4",
-        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 5",
+        "live": "Live 2 + 3 engines", "pending": "Pending 1", "running": "Running 2",
+        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 2",
     }  # fmt: skip
-    assert _tabs(client, "?state=running")["running"] == "Running 4 incl. 2 engines"
+    assert _tabs(client, "?state=running")["running"] == "Running 2 + 2 engines"
     opened = _tabs(client, f"?open={service.pk}")
-    assert opened["live"] == "Live 5 incl. 3 engines", "also when the engines have rows of their own"
+    assert opened["live"] == "Live 2 + 3 engines", "also when the engines have rows of their own"
     assert 'title="2 workloads and 3 added engines"' in client.get("/workloads").content.decode()
     figures = client.get("/").content.decode()
     assert ">incl. 2 engines<" in figures and ">incl. 1 engine<" in figures
