@@ -59,8 +59,8 @@ def test_elastic_row_states_its_range_once(
 
 @pytest.mark.parametrize(
     ("pools", "expected"),
-    [(["local"], "vision · Training · local"), (["local", "spare"], "Training · local or spare"),
-     (["spare", "local", "third"], "Training · spare or 2 other pools")],
+    [(["local"], "Training · vision · local"), (["local", "spare"], "vision · local or spare"),
+     (["spare", "local", "third"], "vision · spare or 2 other pools")],
 )  # fmt: skip
 def test_pending_row_names_its_pools(pools: list[str], expected: str, cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "waits", pools=pools)
