@@ -103,6 +103,23 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
         assert faults == []
 
 
+def test_live_updates_wait_while_text_is_selected(opened: Open, scene: Scene) -> None:
+    changed = "document.addEventListener('berth:changed', () => { window.hasChanged = true; })"
+    with opened("ada") as (page, faults):
+        page.goto("/workloads")
+        expect(page.locator(".live")).to_have_text("Connected")
+        row = page.get_by_role("row", name="policy-sweep")
+        row.locator("a.plain-link").evaluate("link => getSelection().selectAllChildren(link)")
+        page.evaluate(changed)
+        workloads.suspend(actor=actor(scene, "ada"), workload=scene.workloads["policy-sweep"])
+        page.wait_for_function("() => window.hasChanged && !document.querySelector('.htmx-request')")
+        assert page.evaluate("getSelection().toString()") == "policy-sweep"
+        expect(row).to_contain_text("Pending")
+        page.evaluate("getSelection().removeAllRanges()")
+        expect(row).to_contain_text("Suspended")
+        assert faults == []
+
+
 @pytest.mark.heavy
 def test_change_during_a_page_update_triggers_another_update(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["policy-sweep"]

@@ -21,22 +21,9 @@ from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
 
 PAGES = (
-    "/",
-    "/workloads",
-    "/submit",
-    "/quotas",
-    "/node-pools",
-    "/node-pools/local",
-    "/decisions",
-    "/evictions",
-    "/usage",
-    "/queue",
-    "/notifications",
-    "/fair-share",
-    "/activity",
-    "/access",
-    "/secrets",
-)
+    "/", "/workloads", "/submit", "/quotas", "/node-pools", "/node-pools/local", "/decisions", "/evictions",
+    "/usage", "/queue", "/notifications", "/fair-share", "/activity", "/access", "/secrets",
+)  # fmt: skip
 MARKUP = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
 HTMX = {"HX-Request": "true"}
@@ -318,12 +305,13 @@ def test_query_count_does_not_grow_with_projects(
 
     make.eviction(running, running, cast.pool)
     make.workload(cast.vision, "pending", reason="WouldExceedFairShare")
-    few = {path: count_queries(path) for path in PAGES}
-    for number in range(5):
+    few: dict[str, int] = {}
+    for number in range(6):
         project = Project.objects.create(name=f"more-{number}", department=cast.research)
         make.quota(project, cast.pool, 1)
         make.workload(project, "waits", reason="WouldExceedFairShare")
         make.eviction(running, running, cast.pool)
+        few = few or {path: count_queries(path) for path in PAGES}
     for path in PAGES:
         assert count_queries(path) <= few[path], path
 

@@ -59,7 +59,7 @@ def test_links_and_selected_text_in_a_row_do_not_open_the_workload(opened: Open,
         page.mouse.move(place["x"] + 60, middle, steps=4)
         page.mouse.up()
         assert page.evaluate("getSelection().toString()")
-        name.click(position={"x": place["width"] - 2, "y": 4})
+        page.mouse.click(place["x"] + place["width"] - 2, place["y"] + 4)
         assert not page.evaluate("getSelection().toString()"), "the second click clears the selection"
         expect(page).to_have_url(LIST)
         assert faults == []

@@ -2,12 +2,13 @@
 // again. Without the socket, they are fetched every few seconds.
 (() => {
   "use strict";
-  const GATHER = 150, POLL = 5000, LATER = 15000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
-  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, leaving = false, focused = "", unfolded = [], popover;
+  const GATHER = 150, POLL = 5000, LATER = 15000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000, SELECTED_MOST = 60000;
+  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, leaving = false, focused = "", unfolded = [], popover, selected = 0;
   const due = new Map(); // maps kinds to a Set of IDs, or to null for all IDs
   const later = new WeakSet(); // parts with a fetch due after LATER milliseconds
   const missed = new Set(); // parts whose fetch was due while the page was hidden
   const late = new Set(); // parts that changed again while they were being fetched
+  const held = new Set(); // changed parts in which the user has selected text
 
   const parts = () => [...document.querySelectorAll("[data-live]")];
   const badge = (state, text) => {
@@ -28,8 +29,23 @@
     });
   }
 
+  /** Whether the user selected text in the part less than a minute ago. A new part would clear the selection. */
+  function hasSelection(part) {
+    const selection = getSelection();
+    return !selection.isCollapsed && part.contains(selection.anchorNode) && performance.now() - selected < SELECTED_MOST;
+  }
+
+  function release() {
+    for (const part of held) {
+      if (hasSelection(part)) continue;
+      held.delete(part);
+      if (part.isConnected) fetchAnew(part);
+    }
+  }
+
   function fetchAnew(part) {
     if (leaving || part.querySelector("[data-editing]")) return;
+    if (hasSelection(part)) return held.add(part);
     if (part.classList.contains("htmx-request")) return late.add(part);
     htmx.ajax("GET", addressOf(part), { source: part, target: part, swap: "innerHTML", headers: { "Berth-Refresh": "1" } });
   }
@@ -105,6 +121,10 @@
       event.detail.shouldSwap = false;
       return late.add(part);
     }
+    if (hasSelection(part)) {
+      event.detail.shouldSwap = false;
+      return held.add(part);
+    }
     const active = document.activeElement;
     focused = part !== active && part.contains(active) ? nameOf(active) : "";
     unfolded = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
@@ -139,6 +159,11 @@
     [...missed].filter((part) => part.isConnected).forEach(fetchAnew);
     missed.clear();
   });
+  document.addEventListener("selectionchange", () => {
+    selected = performance.now();
+    release();
+  });
+  setInterval(release, POLL);
   document.addEventListener("berth:done", () => note("everything"));
   setInterval(() => { // parts that expect changes without messages, such as reported metrics
     if (!document.hidden) parts().filter((part) => part.querySelector("[data-poll]")).forEach(fetchAnew);
