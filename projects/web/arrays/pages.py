@@ -198,11 +198,13 @@ def _table_context(
         cast("Any", task).activity = activity.get(task.pk, "")
         cast("Any", task).failure_log = logs.get(task.pk, "")
         cast("Any", task).metric = best.get(task.pk, "")
+        cast("Any", task).is_short = task.held or task.phase in (Phase.COMPLETED, Phase.CANCELLED)
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
     fold_tasks(row_slice.rows, fold=row_slice.sort == "index" and not show_all and not has_parameters)
     return {
         "slice": row_slice,
         "held": held,
+        "is_unfolded": show_all and sort == "index",
         "sort": row_slice.sort,
         "tasks": [
             (task, values, [(name, values.get(name, "")) for name in columns])

@@ -8,7 +8,7 @@ from playwright.sync_api import WebSocketRoute, expect
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
-from tests.browser.driver.chromium import NARROW
+from tests.browser.driver.chromium import NARROW, WIDE
 from tests.browser.driver.held_requests import hold_requests
 from tests.support.present import present
 
@@ -200,4 +200,37 @@ def test_state_tabs_stand_above_the_task_map_and_dim_other_tasks(
         expect(page.locator("#task-map a.failed")).to_have_count(2)
         expect(page.locator("#task-map a.other")).to_have_count(tasks.count() - 2)
         expect(page.locator("#task-map a.failed.other")).to_have_count(0)
+        assert faults == []
+
+
+def test_completed_tasks_take_one_line_and_failures_come_first(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport=WIDE) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}?state=completed")
+        heights = page.locator("#tasks tbody tr:has(.chip)").evaluate_all(
+            "all => all.map(row => row.offsetHeight)"
+        )
+        assert len(heights) == 44 and max(heights) <= 36
+        failures, notice = (
+            present(page.locator(each).bounding_box()) for each in (".failures", ".idle-tasks")
+        )
+        assert failures["y"] < notice["y"]
+        page.goto(f"/arrays/{present(scene.array).pk}?state=pending&rows=all")
+        page.get_by_role("link", name="Fold tasks with the same state").click()
+        expect(page.get_by_role("link", name="Show 71 waiting tasks")).to_be_visible()
+        assert faults == []
+
+
+def test_actions_of_an_array_take_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        buttons = page.locator(".array-actions > .button")
+        tops = buttons.evaluate_all("all => all.map(each => each.getBoundingClientRect().top)")
+        assert len(tops) == 4 and len(set(tops)) == 1
+        expect(page.get_by_role("link", name="Retry 2 failed tasks")).to_be_visible()
+        first, task_map = (
+            present(page.locator(each).first.bounding_box())
+            for each in (".task-rows tr th:visible", "#task-map")
+        )
+        assert first["y"] < task_map["y"], "the first task comes before the map"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert faults == []
