@@ -179,7 +179,7 @@ def _build_progress(
         (counts.failed, "failed"),
         (counts.cancelled, "cancelled"),
         (running, "running"),
-        (counts.pending + counts.reserved, "requested"),
+        (counts.pending + counts.reserved, "pending"),
     ]
     return ArrayProgress(
         counts,

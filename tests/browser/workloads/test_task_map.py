@@ -220,6 +220,20 @@ def test_completed_tasks_take_one_line_and_failures_come_first(opened: Open, sce
         assert faults == []
 
 
+def test_pending_tasks_have_one_colour(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        colours = {
+            page.locator(place).first.evaluate(f"each => getComputedStyle(each).{part}")
+            for place, part in (
+                ("#task-47", "backgroundColor"), (".tasks-legend .pending", "backgroundColor"),
+                (".task-figures .bar .pending", "fill"), (".idle-tasks", "borderLeftColor"),
+            )
+        }  # fmt: skip
+        assert len(colours) == 1
+        assert faults == []
+
+
 def test_actions_of_an_array_take_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
