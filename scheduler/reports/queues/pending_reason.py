@@ -16,6 +16,7 @@ from scheduler.models import QueueStatus
 # A workload expected to start this long or longer after its restart delay also waits for something else.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
+FOR_FAIR_SHARE = "for fair share"  # what a workload waits for after its restart delay
 RESTART_DELAY = "Restart delay "  # beginning of a restart delay's message
 # Matches a restart delay whose cause is not just a number of evictions or failed runs.
 REFUSAL = re.compile(r"^Restart delay until [^,]+, after (?!\d+ )(?P<refusal>.+)$", re.DOTALL)
@@ -32,7 +33,7 @@ class ReasonText(NamedTuple):
         """Return the detail as it follows the label on the same line, for example ": needs 6 GPUs, none are
         free".
         """
-        separator = " " if self.detail.startswith(("until ", "ended ")) else ": "
+        separator = " " if self.detail.startswith(("until ", "ended ", "after the ")) else ": "
         return self.detail and separator + self.detail
 
     def __str__(self) -> str:
@@ -48,9 +49,12 @@ def pending_reason(workload: Workload) -> ReasonText:
     label = token_to_words(workload.reason) or "Not evaluated yet"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
         return ReasonText(label, as_clause(workload.message))
-    has_ended = delay_has_ended(workload)
+    has_ended, awaited = delay_has_ended(workload), awaited_after_delay(workload)
     detail = f"{'ended' if has_ended else 'until'} {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
-    if awaited := awaited_after_delay(workload):
+    if awaited == FOR_FAIR_SHARE:  # lasts longer than the delay
+        label = token_to_words(Reason.WOULD_EXCEED_FAIR_SHARE)
+        detail = f"after the restart delay {'that ' if has_ended else ''}{detail}"
+    elif awaited:
         detail += f", {'now' if has_ended else 'then'} waits {awaited}"
     if cause := REFUSAL.match(workload.message):
         detail += f"; {cause['refusal'].removesuffix('.')}"
@@ -100,7 +104,7 @@ def awaited_after_delay(workload: Workload) -> str:
         return ""
     if not hasattr(workload, AWAITS_SHARE):
         load_awaited_shares([workload])
-    return "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"
+    return FOR_FAIR_SHARE if getattr(workload, AWAITS_SHARE, False) else "in the queue"
 
 
 def waits_after_delay(workload: Workload) -> bool:

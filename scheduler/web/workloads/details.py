@@ -28,7 +28,12 @@ from scheduler.reports.evictions.rendering import RenderedEviction, render_with_
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends_clause
 from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay, delay_has_ended
+from scheduler.reports.queues.pending_reason import (
+    RESTART_DELAY,
+    awaited_after_delay,
+    delay_has_ended,
+    pending_reason,
+)
 from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, with_readable_values
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
@@ -123,7 +128,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         others=others,
         after_delay=wait,
         above_share=_explain_reservation_above_share(workload, queues[0]),
-        title=token_to_words(decisive.reason) if decisive else "",
+        title=pending_reason(workload).label if wait else token_to_words(decisive.reason) if decisive else "",
         explanation=explanation,
         start_after=link_awaited_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),

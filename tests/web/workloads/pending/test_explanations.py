@@ -221,10 +221,10 @@ def test_queue_order_mentions_a_restart_delay(cast: Cast, sign_in: SignIn) -> No
         explanation={"queue_position": 4, "ordering": ["priority 40"], "blockers": blockers},
     )  # fmt: skip
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert 'id="ordering-key"' not in page, "the key of the queue order has nothing to add"
-    order = page.partition('id="queue-order">')[2].partition("</p>")[0]
+    order = page.partition('id="ordering-key">')[2].partition("</details>")[0]
     words = " ".join(re.sub(r"<[^>]+>", "", order).split())
     assert "last until the restart delay ends, then priority 40" in words
+    assert "Workloads are last in the queue during a restart delay." in words
 
 
 def test_queue_order_without_a_quota_comparison_begins_with_the_priority(cast: Cast, sign_in: SignIn) -> None:

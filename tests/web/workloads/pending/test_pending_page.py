@@ -135,7 +135,7 @@ def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, s
     assert text.startswith("Last eviction Evicted ") and " by ads/nightly, which reclaimed 4 GPUs." in text
     assert "ads/nightly" not in page.partition('id="notices"')[2].partition("</div>")[0], "no second notice"
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
-    assert page.index("<h3>Next start</h3>") < page.index('id="last-eviction"')
+    assert page.index('id="why"') < page.index('id="last-eviction"')
     hidden = eviction_facts(sign_in("dave").get(address).content.decode())
     assert " by a workload in project ads, which reclaimed 4 GPUs." in hidden and "nightly" not in hidden
 

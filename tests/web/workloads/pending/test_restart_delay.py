@@ -65,14 +65,17 @@ def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
     needed = '<td class="num deciding" data-label="Fair share">'
     assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()
-    assert '<h2 id="why-title">Restart delay</h2>' in page, "the same name as in the lists"
+    title = "Would exceed fair share" if expected else "Restart delay"
+    assert f'<h2 id="why-title">{title}</h2>' in page, "the reason that applies longest"
+    start, reason = page.find('id="start-conditions"'), page.find("The restart delay lasts until")
+    assert (start < reason) is bool(expected), "the start comes first"
+    assert page.count("<summary><span>Queue order:</span>") == page.count('id="ordering-key"')
     assert re.search(r"The restart delay lasts until <time[^>]*>[^<]*</time>, after 1 eviction\.", page)
     paths = (f"/workloads/{workload.pk}/timeline", "/queue")
-    assert ", then waits for fair share" not in page, "the card states it once"
     for text in (rows, *(client.get(path).content.decode() for path in paths)):
-        assert "Restart delay" in text
+        assert title in text
         assert re.search("Restart delay.*?until <time[^>]*>[^<]*</time>", text, re.IGNORECASE | re.DOTALL)
-        assert (", then waits for fair share" in text) is bool(expected)
+        assert ("after the restart delay until <time" in text) is bool(expected)
 
 
 def test_restart_delay_that_has_passed_is_not_announced(cast: Cast, sign_in: SignIn) -> None:
@@ -94,7 +97,6 @@ def test_restart_delay_that_has_passed_is_not_announced(cast: Cast, sign_in: Sig
     for path in ("/queue", "/workloads", *tabs):
         page = client.get(path).content.decode()
         text = re.sub("<[^>]+>", "", page)
-        assert re.search(r"ended \d{4}", text, re.IGNORECASE) and re.search(
-            "now waits for fair share", text, re.IGNORECASE
-        ), path
+        assert re.search(r"the restart delay (that )?ended \d{4}", text, re.IGNORECASE), path
+        assert "Would exceed fair share" in text, path
         assert not re.search(r"until \d{4}|then waits", text, re.IGNORECASE), path
