@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
+from django.db.models.expressions import CombinedExpression
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -17,7 +18,7 @@ from projects.known_names import unknown_pool_problem, unknown_project_problem, 
 from projects.known_words import REASONS, RESERVED
 from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
-from projects.selectors import id_condition, workload_count, workloads
+from projects.selectors import id_condition, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
 from projects.web.workloads.engine_rows import only_added_engines
 
@@ -99,7 +100,7 @@ def filter_workloads(
     """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
-        rows = rows.filter((_phase_condition if each_task else state_condition)(filters.state))
+        rows = rows.filter((phase_condition if each_task else state_condition)(filters.state))
     exact: dict[str, Any] = {"project__name": filters.project, "kind": filters.kind}
     rows = rows.filter(**{column: value for column, value in exact.items() if value})
     if filters.reason:
@@ -180,11 +181,13 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
             for part in PARTS.get(word, ())
             if part in LISTED_PARTS or part == filters.state
         }
-    counts = {word: workload_count(state_condition(word)) for word in titles}
-    reserved = workload_count(state_condition("pending") & Q(phase=Phase.RESERVED))
+    counts = {word: state_count(word) for word in titles}
+    reserved = state_count("pending", Q(phase=Phase.RESERVED))
     rows = filter_workloads(actor, filters, any_state=True).order_by()
     by_state = rows.aggregate(**counts, reserved=reserved)
-    engines = only_added_engines(rows).aggregate(**counts)
+    engines = only_added_engines(rows).aggregate(
+        **{word: Count("pk", filter=phase_condition(word)) for word in titles}
+    )
     return [
         StateCount(
             word,
@@ -206,22 +209,41 @@ def state_condition(state: str) -> Q:
     """
     if state == "all":
         return Q()
+    return _single_condition(state) | _array_condition(state)
+
+
+def state_count(state: str, condition: Q | None = None) -> CombinedExpression:
+    """Return an aggregate that counts the matching workloads and arrays in a state."""
+    matching = condition or Q()
+    return Count("pk", filter=_single_condition(state) & matching) + Count(
+        "array", filter=_array_condition(state) & matching, distinct=True
+    )
+
+
+def _single_condition(state: str) -> Q:
+    """Return a condition for workloads that are in a state and belong to no array."""
+    return Q(phase_condition(state), array__isnull=True)
+
+
+def _array_condition(state: str) -> Q:
+    """Return a condition for the tasks of arrays in a state."""
     if state in PARTS["pending"]:
-        return state_condition("pending") & PART_CONDITIONS[state]
+        return _array_condition("pending") & PART_CONDITIONS[state]
     if state in ENDED_PHASES:
-        return Q(phase=state, array__isnull=True) | Q(array__state=state)
+        return Q(array__state=state)
     of_arrays = Q(array__isnull=False)
+    if state == "all":
+        return of_arrays
     if state == "ended":
-        of_arrays &= ~Q(array__state=ArrayState.ACTIVE)
-    else:
-        of_arrays &= Q(array__state=ArrayState.ACTIVE)
+        return of_arrays & ~Q(array__state=ArrayState.ACTIVE)
+    of_arrays &= Q(array__state=ArrayState.ACTIVE)
     if state in ("pending", "suspended"):
         of_arrays &= ~Q(array__in=_array_ids_with("running"))
     if state == "suspended":
         of_arrays &= ~Q(array__in=_array_ids_with("pending"))
     if state in ("pending", "running"):
         of_arrays &= Q(array__in=_array_ids_with(state))
-    return Q(_phase_condition(state), array__isnull=True) | of_arrays
+    return of_arrays
 
 
 def failed_since_condition(at: datetime) -> Q:
@@ -233,7 +255,8 @@ def _ended_since_condition(at: datetime) -> Q:
     return Q(array__isnull=True, ended_at__gte=at) | Q(array__ended_at__gte=at)
 
 
-def _phase_condition(state: str) -> Q:
+def phase_condition(state: str) -> Q:
+    """Return a condition for workloads, or individual tasks of arrays, in a state."""
     if state in PART_CONDITIONS:
         return PART_CONDITIONS[state]
     return Q(phase__in=STATES[state][1])

@@ -34,7 +34,12 @@ from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.engine_rows import engine_count
-from projects.web.workloads.filters import failed_since_condition, state_condition
+from projects.web.workloads.filters import (
+    failed_since_condition,
+    phase_condition,
+    state_condition,
+    state_count,
+)
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
@@ -223,8 +228,8 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
     `waiting_since` is when the longest wait began, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
-    counts: dict[str, Any] = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
-    counts |= {f"{state}_engines": engine_count(state_condition(state)) for state in ("running", "pending")}
+    counts: dict[str, Any] = {state: state_count(state) for state in COUNTED_STATES}
+    counts |= {f"{state}_engines": engine_count(phase_condition(state)) for state in ("running", "pending")}
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
     in_active_array = Q(array__state=ArrayState.ACTIVE, phase=Phase.FAILED, superseded=False)
     queued = Q(phase__in=PENDING_PHASES, held=False) & ~Q(reason=UNSCHEDULABLE)
