@@ -26,10 +26,12 @@ from projects.selectors import find_array
 from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
 from projects.web.arrays.replaced_tasks import REPLACED, ReplacedTasks, find_replaced_tasks
+from projects.web.arrays.retry_forecast import describe_retry
 from projects.web.workloads.stops import STOPPING_ACTIONS, StopCost, stop_cost
 
 STOP_COST = "stop-cost"  # ID of the form section with the cost of stopping the selected tasks
 STOP_COST_TEMPLATE = "projects/arrays/stop_cost.html"
+FORECAST_TEMPLATE = "projects/arrays/retry_forecast.html"
 USUAL, OTHER = "usual", "other"  # choices in the forms that select tasks
 MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in forms
 # Tasks that are being suspended count as suspended.
@@ -162,6 +164,8 @@ def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpRespo
                 request, action.result.format(format_count(count, "task"), array.name), to=url
             )
     text = _describe_change(array, action_name)
+    is_shown_first = action_name == "retry" and usual and request.method == "GET"
+    forecast = describe_retry(request.actor, array) if is_shown_first else ""
     stops = action_name in STOPPING_ACTIONS
     # The fields are in the query while the form is edited, and in links to a filled form.
     edited = make_form(request.GET) if {"indexes", "choice"} & request.GET.keys() else form
@@ -186,7 +190,8 @@ def change(request: Request, array_id: uuid.UUID, action_name: str) -> HttpRespo
         back=url,
         text=text,
         cost=cost,
-        intro_template=STOP_COST_TEMPLATE if stops else "",
+        forecast=forecast,
+        intro_template=STOP_COST_TEMPLATE if stops else FORECAST_TEMPLATE if forecast else "",
         danger=action_name == "cancel",
         dismiss=action.dismiss,
     )

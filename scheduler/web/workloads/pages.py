@@ -49,6 +49,7 @@ from scheduler.web.workloads import details
 from scheduler.web.workloads.change_facts import build_change_facts
 from scheduler.web.workloads.change_link import link_to_change, link_workloads, note_about_admins
 from scheduler.web.workloads.code import role_commands
+from scheduler.web.workloads.copy_forecast import describe_copy
 from scheduler.web.workloads.failure import (
     describe_failure,
     failure_fact,
@@ -148,6 +149,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         "may_edit": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
         "link": link,
         "note": note,
+        "copy": describe_copy(request.actor, link.url) if in_array and link else "",
     }
     name = "array_change" if in_array else "smallest_change"
     return render(request, f"scheduler/workloads/{name}.html", context)
