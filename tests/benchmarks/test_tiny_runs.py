@@ -24,8 +24,8 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "kubernetes": "in_memory_cpu_ms",
 }  # fmt: skip
 
-# Benchmarks that start many pods or services, which takes too long here.
-LONG = {"whole_system", "load", "elastic_service"}
+# Benchmarks that start many pods, nodes or services, which takes too long here.
+LONG = {"whole_system", "load", "elastic_service", "latency", "pools_at_size", "kubernetes"}
 
 
 @pytest.fixture

@@ -72,6 +72,7 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_processes_we
     assert [path for path in files_containing(shared_berth.home, KEY) if "log" in path.name] == []
 
 
+@pytest.mark.heavy
 def test_pod_continues_from_files_that_an_earlier_pod_stored_in_s3(
     shared_berth: Installation, dave_on_shared_berth: Terminal, store: ObjectStore, tmp_path: Path
 ) -> None:

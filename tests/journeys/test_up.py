@@ -146,6 +146,7 @@ def test_invalid_number_of_web_processes_prevents_startup(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.heavy
 def test_database_of_another_development_version_prevents_startup(prepared_home: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
         home = Path(place) / "home"

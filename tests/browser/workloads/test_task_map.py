@@ -135,6 +135,7 @@ def test_smallest_change_of_an_array_is_fetched_again_after_a_change(opened: Ope
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_smallest_change_of_an_array_is_fetched_again_some_time_after_other_changes(
     opened: Open, scene: Scene
 ) -> None:
