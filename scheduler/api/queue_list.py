@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import IntegerField
+from django.db.models import BigIntegerField
 from django.utils.dateparse import parse_datetime
 from pydantic import Field
 from rest_framework.request import Request
@@ -17,7 +17,7 @@ from berth.server.api.schema import operation
 from pools.api.pools import PoolView
 from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED, queue_length, queued_workloads
 
-BY_POSITION = Order("queue", ("queue_position", "id"), computed_columns={"queue_position": IntegerField()})
+BY_POSITION = Order("queue", ("queue_order", "id"), computed_columns={"queue_order": BigIntegerField()})
 
 
 class PendingWorkloadResponse(ResponseModel):

@@ -116,8 +116,8 @@ def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> b
 def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str) -> QuerySet[Any]:
     """Return the rows before ("lt") or after ("gt") the row in its pool's queue, unordered."""
     row = entry[0]
-    same = Q(queue_position=row.queue_position) & Q((f"pk__{side}", row.pk))
-    beyond = Q((f"queue_position__{side}", row.queue_position)) | same
+    same = Q(queue_order=row.queue_order) & Q((f"pk__{side}", row.pk))
+    beyond = Q((f"queue_order__{side}", row.queue_order)) | same
     if pool is None:
         beyond &= Q(queue_pool=row.queue_pool)
     return one_row_per_array(queued_workloads(actor, pool).order_by()).filter(beyond)

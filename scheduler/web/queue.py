@@ -88,7 +88,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     ]
     if pool is None:
         title = "" if is_grouped else "Position in pool"
-        columns[0] = replace(columns[0], order="pool_and_position", page_title=title)
+        columns[0] = replace(columns[0], order=("pool_key", "queue_order"), page_title=title)
     mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}

@@ -36,7 +36,7 @@ from scheduler.models import Reservation
 from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED
 from scheduler.web.queue_rows import QueueEntry
 
-REQUESTED, EXPECTED = "requested_order", "expected_order"
+REQUESTED, EXPECTED, EXPECTED_TIES = "requested_order", "expected_order", "expected_ties"
 NEVER, ALWAYS = datetime(9999, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -56,9 +56,7 @@ class QueuedTasks:
 
 def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return the rows, keeping only the first task of each array in each pool's queue."""
-    place = Window(
-        RowNumber(), partition_by=[F("array_id"), F("queue_pool")], order_by=["queue_position", "pk"]
-    )
+    place = Window(RowNumber(), partition_by=[F("array_id"), F("queue_pool")], order_by=["queue_order", "pk"])
     tasks = rows.filter(array__isnull=False).order_by().annotate(place=place).filter(place=1)
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk")))
 
@@ -75,15 +73,14 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
         same = tasks.order_by().filter(array=OuterRef("array"), queue_pool=OuterRef("queue_pool"))
         total = same.values("array").annotate(milli=Sum("gpu_milli_min")).values("milli")
         requested = Case(When(array__isnull=False, then=Subquery(total)), default=requested)
-    key = Cast(requested, BigIntegerField()) * (NOT_EVALUATED + 1) - F("queue_position")
-    return rows.annotate(**{REQUESTED: key})
+    return rows.annotate(**{REQUESTED: Cast(requested, BigIntegerField())})
 
 
 def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
     """If `sort` is by expected start, annotate the rows with the sort key.
 
-    Rows without an expected start come last in both directions. With `tasks`, an array starts with its first
-    task.
+    In both directions, rows without an expected start come last, and equal rows are in queue order. With
+    `tasks`, an array starts with its first task.
     """
     if sort.removeprefix("-") != "expected":
         return rows
@@ -92,8 +89,10 @@ def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | N
         same = tasks.order_by().filter(array=OuterRef("array"), queue_pool=OuterRef("queue_pool"))
         first = same.values("array").annotate(first=Min(start)).values("first")
         start = Case(When(array__isnull=False, then=Subquery(first)), default=start)
-    unknown = Value(ALWAYS if sort.startswith("-") else NEVER, DateTimeField())
-    return rows.annotate(**{EXPECTED: Coalesce(start, unknown)})
+    is_descending = sort.startswith("-")
+    unknown = Value(ALWAYS if is_descending else NEVER, DateTimeField())
+    ties = F("reversed_order" if is_descending else "queue_order")
+    return rows.annotate(**{EXPECTED: Coalesce(start, unknown), EXPECTED_TIES: ties})
 
 
 def _expected_start() -> Combinable:

@@ -3,7 +3,7 @@
 from berth.core.values.amounts import MILLI
 from berth.server.web.lists.tables import Column
 from scheduler.reports.queues.queue_ordering import describe_queue_states
-from scheduler.web.queue_arrays import EXPECTED, REQUESTED
+from scheduler.web.queue_arrays import EXPECTED, EXPECTED_TIES, REQUESTED
 from scheduler.web.queue_rows import QueueEntry, pool_words
 
 COLUMNS: tuple[Column[QueueEntry], ...] = (
@@ -11,7 +11,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         "position",
         "Position",
         lambda row: row[0].queue_position or None if row[2] else None,
-        order="queue_position",
+        order="queue_order",
         number=True,
     ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
@@ -22,13 +22,13 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         order="project__name",
         is_secondary=True,
     ),
-    Column("pool", "Pool", lambda row: pool_words(row[0]), order="pool_and_position"),
+    Column("pool", "Pool", lambda row: pool_words(row[0]), order=("pool_key", "queue_order")),
     Column(
         "gpus",
         "Requested",
         lambda row: row[0].gpu_milli_min / MILLI,
         "GPUs",
-        REQUESTED,
+        (REQUESTED, "reversed_order"),
         number=True,
         is_largest_first=True,
     ),
@@ -36,7 +36,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         "priority",
         "Priority",
         lambda row: row[0].priority,
-        order="priority_and_position",
+        order=("priority", "reversed_order"),
         number=True,
         is_largest_first=True,
     ),
@@ -56,7 +56,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         is_csv_only=True,
     ),
     Column("message", "Message", lambda row: row[0].message, is_csv_only=True),
-    Column("expected", "Expected start", lambda row: row[1], order=EXPECTED),
+    Column("expected", "Expected start", lambda row: row[1], order=(EXPECTED, EXPECTED_TIES)),
     Column(
         "ordering",
         "Ordering",

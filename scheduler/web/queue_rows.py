@@ -21,6 +21,10 @@ QueueEntry = tuple[Any, datetime | None, bool, str]
 
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
 NOT_READY = "Cannot start yet"
+NOTES = {
+    NEW: "by priority and pending time until a scheduling cycle sets their positions",
+    NOT_READY: "last in the queue until the reason no longer applies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class QueueSection:
 
     title: str
     has_heading: bool
+    note: str
 
 
 def pool_words(row: Any) -> str:
@@ -56,9 +61,7 @@ def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
             _explain_priorities(rows)
             _explain_next_rows(rows)
         if len(sections) > 1 or title != QUEUED:
-            rows[0].section = QueueSection(
-                title, title == NOT_READY and any(row.reason != Reason.BACKOFF for row in rows)
-            )
+            rows[0].section = QueueSection(title, _has_heading(title, rows), NOTES.get(title, ""))
 
 
 def _section_title(entry: QueueEntry) -> str:
@@ -68,6 +71,12 @@ def _section_title(entry: QueueEntry) -> str:
     if not is_evaluated:
         return NEW
     return NOT_READY if is_not_ready(_queue_key_sentences(row)) else QUEUED
+
+
+def _has_heading(title: str, rows: Sequence[Any]) -> bool:
+    if title == NEW:
+        return any(row.queue_pool for row in rows)
+    return title == NOT_READY and any(row.reason != Reason.BACKOFF for row in rows)
 
 
 def _explain_priorities(rows: Sequence[Any]) -> None:

@@ -17,8 +17,9 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce, Collate, Concat, LPad
+from django.db.models.functions import Cast, Coalesce, Collate, Extract
 
+from berth.core.values.priorities import HIGHEST
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Phase, Workload
@@ -46,6 +47,20 @@ QUEUE_POSITION = Coalesce(
     ),
     NOT_EVALUATED,
 )
+# New workloads come after all positions, by priority and then by queue time, as in a project's queue.
+_QUEUE_TIME = Coalesce(F("requeued_at"), F("submitted_at"))
+_MILLISECONDS = Cast(Extract(_QUEUE_TIME, "epoch") * 1000, BigIntegerField())
+_PRIORITY_STEP = 2**43  # more than the milliseconds since 1970
+QUEUE_ORDER = Case(
+    When(
+        queue_position=NOT_EVALUATED,
+        then=Value(NOT_EVALUATED, BigIntegerField())
+        + (Value(HIGHEST, BigIntegerField()) - F("priority")) * Value(_PRIORITY_STEP, BigIntegerField())
+        + _MILLISECONDS,
+    ),
+    default=Cast(F("queue_position"), BigIntegerField()),
+    output_field=BigIntegerField(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +77,18 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible pending workloads of one pool or all pools, in queue order.
 
-    Reserved workloads come first, and new ones last. Each workload is annotated with its pool, its queue
-    position and two sort keys. The pool is SEVERAL_POOLS for a new workload that allows several.
+    Reserved workloads come first, and new ones last, by priority and then by queue time. Each workload is
+    annotated with its pool, its queue position and sort keys. The pool is SEVERAL_POOLS for a new workload
+    that allows several.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
-    padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
     return pending.annotate(
         queue_position=QUEUE_POSITION,
         queue_pool=QUEUE_POOL,
-        pool_and_position=Collate(
-            Concat(POOL_SORT_KEY, Value(" "), padded_position, output_field=TextField()), "C"
-        ),
-        priority_and_position=Cast(F("priority"), BigIntegerField()) * (NOT_EVALUATED + 1)
-        - F("queue_position"),
-    ).order_by("queue_position", "pk")
+        queue_order=QUEUE_ORDER,
+        reversed_order=F("queue_order") * -1,
+        pool_key=Collate(POOL_SORT_KEY, "C"),
+    ).order_by("queue_order", "pk")
 
 
 def all_queued_workloads(pool: NodePool | None) -> QuerySet[Any]:

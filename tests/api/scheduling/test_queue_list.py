@@ -30,6 +30,19 @@ def test_queue_is_paginated_by_position(cast: Cast, alice: Caller) -> None:
     assert second["next"] is None
 
 
+def test_new_workloads_are_last_by_priority_and_queue_time(cast: Cast, alice: Caller) -> None:
+    pending(cast, "queued", 1)
+    for name, priority, minutes in (("young", 50, 1), ("old", 50, 9), ("urgent", 90, 2)):
+        submitted_at = make.ago(minutes=minutes)
+        make.workload(cast.vision, name, pools=["local"], priority=priority, submitted_at=submitted_at)
+    names, cursor = list[str](), dict[str, str]()
+    for _ in range(4):
+        page = alice.get("node-pools/local/queue", limit="1", **cursor).json()
+        names += [item["name"] for item in page["items"]]
+        cursor = {"cursor": page["next"]}
+    assert names == ["queued", "urgent", "old", "young"]
+
+
 @pytest.mark.heavy
 def test_workload_in_the_reserved_phase_is_listed_first_without_a_position(cast: Cast, alice: Caller) -> None:
     pending(cast, "first", 1)

@@ -86,7 +86,26 @@ def test_workloads_that_cannot_start_yet_are_in_a_separate_section(cast: Cast, s
     Workload.objects.filter(name="fetches").delete()
     make.workload(cast.vision, "holds", phase=Phase.RESERVED, pools=["local"])
     make.workload(cast.vision, "fresh", pools=["local"])
-    assert sections(client) == [], "the first column and the reason say the same"
+    assert sections(client) == ["New"], "the reason says the same as a heading for restart delays"
+
+
+def test_new_workloads_are_in_order_of_priority_and_pending_time(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    queue(cast.vision, "queued", "ProjectLimit")
+    for name, priority, minutes in (("young", 50, 1), ("urgent", 90, 2), ("old", 50, 9), ("low", 10, 60)):
+        make.workload(
+            cast.vision, name, pools=["local"], priority=priority, submitted_at=make.ago(minutes=minutes),
+            pending_since=make.ago(minutes=minutes),
+        )  # fmt: skip
+    client = sign_in("alice")
+    expected = ["queued", "urgent", "old", "young", "low"]
+    sorts = ("position", "-gpus", "expected", "-expected")
+    for query in (ADDRESS, "/queue", *(f"{ADDRESS}&sort={sort}" for sort in sorts)):
+        context: Any = client.get(query).context
+        assert [row.name for row, *_ in context["rows"]] == expected, query
+    context = client.get(f"{ADDRESS}&sort=-priority").context
+    assert [row.name for row, *_ in context["rows"]] == ["urgent", "queued", "old", "young", "low"]
+    assert sections(client) == ["New"]
 
 
 def sections(client: Client, query: str = "") -> list[str]:

@@ -24,17 +24,17 @@ M = TypeVar("M", bound=Model)
 class Column(Generic[R]):
     """Table column. `value` returns a cell's value, in `unit`.
 
-    `order` is the non-null database column that sorts long lists, and `rank` the sort key in memory if it is
-    not `value`. An `is_csv_only` column is not on the page, and an `is_secondary` column is hidden in narrow
-    windows. `page_title` replaces `title` on the page. Searches need `is_searched`. With `is_largest_first`,
-    the first click sorts in descending order.
+    `order` is the non-null database column, or columns, that sort long lists, and `rank` the sort key in
+    memory if it is not `value`. An `is_csv_only` column is not on the page, and an `is_secondary` column is
+    hidden in narrow windows. `page_title` replaces `title` on the page. Searches need `is_searched`. With
+    `is_largest_first`, the first click sorts in descending order.
     """
 
     key: str
     title: str
     value: Callable[[R], Any]
     unit: str = ""
-    order: str = ""
+    order: str | tuple[str, ...] = ""
     number: bool = False
     is_csv_only: bool = False
     is_secondary: bool = False
