@@ -79,16 +79,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         pool = pools[0]
     state = table_state(request.GET, "")
     is_in_order = state["sort"] in ("", "position") and not state["search"]
-    # In queue order, the page has a heading for each pool, and only exported files have a pool column.
+    # In queue order, the page has a heading for each pool. In other orders, the pool is below the position.
     is_grouped = pool is None and state["sort"].removeprefix("-") not in OTHER_SORTS
-    columns = [
-        replace(column, is_csv_only=column.is_csv_only or (column.key == "pool" and is_grouped))
-        for column in COLUMNS
-        if pool is None or column.key != "pool"
-    ]
+    columns = [column for column in COLUMNS if pool is None or column.key != "pool"]
     if pool is None:
-        title = "" if is_grouped else "Position in pool"
-        columns[0] = replace(columns[0], order=("pool_key", "queue_order"), page_title=title)
+        columns[0] = replace(columns[0], order=("pool_key", "queue_order"))
     mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}

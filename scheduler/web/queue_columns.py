@@ -22,7 +22,9 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         order="project__name",
         is_secondary=True,
     ),
-    Column("pool", "Pool", lambda row: pool_words(row[0]), order=("pool_key", "queue_order")),
+    Column(
+        "pool", "Pool", lambda row: pool_words(row[0]), order=("pool_key", "queue_order"), is_csv_only=True
+    ),
     Column(
         "gpus",
         "Requested",

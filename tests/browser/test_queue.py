@@ -131,7 +131,7 @@ def test_workload_that_allows_several_pools_leaves_room_for_the_expected_start(
     Workload.objects.filter(pk=pending.pk).update(pools=pools, explanation=None)
     with opened("ada", viewport={"width": width, "height": 800}) as (page, faults):
         open_settled(page, "/queue?sort=-expected")
-        cell = page.get_by_role("row").filter(has_text=pending.name).locator('[data-label="Pool"]')
+        cell = page.get_by_role("row").filter(has_text=pending.name).locator(".sub.pool")
         expect(cell.get_by_title("Also allows serve, train")).to_have_text("local +2 other pools")
         assert page.locator(".table-wrap").evaluate(OVERFLOW) == 0
         assert page.locator("td.why").first.evaluate("cell => cell.offsetWidth") >= 130

@@ -292,4 +292,4 @@ def test_rows_of_several_pools_have_positions_in_their_pool(cast: Cast, sign_in:
     for address in ("/queue", "/queue?sort=name"):
         page = client.get(address).content.decode()
         assert ">reserved<" in page and ">next<" not in page
-        assert ("Position in pool" in page) == ("sort" in address)
+        assert ("in pool </span>spare</span>" in page) == ("sort" in address)
