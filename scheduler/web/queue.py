@@ -41,7 +41,9 @@ from scheduler.reports.queues.queue_list import (
     NO_POSITION,
     NOT_EVALUATED,
     SEVERAL_POOLS,
+    QueueLength,
     count_unschedulable,
+    held_tasks,
     queue_length,
     queue_lengths,
     queued_workloads,
@@ -87,10 +89,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
-    choices = NO_CHOICES
+    choices, matching = NO_CHOICES, Q()
     if pools:
         choices = load_filter_choices(request.actor, pool)
-        matching = Q(submitted_by=request.actor.user) if mine else Q()
+        matching = Q(submitted_by=request.actor.user) if mine else matching
         if filters["project"]:
             matching &= Q(project__name=filters["project"])
         for word in state["search"].split():
@@ -122,14 +124,14 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_awaited_ends(request.actor, entries)
     load_workloads_without_max_runtime(request.actor, entries)
     length = queue_length(pool) if pools else None
-    unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
+    is_filtered = bool(mine or any(filters.values()) or state["search"])
+    held, unschedulable = _outside_queue(request.actor, pool, length, matching, filters["reason"])
     impossible = list[Any]()
     # Show unschedulable workloads only on the last page.
-    if unschedulable and not filters["reason"] and not (listing and listing.next):
+    if unschedulable and not (listing and listing.next):
         impossible = _unschedulable_rows(
             request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
         )
-    is_filtered = bool(mine or any(filters.values()) or state["search"])
     matches = queue_lengths(rows) if pools and is_filtered else None
     groups: list[_PoolGroup] = _pool_groups(entries, pools, matches) if is_grouped else [(None, entries)]
     for row, *_ in entries:
@@ -166,6 +168,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "length": length,
         "free": capacity_by_pool([pool])[pool.pk].free if pool else None,
         "matches": None if matches is None else _sum_lengths(matches.values()),
+        "held_tasks": held,
         "unschedulable": unschedulable,
         "may_create_pool": not pools and may(request.actor, Action.ADMINISTER),
         "no_scheduler": not is_scheduler_running(timezone.now()),
@@ -200,6 +203,21 @@ def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[A
     tasks = None if is_file else rows
     listed = with_expected_order(rows if is_file else one_row_per_array(rows), sort, tasks)
     return with_requested_order(listed, sort, tasks)
+
+
+def _outside_queue(
+    actor: Actor, pool: NodePool | None, length: QueueLength | None, matching: Q, reason: str
+) -> tuple[int, int]:
+    """Return the numbers of held array tasks and of unschedulable workloads that match the filters.
+
+    Neither match a reason. Without filters, held tasks of hidden projects count too.
+    """
+    if length is None or reason:
+        return 0, 0
+    held = length.held_tasks
+    if held and matching:
+        held = held_tasks(actor, pool).filter(matching).count()
+    return held, count_unschedulable(actor, pool, matching) if length.unschedulable else 0
 
 
 def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:

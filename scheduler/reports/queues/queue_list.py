@@ -118,6 +118,11 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     )
 
 
+def held_tasks(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
+    """Return the visible array tasks that wait for earlier tasks, in one pool or all pools."""
+    return workloads(actor).filter(_pending_filter(pool), held=True)
+
+
 def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible workloads that can never start, in one pool or all pools, unordered.
 
@@ -127,9 +132,13 @@ def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Wor
     return rows if pool is None else rows.filter(pools__contains=[pool.name])
 
 
-def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
-    """Return the number of visible workloads that can never start. An array counts once, as in the list."""
-    count: int = unschedulable_workloads(actor, pool).aggregate(n=workload_count(Q()))["n"]
+def count_unschedulable(actor: Actor, pool: NodePool | None, matching: Q | None = None) -> int:
+    """Return the number of visible workloads that can never start. An array counts once, as in the list.
+
+    `matching` limits what is counted.
+    """
+    rows = unschedulable_workloads(actor, pool).filter(matching or Q())
+    count: int = rows.aggregate(n=workload_count(Q()))["n"]
     return count
 
 

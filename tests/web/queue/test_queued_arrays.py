@@ -73,6 +73,20 @@ def test_array_is_one_row_in_every_order_and_with_every_filter(
             else "3 workloads, 5 GPUs requested, 0 free.") in page  # fmt: skip
 
 
+def test_waiting_tasks_are_counted_by_the_filters(cast: Cast, sign_in: SignIn) -> None:
+    array = queue_array(cast, [1, 2, 3])
+    Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="", explanation=None)
+    queue_alone(cast, "alone", 2)
+    make.workload(cast.vision, "huge", reason="Unschedulable", pools=["local"])
+    client, held, never = sign_in("dave"), "2 array tasks wait for", "1 pending workload can never start"
+    for query, has_held, has_never in (
+        ("", True, True), ("&search=sweep", True, False), ("&search=huge", False, True),
+        ("&project=vision", True, True), ("&reason=ProjectLimit", False, False),
+    ):  # fmt: skip
+        page = client.get(f"{ADDRESS}{query}").content.decode()
+        assert (held in page, never in page) == (has_held, has_never), query
+
+
 def test_array_is_sorted_by_the_total_gpus_of_its_queued_tasks(cast: Cast, sign_in: SignIn) -> None:
     queue_alone(cast, "two", 1, 2)
     queue_array(cast, [2, 4, 5], gpu_milli_min=1000)
