@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import F, Max, Q, QuerySet, Value
+from django.db.models import F, Max, Q, QuerySet, Sum, Value
 
 from pools.models import NodePool
 from projects.access import is_platform_admin, visible_projects
@@ -29,6 +29,7 @@ class HiddenWorkloadsRow:
 
     position: str  # queue position, or the phase of workloads without one
     is_plural: bool
+    gpu_milli: int  # requested milli-GPU, in total
     is_phase: bool = False
 
 
@@ -36,12 +37,14 @@ class HiddenWorkloadsRow:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new ones are only counted. `positions` ascend, but may have gaps and repetitions.
+    Reserved and new ones are pairs of their number and their requested milli-GPU. `positions` ascend, but may
+    have gaps and repetitions. `gpu_milli` has the requested milli-GPU at each position.
     """
 
-    reserved: int = 0
-    new: int = 0
+    reserved: tuple[int, int] = (0, 0)
+    new: tuple[int, int] = (0, 0)
     positions: Sequence[int] = ()
+    gpu_milli: Sequence[int] = ()
 
 
 def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWorkloads]:
@@ -53,16 +56,26 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
         return {}
     place = F("queue_pool") if pool is None else Value(pool.name)
     rows = all_queued_workloads(pool).exclude(project__in=visible_projects(actor))
-    evaluated = Q(queue_position__lt=NOT_EVALUATED)
+    is_reserved, is_evaluated = Q(phase=Phase.RESERVED), Q(queue_position__lt=NOT_EVALUATED)
+    is_new, has_position = ~is_reserved & ~is_evaluated, is_evaluated & ~is_reserved
     sums = rows.values_list(place).annotate(
-        reserved=workload_count(Q(phase=Phase.RESERVED)),
-        new=workload_count(~Q(phase=Phase.RESERVED) & ~evaluated),
-        positions=ArrayAgg("queue_position", filter=evaluated & ~Q(phase=Phase.RESERVED)),
+        reserved=workload_count(is_reserved),
+        reserved_gpu_milli=Sum("gpu_milli_min", filter=is_reserved, default=0),
+        new=workload_count(is_new),
+        new_gpu_milli=Sum("gpu_milli_min", filter=is_new, default=0),
+        positions=ArrayAgg("queue_position", filter=has_position, default=[]),
+        gpu_milli=ArrayAgg("gpu_milli_min", filter=has_position, default=[]),
     )
-    return {
-        name: HiddenWorkloads(reserved, new, sorted(positions or ()))
-        for name, reserved, new, positions in sums
-    }
+    result = {}
+    for name, reserved, reserved_gpu_milli, new, new_gpu_milli, positions, gpu_milli in sums:
+        queued = sorted(zip(positions, gpu_milli, strict=True))
+        result[name] = HiddenWorkloads(
+            (reserved, reserved_gpu_milli),
+            (new, new_gpu_milli),
+            [position for position, _ in queued],
+            [milli for _, milli in queued],
+        )
+    return result
 
 
 def add_placeholders(
@@ -79,25 +92,25 @@ def add_placeholders(
             continue
         reserved = [] if has_reserved else _rows_without_position(hidden.reserved, "reserved")
         end = bisect_left(hidden.positions, row.queue_position)
-        queued = _rows_with_positions(hidden.positions[shown:end])
+        queued = _rows_with_positions(hidden, shown, end)
         shown, has_reserved = end, True
         begins_queue = row.section is not None and row.section.title == QUEUED
         row.hidden_above, row.hidden_before = (reserved, queued) if begins_queue else (reserved + queued, [])
     last = entries[-1][0]
     if is_last:
         reserved = [] if has_reserved else _rows_without_position(hidden.reserved, "reserved")
-        queued = _rows_with_positions(hidden.positions[shown:])
+        queued = _rows_with_positions(hidden, shown, len(hidden.positions))
         last.hidden_after = reserved + queued + _rows_without_position(hidden.new, "new")
     else:
         end = bisect_left(hidden.positions, last.queue_position)
-        last.hidden_after = _rows_with_positions(hidden.positions[shown:end])
+        last.hidden_after = _rows_with_positions(hidden, shown, end)
 
 
 def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
     """Return the placeholders of a queue in which the user can see no workload."""
     return [
         *_rows_without_position(hidden.reserved, "reserved"),
-        *_rows_with_positions(hidden.positions),
+        *_rows_with_positions(hidden, 0, len(hidden.positions)),
         *_rows_without_position(hidden.new, "new"),
     ]
 
@@ -123,13 +136,15 @@ def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, si
     return one_row_per_array(queued_workloads(actor, pool).order_by()).filter(beyond)
 
 
-def _rows_without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
-    return [HiddenWorkloadsRow(phase, is_plural=count > 1, is_phase=True)] if count else []
+def _rows_without_position(hidden: tuple[int, int], phase: str) -> list[HiddenWorkloadsRow]:
+    count, gpu_milli = hidden
+    return [HiddenWorkloadsRow(phase, count > 1, gpu_milli, is_phase=True)] if count else []
 
 
-def _rows_with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
-    if not positions:
+def _rows_with_positions(hidden: HiddenWorkloads, start: int, end: int) -> list[HiddenWorkloadsRow]:
+    """Return the placeholder of the positions from index `start` to before index `end`."""
+    if start >= end:
         return []
-    first, last = positions[0], positions[-1]
+    first, last = hidden.positions[start], hidden.positions[end - 1]
     position = str(first) if first == last else f"{first}\N{EN DASH}{last}"
-    return [HiddenWorkloadsRow(position, is_plural=len(positions) > 1)]
+    return [HiddenWorkloadsRow(position, end - start > 1, sum(hidden.gpu_milli[start:end]))]

@@ -62,6 +62,17 @@ def test_positions_of_hidden_workloads_have_placeholders(cast: Cast, sign_in: Si
         assert not any("other project" in row for row in rows(client, f"/queue?pool=local{query}")), query
 
 
+def test_placeholders_state_the_requested_gpus(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.ads, "holds", phase=Phase.RESERVED, pools=["local"], replicas=4)
+    for position, replicas in ((3, 3), (1, 2), (4, 5)):
+        theirs = queue(cast.ads, f"theirs-{position}", position)
+        Workload.objects.filter(pk=theirs.pk).update(gpu_milli_min=1000 * replicas)
+    queue(cast.vision, "second", 2)
+    make.workload(cast.ads, "fresh", pools=["local"], replicas=7)
+    page = sign_in("dave").get("/queue?pool=local").content.decode()
+    assert re.findall(r'hidden-workload.*?data-label="GPUs">(\d+)<', page) == ["4", "2", "8", "7"]
+
+
 def test_unused_positions_have_no_placeholders(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "first", 1)
     queue(cast.vision, "third", 3)
