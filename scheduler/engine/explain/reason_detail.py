@@ -44,15 +44,16 @@ def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
 def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
     """Return the first reason and its numbers as full sentences, or "" if `reason_detail` suffices.
 
-    For example "Needs 2 GPUs, 1.25 are free. vision would have 14 GPUs, more than its fair share of 11, so
-    only free capacity can be used."
+    For example "Needs 2 GPUs, 1.25 are free. vision would have 14 GPUs (12 allocated or about to start, 2
+    requested), more than its fair share of 11, so only free capacity can be used."
     """
     reason, numbers = blockers[0] if blockers else ("", {})
     if reason not in BOUNDED or (amounts := _excess_amounts(numbers)) is None:
         return ""
     bound = convert_units("bound", numbers["bound"], numbers)
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
-    excess = f"{numbers['queue']} would have {amounts[0]}{_in_pool(numbers)}{entire}, more than its "
+    excess = f"{numbers['queue']} would have {amounts[0]}{_in_pool(numbers)}{entire}"
+    excess += f"{_sum_clause(numbers)}, more than its "
     excess += f"{_bound_name(reason, numbers)} of {bound}"
     if reason != Reason.WOULD_EXCEED_FAIR_SHARE:
         return f"{excess}."
@@ -61,6 +62,17 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
     needed = _shortage_clause(shortage) if following == Reason.WAITING_FOR_CAPACITY else ""
     needed = f"{needed[:1].upper()}{needed[1:]}. " if needed else ""
     return f"{needed}{excess}, so only free capacity can be used{until_turn}."
+
+
+def _sum_clause(numbers: Numbers) -> str:
+    """Return the parts of the sum in parentheses, or "" if the queue has nothing else.
+
+    The allocated amount includes workloads that the same cycle starts first.
+    """
+    if not numbers["allocated"]:
+        return ""
+    now, more = (convert_units("requested", numbers[key], numbers) for key in ("allocated", "requested"))
+    return f" ({now} allocated or about to start, {more} requested)"
 
 
 def _shortage_clause(numbers: Numbers) -> str:

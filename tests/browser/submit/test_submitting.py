@@ -54,8 +54,9 @@ def test_prediction_is_updated_with_the_form_before_submission(opened: Open, sce
         expect(page.get_by_role("heading", name="Would be queued")).to_be_visible()
         answer = page.locator("#answer")
         expect(answer).to_contain_text("Project limit")
-        expect(answer).to_contain_text("vision would have 24 GPUs, more than its limit of 16.")
-        spoken = "Would be queued. Project limit. vision would have 24 GPUs, more than its limit of 16."
+        total = "vision would have 24 GPUs (12 allocated or about to start, 12 requested)"
+        expect(answer).to_contain_text(f"{total}, more than its limit of 16.")
+        spoken = f"Would be queued. Project limit. {total}, more than its limit of 16."
         expect(page.get_by_role("status").filter(has_text=spoken)).to_be_attached()
         page.get_by_label("Replicas", exact=True).fill("1")
         page.get_by_label("GPUs per pod").fill("0.25")
