@@ -31,6 +31,7 @@ from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
+from projects.web.workloads.actions import BULK_ACTION_TITLES
 from projects.web.workloads.filters import reason_condition
 from projects.web.workloads.request_words import set_request_labels
 from scheduler.models import Reservation
@@ -58,6 +59,7 @@ from scheduler.web.hidden_queue import (
     position_before,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
+from scheduler.web.queue_actions import set_row_actions
 from scheduler.web.queue_arrays import (
     load_queued_tasks,
     one_row_per_array,
@@ -120,6 +122,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     entries = listing.rows if listing else []
     set_request_labels([row for row, *_ in entries])
+    set_row_actions(request.actor, [row for row, *_ in entries])
     load_awaited_shares([row for row, *_ in entries])
     load_awaited_ends(request.actor, entries)
     load_workloads_without_max_runtime(request.actor, entries)
@@ -155,7 +158,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "has_more_impossible": len(impossible) > UNSCHEDULABLE_MAX,
         "is_grouped": is_grouped,
         "is_in_order": is_in_order,
-        "width": sum(not column.is_csv_only for column in columns),
+        "width": 1 + sum(not column.is_csv_only for column in columns),
+        "bulk_actions": BULK_ACTION_TITLES,
         "filters": filters,
         "unknown": describe_unknown(*unknown),
         "is_filtered": is_filtered,
@@ -286,9 +290,10 @@ def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     arrays = {row.array_id for row in listed} - {None}
     counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
     set_request_labels(listed)
+    set_row_actions(actor, listed)
     for row in listed:
         row.task_count = counts.get(row.array_id, 0)
-        row.is_changeable = row.array_id is None and may(actor, Action.OPERATE, row)
+        row.is_changeable = row.array_id is None and row.is_operable
     return listed
 
 

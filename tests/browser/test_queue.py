@@ -24,7 +24,7 @@ IS_NEXT_TO_BUTTON = """width => {
   if (!popover) return false;
   const box = popover.getBoundingClientRect();
   const button = document.querySelector(`[popovertarget="${popover.id}"]`);
-  const row = width > 768 && button.closest("td:first-child, td.start")?.parentElement;
+  const row = width > 768 && button.closest("td.position, td.start")?.parentElement;
   const at = (row || button).getBoundingClientRect(), left = button.getBoundingClientRect().left;
   const distance = Math.min(Math.abs(box.top - at.bottom), Math.abs(at.top - box.bottom));
   return distance < 12 && box.left >= 0 && box.right <= width && box.left <= left && left <= box.right;
@@ -136,3 +136,23 @@ def test_workload_that_allows_several_pools_leaves_room_for_the_expected_start(
         assert page.locator(".table-wrap").evaluate(OVERFLOW) == 0
         assert page.locator("td.why").first.evaluate("cell => cell.offsetWidth") >= 130
         assert faults == []
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "phone"])
+def test_selected_workloads_are_suspended_from_the_queue(
+    opened: Open, scene: Scene, viewport: ViewportSize
+) -> None:
+    pending = scene.workloads["policy-sweep"]
+    with opened("ada", viewport=viewport) as (page, faults):
+        open_settled(page, "/queue")
+        page.get_by_role("checkbox", name=f"Select {pending.name}").check()
+        edit = page.get_by_role("link", name="Edit the selected workload")
+        expect(edit).to_have_attribute("href", f"/workloads/{pending.pk}/edit")
+        page.get_by_role("button", name="Suspend selected workloads").click()
+        page.get_by_role("dialog").get_by_role("button", name="Suspend 1 workload").click()
+        expect(page.get_by_role("row").filter(has_text=pending.name)).to_have_count(0)
+        expect(page).to_have_url(re.compile("/queue$"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        assert faults == []
+    pending.refresh_from_db()
+    assert pending.phase == "suspended"

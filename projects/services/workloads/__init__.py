@@ -14,6 +14,7 @@ from projects.services.workloads.editing import (
     DocumentChange,
     Edit,
     edit,
+    editable_workloads,
     is_editable,
     managed_workloads,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "current_quota_warnings",
     "delete",
     "edit",
+    "editable_workloads",
     "free_name",
     "free_name_to_suggest",
     "is_editable",

@@ -116,6 +116,12 @@ def is_editable(workload: Workload) -> bool:
     return _edit_obstacle(workload) == ""
 
 
+def editable_workloads(candidates: Collection[Workload]) -> set[uuid.UUID]:
+    """Return the IDs of the workloads that can be edited. The number of queries is constant."""
+    in_phase = [row for row in candidates if row.array_id is None and row.phase in EDITABLE_PHASES]
+    return {row.pk for row in in_phase} - (managed_workloads(in_phase) if in_phase else set())
+
+
 def managed_workloads(candidates: Collection[Workload]) -> set[uuid.UUID]:
     """Return the IDs of the workloads that are managed by a Python session, a service or an inference
     engine.

@@ -1,5 +1,7 @@
 """Actions that apply to a workload or array, and the reasons why other actions do not."""
 
+from typing import Any
+
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
@@ -7,6 +9,7 @@ from projects.models.workloads import ENDED_PHASES
 from projects.services.arrays import TaskCounts
 
 BULK_ACTIONS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
+BULK_ACTION_TITLES = [(action_name, action_name.capitalize()) for action_name in BULK_ACTIONS]
 ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
 NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
 NOT_AN_ARRAY, ENDED_NO_ARRAY = "Not an array", "Not an array; resubmit it instead"
@@ -22,6 +25,19 @@ def allowed_actions(workload: Workload) -> list[str]:
     if _is_suspended(workload):
         return ["resume", "cancel"]
     return ["suspend", "cancel"]
+
+
+def set_bulk_actions(
+    actor: Actor, row: Any, target: Workload | WorkloadArray, counts: TaskCounts | None = None
+) -> None:
+    """Set the row's bulk actions, and whether the user may control `target` and submit a copy of it.
+
+    `target` is the row's workload or array, and `counts` contains the array's task counts.
+    """
+    target.project = row.project
+    row.bulk_actions = " ".join(bulk_actions(actor, target, counts or TaskCounts()))
+    row.is_operable = may(actor, Action.OPERATE, target)
+    row.is_copyable = may(actor, Action.SUBMIT, row.project)
 
 
 def bulk_actions(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:

@@ -18,15 +18,15 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.lists.tables import sort_choices
 from berth.server.web.pages import Request, page, signed_in, success_response
-from projects.access import Action, may, preload_roles, require, visible_pools
+from projects.access import Action, preload_roles, require, visible_pools
 from projects.actor import Actor
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
-from projects.services.arrays import TaskCounts, failure_causes, failures_by_array
+from projects.services.arrays import failure_causes, failures_by_array
 from projects.web.arrays.progress import load_progress
 from projects.web.arrays.queued_tasks import load_queued_tasks
-from projects.web.workloads.actions import BULK_ACTIONS, bulk_actions
+from projects.web.workloads.actions import BULK_ACTION_TITLES, set_bulk_actions
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
     COLUMNS,
@@ -179,7 +179,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cast("Any", row).activity = activity.get(row.pk, "")
         cast("Any", row).reservation = reservations.get(row.pk)
         cast("Any", row).failure_log = logs.get(row.pk, "")
-        _set_bulk_actions(actor, row)
+        counts = cast("Any", row).progress.counts if row.array else None
+        set_bulk_actions(actor, row, row.array or row, counts)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
@@ -213,7 +214,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
         "periods": PERIODS,
-        "bulk_actions": [(action_name, action_name.capitalize()) for action_name in BULK_ACTIONS],
+        "bulk_actions": BULK_ACTION_TITLES,
         "unmeasured_since": common_last_measurement(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
@@ -232,15 +233,6 @@ def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
 
 def _has_request_labels(row: Any) -> bool:
     return bool(getattr(row, "cpu_words", "") or getattr(row, "gpu_words", NO_GPU) != NO_GPU)
-
-
-def _set_bulk_actions(actor: Actor, row: Workload) -> None:
-    """Set the row's bulk actions, and whether the user may control the row and submit a copy of it."""
-    target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
-    target.project = row.project
-    cast("Any", row).bulk_actions = " ".join(bulk_actions(actor, target, counts))
-    cast("Any", row).is_operable = may(actor, Action.OPERATE, target)
-    cast("Any", row).is_copyable = may(actor, Action.SUBMIT, row.project)
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:

@@ -43,7 +43,7 @@ def listed(client: Client, query: str = "") -> list[str]:
     """Return the position, the name and the number of tasks of every row."""
     page = client.get(f"{ADDRESS}{query}").content.decode()
     rows = page.partition("</thead>")[2].partition("</table>")[0].split("</tr>")
-    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)[:2] for row in rows]
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)[1:3] for row in rows]
     hidden = re.compile(r"<div.*</div>|<span class=.sub secondary.*")
     texts = [[hidden.sub("", cell) for cell in row] for row in cells]
     return [" ".join(re.sub(r"<[^>]+>", " ", " ".join(row)).split()) for row in texts if row]

@@ -32,6 +32,11 @@
       copy.hidden = chosen.length !== 1 || !("copyable" in chosen[0].dataset);
       if (!copy.hidden) copy.href = copy.dataset.copySelected + chosen[0].value;
     }
+    const edit = document.querySelector("[data-edit-selected]");
+    if (edit) {
+      edit.hidden = chosen.length !== 1 || !("editable" in chosen[0].dataset);
+      if (!edit.hidden) edit.href = `${edit.dataset.editSelected}${chosen[0].value}/edit`;
+    }
     if (!none) return;
     none.hidden = Boolean(offered) || (copy && !copy.hidden);
     const mayAct = chosen.some((box) => !("denied" in box.dataset)), rows = none.dataset.noAction;
