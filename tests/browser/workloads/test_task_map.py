@@ -204,8 +204,11 @@ def test_state_tabs_stand_above_the_task_map_and_dim_other_tasks(
         assert faults == []
 
 
-def test_completed_tasks_take_one_line_and_failures_come_first(opened: Open, scene: Scene) -> None:
-    with opened("dave", viewport=WIDE) as (page, faults):
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_completed_tasks_take_one_line_and_failures_come_first(
+    width: int, opened: Open, scene: Scene
+) -> None:
+    with opened("dave", viewport={**WIDE, "width": width}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}?state=completed")
         heights = page.locator("#tasks tbody tr:has(.chip)").evaluate_all(
             "all => all.map(row => row.offsetHeight)"
