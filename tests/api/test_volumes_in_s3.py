@@ -243,7 +243,7 @@ def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_requests_waiting_for_an_unresponsive_object_store_are_few_and_hold_no_database_connection(
+def test_requests_to_an_unresponsive_object_store_are_limited_and_hold_no_database_connection(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Queue[bool] = Queue()
@@ -274,7 +274,7 @@ def test_requests_waiting_for_an_unresponsive_object_store_are_few_and_hold_no_d
 
 
 @pytest.mark.heavy
-def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
+def test_node_gets_no_objects_after_the_volume_or_its_secret_is_removed(
     pod: Pod, store: ObjectStore, alice: Caller
 ) -> None:
     agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"

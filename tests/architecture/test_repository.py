@@ -15,7 +15,7 @@ def test_platform_folder_does_not_shadow_the_standard_library() -> None:
     assert platform.python_version_tuple()
 
 
-def test_import_platform_in_the_repository_root_finds_the_standard_library() -> None:
+def test_importing_platform_in_the_repository_root_finds_the_standard_library() -> None:
     code = "import platform; print(platform.python_implementation())"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "CPython"
 

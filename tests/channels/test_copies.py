@@ -128,7 +128,7 @@ def test_interrupted_copy_leaves_no_partial_file(site: Site, tmp_path: Path) -> 
             client.workloads.copy_to(site.workload_id, tmp_path / "large", progress=end_pod)
 
 
-def test_receiver_paused_during_an_interruption_still_deletes_its_file(site: Site, tmp_path: Path) -> None:
+def test_incomplete_file_is_deleted_even_if_the_receiver_was_paused(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(os.urandom(8 * 2**20))
     receivers: list[int] = []
 
@@ -153,7 +153,7 @@ def test_receiver_paused_during_an_interruption_still_deletes_its_file(site: Sit
         poll_until(lambda: client.workloads.exec(site.workload_id, command).output, lambda seen: seen == b"")
 
 
-def test_copy_deletes_its_file_even_if_the_client_stops_receiving(site: Site) -> None:
+def test_incomplete_file_is_deleted_even_if_the_client_stops_receiving(site: Site) -> None:
     # Sending fails although the client's connection is still open.
     pod_id = str(site.pod.pk)
     work = site.runtime.root / "pods" / pod_id / "work"

@@ -58,7 +58,7 @@ def test_command_runs_as_the_pods_user_with_its_variables_and_directory(site: Si
     assert "typed" not in str(entries), "the audit contains no contents"
 
 
-def test_error_for_users_who_may_not_control_the_workload_names_the_missing_role(site: Site) -> None:
+def test_permission_error_names_the_missing_role(site: Site) -> None:
     def run(person: str, *scopes: str, pod: str | None = None) -> None:
         with site.client(getattr(site.cast, person), *scopes) as client:
             assert client.workloads.exec(site.workload_id, ["true"], pod=pod).exit_code == 0
@@ -156,7 +156,7 @@ def test_only_berth_pages_can_run_commands_with_the_session_cookie(site: Site) -
     assert run("http://127.0.0.1:9")["status"] == 401, "a page of a pod that listens on the same host"
 
 
-def test_terminal_size_sent_with_the_request_applies_to_the_terminal(site: Site) -> None:
+def test_terminal_size_in_the_request_is_applied(site: Site) -> None:
     script = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done'
     request = {"command": ["sh", "-c", script], "terminal": {"rows": 24, "columns": 80}}
     reader = frames.FrameReader(frames.FROM_POD)

@@ -245,7 +245,7 @@ async def test_missing_shell_in_the_image_is_named_as_the_reason(pod: Pod) -> No
     assert pod.is_released
 
 
-async def test_node_that_does_not_start_the_guard_is_reported(
+async def test_node_that_fails_to_start_the_guard_is_reported(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.is_ready = False

@@ -64,7 +64,7 @@ async def test_connection_carries_bytes_in_both_directions() -> None:
         ("unable to do port forwarding: socat not found", ChannelRejected, "port 8888: unable to do port"),
     ],
 )
-async def test_error_of_a_refused_connection_contains_the_reason(
+async def test_refused_connection_error_contains_the_reason(
     message: str, kind: type[Exception], text: str
 ) -> None:
     async def reject(connection: ServerConnection) -> None:

@@ -75,7 +75,7 @@ def test_error_names_the_invalid_settings_file(tmp_path: Path) -> None:
         load_settings({}, file)
 
 
-def test_settings_file_follows_xdg_config_home(tmp_path: Path) -> None:
+def test_settings_file_is_located_in_xdg_config_home(tmp_path: Path) -> None:
     assert settings_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "berth" / "config.toml"
     assert settings_path({"BERTH_CONFIG": str(tmp_path / "x")}) == tmp_path / "x"
 

@@ -47,7 +47,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def test_tracked_files_and_untracked_files_that_are_not_ignored_are_sent(checkout: Path) -> None:
+def test_tracked_and_unignored_files_are_sent(checkout: Path) -> None:
     (checkout / "new.py").touch()
     (checkout / "a.log").touch()
     (checkout / "sub" / "cache").mkdir()
@@ -150,7 +150,7 @@ def test_error_names_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     assert r"a\xff.py" in rejection(tmp_path)
 
 
-def test_file_of_2_gb_is_rejected_without_being_read(tmp_path: Path) -> None:
+def test_two_gigabyte_file_is_rejected_without_being_read(tmp_path: Path) -> None:
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(2 * 2**30)
     (tmp_path / "huge.bin").chmod(0)

@@ -79,7 +79,7 @@ def test_consolidation_can_be_disabled() -> None:
 
 
 @pytest.mark.shows("PAD-20", "PAD-21")
-def test_most_scaled_up_workload_is_scaled_down_for_the_minimum_of_another_gang() -> None:
+def test_most_scaled_up_workload_is_scaled_down_for_another_gangs_minimum() -> None:
     world = World(n=6).department("d", None).project("a", "d", 6)
     world.running("full", "a", "n n n n", least=1).running("half", "a", "n n", least=1, up_to=3)
     plan = world.queued("new", "a").decide()

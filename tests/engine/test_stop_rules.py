@@ -63,7 +63,7 @@ def test_ended_tasks_are_compared_but_not_stopped() -> None:
     assert [stop.index for stop in stops_of(rule(), [*ended, task(0, [3, 2.5])])] == [0]
 
 
-def test_task_that_reports_nan_is_the_worst() -> None:
+def test_task_that_reports_nan_ranks_worst() -> None:
     (stop,) = stops_of(rule(), [task(0, [0.5, math.nan]), *OTHERS])
     assert stop.sentence == "loss is not a number at step 10, median 1.8 of 3 other tasks"
     (stop,) = stops_of(rule(), [task(0, [math.nan, math.inf]), *OTHERS])

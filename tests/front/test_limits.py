@@ -160,7 +160,7 @@ def test_connections_per_address_are_limited(address: str) -> None:
         time.sleep(0.1)
 
 
-def test_request_after_the_database_closed_all_connections_succeeds(
+def test_request_succeeds_after_the_database_closed_all_connections(
     transactional_db: None, address: str
 ) -> None:
     cast = make_cast()

@@ -117,7 +117,7 @@ def test_processes_left_by_the_command_end_when_the_pod_ends(stage: ImageStage, 
     assert_nothing_is_left(stage)
 
 
-def test_container_killed_for_memory_reports_limit_and_peak(stage: ImageStage, busybox: str) -> None:
+def test_oom_killed_container_reports_limit_and_peak(stage: ImageStage, busybox: str) -> None:
     if "memory" not in stage.runtime.isolation.limits:
         pytest.skip(stage.runtime.isolation.limits_obstacle)
     report = stage.run("p-1", busybox, "exec awk 'BEGIN { x = 1; while (1) x = x x }'", memory_limit_mib=32)

@@ -36,7 +36,7 @@ def groups(stage: LocalStage, pod_id: str) -> list[Path]:
     return [Path(path) for _, path in fields]
 
 
-def test_pod_killed_for_memory_reports_limit_and_peak(stage: LocalStage) -> None:
+def test_oom_killed_pod_reports_limit_and_peak(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"exec {FILL}", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.signal) == (PodCause.OUT_OF_MEMORY, 9)

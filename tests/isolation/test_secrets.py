@@ -186,7 +186,7 @@ def test_error_does_not_contain_the_secret(plain: LocalStage) -> None:
     assert ended(plain.runtime, "p-1").message == "secrets must not contain NUL"
 
 
-def test_secrets_are_sent_to_the_agents_of_nodes() -> None:
+def test_secrets_are_sent_to_node_agents() -> None:
     sent = secret_order("p-1", SHOW)
     assert decode_pod_spec(encode_pod_spec(sent)) == sent
 

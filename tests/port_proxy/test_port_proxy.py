@@ -130,7 +130,7 @@ def test_statuses_and_redirects_are_returned_unchanged(port_setup: PortSetup) ->
     assert head.content == b""
 
 
-def test_long_body_is_streamed_with_or_without_a_length(port_setup: PortSetup) -> None:
+def test_long_body_is_streamed_with_or_without_a_content_length(port_setup: PortSetup) -> None:
     cookie = port_setup.open_session()
     received = port_setup.ask("/take", "POST", cookie=cookie, content=b"x" * 5_000_000).json()
     assert received["size"] == 5_000_000
@@ -169,7 +169,7 @@ def test_error_page_explains_that_no_process_listens_on_the_port(port_setup: Por
     assert "The port is not responding" in answer.text
 
 
-def test_port_session_that_ends_before_the_pod_responds_gets_an_error_page(
+def test_error_page_is_shown_if_the_port_session_ends_before_the_pod_responds(
     port_setup: PortSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cookie = port_setup.open_session()

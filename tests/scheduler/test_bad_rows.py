@@ -79,7 +79,7 @@ def test_failed_cycle_is_logged_and_running_workloads_still_end(
     assert "no idea" in caplog.text
 
 
-def test_cycle_that_could_not_be_recorded_is_recorded_by_the_next_attempt(
+def test_unrecorded_cycle_is_recorded_by_the_next_attempt(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_before_end(name: str) -> None:
@@ -96,7 +96,7 @@ def test_cycle_that_could_not_be_recorded_is_recorded_by_the_next_attempt(
     assert first.at == NOON
 
 
-def test_cycle_rejected_by_the_database_does_not_block_the_record_of_earlier_cycles(
+def test_rejected_cycle_record_does_not_block_earlier_cycles(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):

@@ -78,7 +78,7 @@ def test_workloads_in_a_skipped_pool_keep_running_and_are_not_placed_twice(
     assert (stage.phase(stays), len(stage.pods(stays))) == (Phase.RUNNING, 1)
 
 
-def test_failure_of_a_joint_decision_is_recorded_once_if_each_pool_succeeds_alone(
+def test_failed_joint_decision_is_recorded_once_if_each_pool_succeeds_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = stage.submit()

@@ -119,7 +119,7 @@ def test_workloads_that_are_busy_unmeasured_exempt_or_warming_up_are_not_idle(
     assert stage.phase(workload) == "suspended"
 
 
-def test_idle_rule_of_a_project_can_be_set_only_by_platform_admins(stage: Stage) -> None:
+def test_only_platform_admins_can_set_a_projects_idle_rule(stage: Stage) -> None:
     cast, changes = stage.cast, {"idle_rule": {"action": "none"}}
     with pytest.raises(Forbidden):
         tenants.edit_project(actor=cast.bob, project=cast.vision, changes=changes)

@@ -146,9 +146,7 @@ def test_replace_policy_cancels_the_previous_run(cast: Cast) -> None:
     assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
 
 
-def test_schedule_is_paused_and_its_owner_is_notified_after_losing_the_role(
-    cast: Cast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_schedule_is_paused_if_its_owner_loses_the_role(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH_SENDS_MAIL", True)
     Subscription.objects.create(
         project=cast.vision, to="team@example.org", channel="mail", events=["schedule"]
@@ -200,7 +198,7 @@ def test_rejected_run_is_recorded_with_its_reason_and_the_schedule_continues(cas
     assert submit_due_runs(NOON + 2 * HOUR) == 1
 
 
-def test_reason_of_a_rejected_run_names_objects_in_words_rather_than_paths(cast: Cast) -> None:
+def test_rejection_reason_names_objects_in_words_rather_than_paths(cast: Cast) -> None:
     text = "command: x\npools: [night]\nroles: [{gpu: 1}]\n"
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     schedule = make_schedule(cast, text="", template="train")

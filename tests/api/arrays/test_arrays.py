@@ -305,7 +305,7 @@ def test_array_change_query_count_is_independent_of_the_number_of_tasks(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("step", ["cancel", "retry"])
-def test_request_for_more_tasks_than_an_array_can_have_is_rejected(dave: Caller, step: str) -> None:
+def test_request_for_too_many_array_tasks_is_rejected(dave: Caller, step: str) -> None:
     array = submit(dave)
     answer = dave.post(f"arrays/{array['id']}/{step}", {"indexes": ["0-999999"] * 9_999})
     assert answer.status_code == 422

@@ -99,7 +99,7 @@ def test_unknown_path_or_method_returns_a_problem_document(dave: Caller, method:
     assert answer["X-Content-Type-Options"] == "nosniff"
 
 
-def test_response_to_an_unexpected_error_hides_the_message(
+def test_response_to_an_unexpected_error_hides_the_error_message(
     dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: object) -> None:

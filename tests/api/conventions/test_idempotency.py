@@ -117,7 +117,7 @@ def test_concurrent_requests_take_effect_once(requests: int) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("first_has_ended", [False, True])
-def test_repeated_request_that_overlaps_the_first_one_gets_the_same_response(
+def test_overlapping_repeated_requests_get_the_same_response(
     monkeypatch: pytest.MonkeyPatch, first_has_ended: bool
 ) -> None:
     cast = make_cast()

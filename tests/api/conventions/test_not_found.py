@@ -57,6 +57,6 @@ def test_errors_for_hidden_and_unknown_workloads_differ_only_in_the_id(cast: Cas
 
 
 @pytest.mark.parametrize("kind", ObjectKind)
-def test_every_object_kind_has_a_command_that_lists_its_objects(kind: ObjectKind) -> None:
+def test_every_object_kind_has_a_list_command(kind: ObjectKind) -> None:
     error = missing_object(kind, name="x", owner="parent")
     assert "with `berth " in error.detail

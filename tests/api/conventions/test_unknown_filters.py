@@ -105,7 +105,7 @@ def test_every_pending_reason_is_an_allowed_filter() -> None:
     assert REASONS[: len(Reason)] == tuple(Reason)
 
 
-def test_every_audit_action_of_a_channel_is_an_allowed_filter() -> None:
+def test_every_channel_audit_action_is_an_allowed_filter() -> None:
     actions = {f"{verb}_{use.noun}" for verb in ("open", "close") for use in USES.values()}
     assert actions <= set(ACTIONS)
 

@@ -136,7 +136,7 @@ def test_slurmrestd_outage_is_reported_and_no_node_is_lost(
 
 
 @pytest.mark.heavy
-def test_slurm_time_limit_that_is_too_short_for_a_boot_is_reported(
+def test_slurm_time_limit_too_short_for_a_boot_is_reported(
     stage: SlurmStage, alice: Caller, page: Client
 ) -> None:
     stage.reconcile()

@@ -77,9 +77,7 @@ def test_preview_uses_a_token_that_is_not_stored(
 
 
 @pytest.mark.heavy
-def test_preview_explains_how_a_new_pool_gets_the_key_of_its_login_node(
-    alice: Caller, body: dict[str, Any]
-) -> None:
+def test_preview_explains_how_a_new_pool_gets_its_login_node_key(alice: Caller, body: dict[str, Any]) -> None:
     login = {
         "address": "127.0.0.1", "user": "berth", "key": "secret:hpc", "host_key": "ssh-ed25519 " + KEY_DATA,
     }  # fmt: skip

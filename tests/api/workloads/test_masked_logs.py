@@ -136,7 +136,7 @@ def test_secrets_next_to_a_gap_are_masked_from_any_offset() -> None:
             assert partial_match_length == 0
 
 
-def test_lines_and_common_encodings_of_secrets_are_masked() -> None:
+def test_secret_lines_and_their_common_encodings_are_masked() -> None:
     masker = build_masker(['first line\r\nno\nthird "line"', "p&ss word"])
     assert masker.mask(b'first line no third "line"') == b"********** no ************"
     assert masker.mask(b"p%26ss%20word") == b"*" * 13

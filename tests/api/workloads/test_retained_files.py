@@ -115,7 +115,7 @@ def test_error_states_whether_the_file_or_its_pod_or_node_is_missing(
     assert "no longer exist" in files(dave, pod).json()["detail"]
 
 
-def test_only_users_who_may_operate_the_workload_may_read_and_delete_the_files(
+def test_only_users_who_may_operate_a_workload_can_access_its_retained_files(
     dave: Caller, erin: Caller, pod: Pod
 ) -> None:
     for call in (files(erin, pod), files(erin, pod, "/download")):

@@ -173,7 +173,9 @@ def test_malformed_calls_are_rejected(dave: Caller, running_session: str, body: 
 
 
 @pytest.mark.heavy
-def test_broadcast_rejected_without_a_ready_node_can_be_retried(dave: Caller, running_session: str) -> None:
+def test_broadcast_rejected_for_lack_of_ready_nodes_can_be_retried(
+    dave: Caller, running_session: str
+) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))
     rejected = dave.post(f"sessions/{running_session}/calls", call)
     assert (rejected.status_code, rejected.json()["reason"]) == (409, "no-node")

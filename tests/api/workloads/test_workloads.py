@@ -93,7 +93,7 @@ def test_workload_is_suspended_resumed_cancelled_and_deleted(dave: Caller) -> No
 
 
 @pytest.mark.heavy
-def test_actions_reject_unknown_fields(dave: Caller) -> None:
+def test_workload_actions_reject_unknown_fields(dave: Caller) -> None:
     path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
     rejected = dave.post(f"{path}/cancel", {"force": True})
     assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "force")

@@ -111,7 +111,7 @@ def test_best_task_of_an_array_is_downloaded(
     assert f"/workloads/{TRAIN['id']}/" in str(downloaded.url)
 
 
-def test_best_option_requires_an_array_that_reports_the_metric(terminal: Terminal) -> None:
+def test_best_flag_requires_an_array_that_reports_the_metric(terminal: Terminal) -> None:
     command = ("outputs", "download", "train", "--best", "loss")
     result = terminal.run(*command, server=StubServer(*FOUND))
     assert (result.exit_code, "--best requires the name of an array" in result.stderr) == (2, True)

@@ -104,7 +104,7 @@ def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period_and_its_outpu
     assert stage.runtime.read_file("p-1", "state", 0, 10) == b"early\n"
 
 
-def test_container_that_keeps_the_output_files_has_no_secrets_and_no_other_volumes(
+def test_file_container_has_no_secrets_and_no_other_volumes(
     stage: RealKubernetesStage, kubeconfig: str
 ) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish"}, "secret_files": {"key": "swordfish"}}

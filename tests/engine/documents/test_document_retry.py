@@ -108,7 +108,7 @@ def test_malformed_one_line_retry_rule_is_rejected(text: str) -> None:
         parse_retry_text(text)
 
 
-def test_retry_rule_that_does_not_fit_on_one_line_has_no_one_line_form() -> None:
+def test_complex_retry_rule_has_no_one_line_form() -> None:
     assert format_retry_text({"on": [1], "backoff": [3]}) is None
     assert format_retry_text("75") is None
 

@@ -122,7 +122,7 @@ def test_backoff_sentence_names_the_cause(numbers: dict[str, Any], message: str)
     assert blocker(Reason.BACKOFF, numbers).message == message
 
 
-def test_message_about_a_reservation_on_booting_nodes_mentions_no_victims() -> None:
+def test_booting_node_reservation_message_mentions_no_victims() -> None:
     message = blocker(Reason.WAITING_FOR_SCALE_UP, {"pods": 4, "nodes": 2, "booting": 2}).message
     assert message == "Capacity is reserved on 2 booting nodes."
 

@@ -91,7 +91,7 @@ def test_unused_share_goes_to_queues_with_demand() -> None:
     )
 
 
-def test_lower_ranks_divide_what_higher_ranks_leave() -> None:
+def test_lower_ranks_divide_the_remainder_of_higher_ranks() -> None:
     queues = [queue(A, 0, 5, rank=2, created=2), queue(B, 0, 5, rank=2, created=1), queue("c", 0, 5, rank=1)]
     division = gpu_division(1, queues)
     assert explain_share(division, "c")[1:] == [

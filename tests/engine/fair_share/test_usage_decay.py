@@ -255,7 +255,7 @@ def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tup
 
 
 @pytest.mark.heavy
-def test_rounded_up_unit_does_not_move_between_queues_from_cycle_to_cycle() -> None:
+def test_rounded_up_unit_stays_with_its_queue_across_cycles() -> None:
     # Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second.
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6

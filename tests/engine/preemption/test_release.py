@@ -62,7 +62,7 @@ def test_node_with_least_work_to_lose_is_released_first() -> None:
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
-def test_head_node_and_nodes_that_are_not_candidates_are_never_released() -> None:
+def test_head_node_and_non_candidate_nodes_are_never_released() -> None:
     made = world(2).running("a", "p", "n0", 1, since=10).running("b", "p", "n1", 1, since=900)
     assert release_from(made, ("n0",)) is None
     assert release_from(made, ()) is None

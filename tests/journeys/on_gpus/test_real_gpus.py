@@ -77,7 +77,7 @@ def log(admin: Terminal, name: str) -> str:
     return admin.berth("logs", f"vision/{name}")
 
 
-def test_demo_pool_offers_the_gpus_of_this_machine(client: Client) -> None:
+def test_demo_pool_has_the_gpus_of_this_machine(client: Client) -> None:
     pool = client.node_pools.get("local")
     assert pool.gpus_per_node * (pool.nodes_max or 0) == GPUS
     assert pool.gpu_model

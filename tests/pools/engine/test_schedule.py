@@ -35,7 +35,7 @@ def test_last_run_of_a_schedule_is_computed(text: str, now: str, last: str) -> N
     assert parse_schedule(text).last_run(at(now), UTC, within=WEEK) == at(last)
 
 
-def test_run_at_least_as_old_as_the_window_is_ignored() -> None:
+def test_run_outside_the_window_is_ignored() -> None:
     assert (
         parse_schedule("0 9 * * *").last_run(at("2026-06-01 17:00"), UTC, within=timedelta(hours=8)) is None
     )

@@ -57,7 +57,7 @@ def test_missing_tar_in_the_image_is_named_as_the_reason(pod: Path) -> None:
     assert run(pod, archive(), missing="tar") == (MISSING, b"", b"its image has no tar\n")
 
 
-def test_container_that_receives_the_code_has_no_secrets_and_no_gpus(stage: FakeKubernetesStage) -> None:
+def test_code_container_has_no_secrets_and_no_gpus(stage: FakeKubernetesStage) -> None:
     order = stage.order("p-1", "train", devices=("0", "1"), secret_env={"TOKEN": "swordfish"}, env={"A": "b"})
     stage.runtime.start(replace(order, code_url="http://127.0.0.1:1/code", download_secret=SECRET))
     spec = stage.cluster.pod("p-1")["spec"]
@@ -85,7 +85,7 @@ def test_container_that_receives_the_code_has_no_secrets_and_no_gpus(stage: Fake
         ({"reason": "Error", "exitCode": 1}, "the container that waits for it ended with exit code 1"),
     ],
 )
-def test_failure_of_the_container_that_receives_the_code_is_explained(
+def test_code_container_failure_is_explained(
     stage: FakeKubernetesStage, monkeypatch: pytest.MonkeyPatch, state: dict[str, object], expected: str
 ) -> None:
     stage.runtime.start(

@@ -214,7 +214,7 @@ def test_error_names_a_directory_whose_mode_cannot_be_set(
             unpack(data + rest + bytes(1024), target)
 
 
-def test_copy_lists_the_first_messages_of_a_pod_and_counts_the_rest() -> None:
+def test_copy_lists_the_first_pod_messages_and_counts_the_rest() -> None:
     errors = ErrorLines()
     for number in range(MESSAGES_MAX + 5):
         errors.feed(f"file-{number}: Perm".encode())

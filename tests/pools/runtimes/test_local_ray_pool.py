@@ -82,7 +82,7 @@ def local_pool(tmp_path: Path, transactional_db: None) -> Iterator[LocalRayPool]
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_local_ray_pool_runs_pods_and_replaces_dead_nodes_and_leaves_no_processes(
+def test_local_ray_pool_replaces_dead_nodes_and_leaves_no_processes(
     local_pool: LocalRayPool,
 ) -> None:
     local_pool.resize(2)

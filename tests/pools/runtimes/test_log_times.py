@@ -33,7 +33,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
     return Writer(tmp_path / "log", monkeypatch)
 
 
-def test_output_has_the_time_at_which_its_last_byte_was_written(writer: Writer) -> None:
+def test_output_has_the_write_time_of_its_last_byte(writer: Writer) -> None:
     writer.write(b"one\n", at=1001.5, checked_at=1002)
     writer.write(b"", at=1001.5, checked_at=1004)
     writer.write(b"two\nthree\n", at=1060.25, checked_at=1062)
@@ -94,7 +94,7 @@ def test_full_disk_does_not_end_the_pod(writer: Writer, monkeypatch: pytest.Monk
     assert read_times(writer.path, 0, 8)[-1] == (8, 1003000)
 
 
-def test_bytes_before_the_first_update_have_no_time_and_an_interrupted_update_is_replaced(
+def test_bytes_before_the_first_update_have_no_time(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"

@@ -108,7 +108,7 @@ def test_shim_inherits_no_file_and_no_variable_of_the_runtime(
             assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def test_shim_and_pod_have_no_open_files_of_other_pods(stage: LocalStage) -> None:
+def test_shim_and_pod_inherit_no_open_files_from_other_pods(stage: LocalStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     first = shim(stage, "p-1")
     poll_until(lambda: sockets(first) & channel_sockets())
@@ -190,7 +190,7 @@ def test_pod_starts_without_a_shim_server(stage: LocalStage, monkeypatch: pytest
 
 
 @pytest.mark.heavy
-def test_pod_start_can_be_retried_after_forks_fail(
+def test_pod_start_can_be_retried_after_failed_forks(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:

@@ -77,7 +77,7 @@ def test_unspecified_error_names_the_token_and_the_controller_as_possible_causes
     assert "slurmctld does not respond, or it rejects the token of user berth" in failed.message
 
 
-def test_redirect_is_not_followed_with_the_token(rest: FakeSlurmRest, tmp_path: Path) -> None:
+def test_redirect_does_not_receive_the_token(rest: FakeSlurmRest, tmp_path: Path) -> None:
     with serve(FakeSlurmRest(make_slurm(tmp_path / "other"), rest.version)) as other:
         for path in ("openapi", "jobs"):
             rest.faults = {path: respond(307, b"", Location=f"{other.url}/slurm/{rest.version}/jobs/")}

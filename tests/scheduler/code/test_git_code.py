@@ -104,7 +104,7 @@ def test_workload_waits_for_its_code_and_then_starts(scene: Scene, repository: R
 
 
 @pytest.mark.heavy
-def test_commit_stays_the_same_for_all_restarts(scene: Scene, repository: Repository) -> None:
+def test_all_restarts_use_the_same_commit(scene: Scene, repository: Repository) -> None:
     workload = scene.submit(git={"ref": "main"}, retry=[{"on": [1], "max": 2}])
     scene.fetch()
     scene.stage.tick(2)

@@ -141,7 +141,7 @@ def test_digest_that_arrives_after_cancellation_is_discarded(stage: Stage) -> No
 
 
 @pytest.mark.heavy
-def test_image_digest_is_looked_up_again_for_the_run_after_an_eviction(stage: Stage) -> None:
+def test_image_digest_is_looked_up_again_after_an_eviction(stage: Stage) -> None:
     whole = [{"name": "worker", "replicas": 4, "gpu": 1}]
     workload = stage.submit(image=IMAGE, roles=whole, priority=10)
     stage.tick(2)

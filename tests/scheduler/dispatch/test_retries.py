@@ -227,7 +227,7 @@ def test_lost_node_counts_as_a_restart_only_if_a_rule_lists_it(stage: Stage) -> 
 
 
 @pytest.mark.heavy
-def test_rule_for_lost_nodes_ends_a_gang_below_its_minimum(stage: Stage) -> None:
+def test_lost_node_rule_ends_a_gang_below_its_minimum(stage: Stage) -> None:
     workload = running(stage, {"on": ["node_lost"], "action": "fail"}, roles=[{"replicas": 2, "gpu": 1}])
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="gone")
     stage.tick(3)
@@ -249,7 +249,7 @@ def test_retry_rule_applies_to_a_run_that_exceeds_max_runtime(stage: Stage) -> N
 
 
 @pytest.mark.heavy
-def test_retry_rule_moves_pods_that_never_start_to_another_node(stage: Stage) -> None:
+def test_retry_rule_avoids_the_node_after_a_start_timeout(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit(retry=[{"on": ["start_timeout"], "other_node": True}], roles=ONE)
     stage.tick(2)
@@ -291,7 +291,7 @@ def test_failed_image_pull_has_its_own_reason(stage: Stage) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("pulls_image", [True, False])
-def test_start_timeout_counts_as_a_failed_image_pull_only_while_an_image_is_pulled(
+def test_start_timeout_counts_as_a_failed_image_pull_only_during_a_pull(
     stage: Stage, pulls_image: bool
 ) -> None:
     stage.runtime.runs_immediately = False

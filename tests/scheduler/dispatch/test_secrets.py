@@ -229,7 +229,7 @@ def test_running_workload_continues_if_a_replacement_lacks_a_secret(stage: Stage
     assert len(stage.pods(workload, "running")) == 2
 
 
-def test_workload_with_a_deleted_secret_fails_even_if_the_scheduler_is_killed_meanwhile(
+def test_workload_with_a_deleted_secret_fails_even_if_the_scheduler_is_killed(
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()

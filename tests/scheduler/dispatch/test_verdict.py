@@ -187,7 +187,7 @@ def test_failures_after_the_loss_of_a_peer_are_limited_while_the_gang_makes_no_p
     assert step.peer_failures == (None if is_failure else 0)
 
 
-def test_retry_rule_for_lost_nodes_replaces_the_limit_on_failures_after_the_loss_of_a_peer() -> None:
+def test_lost_node_rule_replaces_the_limit_on_failures_after_a_lost_peer() -> None:
     document = {"name": "train", "command": "true", "roles": [{}], "retry": [{"on": ["node_lost"]}]}
     peer = PodFact("worker", 0, "lost", ended_at=at(10))
     pods = [peer, PodFact("worker", 1, "failed", **FAILURE)]

@@ -377,7 +377,7 @@ def test_start_of_a_run_that_ends_between_two_ticks_is_recorded(stage: Stage) ->
     assert (workload.started_at, workload.first_started_at) == (started_at, started_at)
 
 
-def test_grace_period_begins_if_a_gang_starts_and_is_stale_in_one_evaluation(stage: Stage) -> None:
+def test_grace_period_begins_if_a_gang_starts_and_becomes_stale_in_one_evaluation(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     groups = [
         {"name": "actors", "roles": [{"name": "actor", "replicas": 1, "gpu": 1}]},

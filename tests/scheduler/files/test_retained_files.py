@@ -51,7 +51,7 @@ def test_files_of_a_failed_pod_are_kept_for_the_requested_time(stage: Stage) -> 
 @pytest.mark.parametrize(
     ("exit_code", "changes"), [(0, {}), (1, {"keep_failed_pod": None}), (1, {"keep_failed_pod": "1s"})]
 )
-def test_files_are_not_kept_without_a_failure_or_a_request(
+def test_files_are_kept_only_after_a_failure_and_on_request(
     stage: Stage, exit_code: int, changes: dict[str, Any]
 ) -> None:
     workload = stage.submit(**{"roles": ONE, "keep_failed_pod": "30m", **changes})

@@ -194,7 +194,7 @@ def test_start_and_end_of_a_short_run_are_recorded_together(
         assert list(events)[-3:] == ["starting", "running", "completed"]
 
 
-def test_postponed_start_is_recorded_although_later_changes_exceed_the_maximum(
+def test_postponed_start_is_recorded_even_if_later_changes_exceed_the_maximum(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit_copies(stage, COUNT)
@@ -315,6 +315,6 @@ def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.
     assert last.explained_at == stage.clock.now()
 
 
-def test_snapshot_of_a_small_cluster_is_due_in_every_cycle() -> None:
+def test_small_cluster_is_snapshotted_in_every_cycle() -> None:
     pace = RunInterval(per_second=1)
     assert all(pace.is_due(cycle_record.FREE_SIZE, NOON) for _ in range(3))

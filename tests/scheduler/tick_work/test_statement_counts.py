@@ -68,7 +68,7 @@ def test_start_skips_queries_for_reservations_claims_and_arrays_if_there_are_non
     assert [sql for sql in statements for name in unneeded if name in sql] == []
 
 
-def test_run_that_starts_and_ends_between_two_ticks_changes_its_row_once(stage: Stage) -> None:
+def test_run_that_starts_and_ends_between_two_ticks_is_stored_in_one_update(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit("short", roles=ONE_CPU)
     stage.tick()

@@ -133,7 +133,7 @@ def host(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_pods_survive_if_the_agent_is_killed_and_uninstalling_it_removes_all_files(
+def test_pods_survive_a_killed_agent_and_uninstallation_removes_all_files(
     host: Host, metal_pool: NodePool
 ) -> None:
     installed = host.install()

@@ -193,7 +193,7 @@ def test_agent_restarts_a_node_after_all_its_processes_were_killed(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_agent_of_a_slurm_job_exits_and_deletes_its_files_if_the_jobs_script_is_killed(
+def test_slurm_job_agent_exits_and_deletes_its_files_if_the_job_script_is_killed(
     live_server: LiveServer, token: str, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wired, pid = Wired(), tmp_path / "pid"

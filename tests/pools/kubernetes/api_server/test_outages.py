@@ -151,7 +151,7 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
         ("PreemptionByScheduler", "the pod was preempted in Kubernetes for a pod with a higher priority"),
     ],
 )
-def test_only_pods_deleted_by_other_clients_report_the_deletion(
+def test_deletion_is_reported_only_if_another_client_deleted_the_pod(
     stage: FakeKubernetesStage, reason: str, message: str
 ) -> None:
     for pod_id in ("drained", "stopped"):

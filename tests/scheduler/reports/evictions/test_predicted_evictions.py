@@ -51,7 +51,7 @@ def test_evictions_of_workloads_without_gpus_state_no_amounts() -> None:
     assert '<a href="/workloads/1">vision/a</a> would be <strong>preempted</strong></p>' in text
 
 
-def test_preemptors_are_named_with_the_preposition_of_the_action() -> None:
+def test_preposition_before_the_preemptor_matches_the_action() -> None:
     rows = [document("vision/a", "preempt", 1, 0), document("speech/c", "consolidate", 2, 0)]
     rows[1]["preemptor"] = "ads/daily"
     table = build_prediction_table(rows)

@@ -60,7 +60,7 @@ def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
     assert row.used[0] == pytest.approx(integrate_with_decay(0.0, 2000.0, seconds, half_life), rel=1e-6)
 
 
-def test_queue_status_includes_the_fair_share_and_allocated_and_requested_resources(stage: Stage) -> None:
+def test_queue_status_includes_fair_share_allocation_and_requests(stage: Stage) -> None:
     stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)
     row = QueueStatus.objects.get(project=stage.cast.vision)

@@ -48,9 +48,7 @@ def test_workload_that_only_lacks_nodes_starts_once_they_have_booted(
     )
 
 
-def test_nodes_on_this_machine_are_expected_to_boot_within_seconds(
-    stage: Stage, empty_pool: NodePool
-) -> None:
+def test_local_nodes_are_expected_to_boot_within_seconds(stage: Stage, empty_pool: NodePool) -> None:
     NodePool.objects.update(provider="local")
     prediction = predict(stage, roles=FOUR)
     assert prediction.nodes_to_boot >= 1
@@ -112,7 +110,7 @@ def test_workload_that_waits_for_booting_nodes_is_expected_to_start_when_they_ar
     assert explained.expected_start_reason == "if nodes boot as fast as the last node of pool local"
 
 
-def test_late_node_leaves_the_expected_start_unknown(stage: Stage, empty_pool: NodePool) -> None:
+def test_expected_start_is_unknown_if_a_node_is_late(stage: Stage, empty_pool: NodePool) -> None:
     ended_node(stage, 1, boot=90)
     stage.node(2, state="booting", created_at=NOON - timedelta(seconds=100), ready_at=NOON - timedelta(0, 10))
     explained = explain(stage.cast.alice, pending_for_nodes(stage), NOON)

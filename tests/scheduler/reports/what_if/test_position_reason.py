@@ -25,7 +25,7 @@ def full_stage(stage: Stage) -> Stage:
     return stage
 
 
-def test_first_position_has_no_reason(full_stage: Stage) -> None:
+def test_first_queue_position_has_no_reason(full_stage: Stage) -> None:
     assert reason(full_stage, full_stage.cast.alice) == (1, "")
 
 
