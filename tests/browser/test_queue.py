@@ -94,16 +94,38 @@ def test_queue_filters_expand_on_a_phone_and_stay_open(opened: Open) -> None:
         assert faults == []
 
 
-def test_time_until_the_expected_start_is_on_a_separate_line(opened: Open) -> None:
-    with opened("ada", viewport={"width": 1024, "height": 900}) as (page, faults):
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_reason_and_expected_start_have_at_most_two_lines(opened: Open, width: int) -> None:
+    with opened("ada", viewport={"width": width, "height": 900}) as (page, faults):
         open_settled(page, "/queue")
-        starts = page.locator("td.start:has(> time)")
+        starts = page.locator("td.start:has(time)")
         assert starts.count() >= 3
         for text in starts.all_inner_texts():
-            assert re.fullmatch(r"(\d+ \w+, )?\d\d:\d\d\nin [\d a-z\u00a0]+(\nlast start .*)?", text), text
+            assert re.fullmatch(r"in [\d a-z\u00a0]+\n\d\d:\d\d( to .*)?\s*", text), text
+        heights = page.locator(".queue-rows tbody tr:has(.pick)").evaluate_all(
+            "rows => rows.map(row => row.offsetHeight)"
+        )
+        assert max(heights) <= 62, heights
+        assert page.locator(".table-wrap").evaluate(OVERFLOW) == 0
+        starts.last.get_by_role("button").click()
+        popover = page.locator(".popover:popover-open")
+        expect(popover).to_contain_text(
+            re.compile("after .*Pending reason.*Would exceed fair share", re.DOTALL)
+        )
+        page.keyboard.press("Escape")
         page.get_by_role("searchbox").fill("no such workload")
         page.get_by_role("link", name="Show all pending workloads").click()
         expect(starts.first).to_be_visible()
+        assert faults == []
+
+
+def test_workload_has_three_lines_on_a_phone(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        open_settled(page, "/queue")
+        rows = page.locator(".queue-rows tbody tr:has(.pick)")
+        assert rows.count() >= 5
+        assert max(rows.evaluate_all("rows => rows.map(row => row.offsetHeight)")) <= 90
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert faults == []
 
 

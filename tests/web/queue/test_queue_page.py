@@ -258,10 +258,10 @@ def test_every_row_states_its_reason_and_which_workloads_must_end_first(cast: Ca
     assert page.count(detail.format("vision")) == 2 and page.count(detail.format("speech")) == 1
     assert page.count('<span class="reason">Would exceed fair share</span>') == 3
     link = f'<a href="/workloads/{ends.pk}">vision/ends</a>'
-    assert page.count(f'<span class="sub">after {link}</span>') == 2
-    assert f'<span class="sub">after {link} and ads/hidden</span>' in page
+    assert page.count(f", after {link}.</p>") == 2
+    assert f", after {link} and ads/hidden.</p>" in page
     hidden = sign_in("dave").get(ADDRESS).content.decode()
-    assert f"after {link} and a workload of another project</span>" in hidden and "ads/hidden" not in hidden
+    assert f"after {link} and a workload of another project.</p>" in hidden and "ads/hidden" not in hidden
 
 
 def test_queue_position_is_explained_by_the_difference_from_the_next_row(cast: Cast, sign_in: SignIn) -> None:
