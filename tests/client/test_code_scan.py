@@ -145,7 +145,7 @@ def test_error_names_a_special_file(tmp_path: Path) -> None:
     assert paths(tmp_path) == [".berthignore"]
 
 
-def test_error_names_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
+def test_error_names_a_file_with_a_non_utf8_name(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"a\xff.py")).touch()
     assert r"a\xff.py" in rejection(tmp_path)
 

@@ -247,7 +247,7 @@ def test_log_of_a_running_pod_is_read_by_offset(stage: Stage) -> None:
     assert (beyond.data, beyond.offset) == (b"", len(text) + 6)
 
 
-def test_log_times_outlive_the_pod(stage: Stage) -> None:
+def test_log_timestamps_outlive_the_pod(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     assert stage.runtime.read_log_times("p-1", 0, 100) == []

@@ -57,7 +57,7 @@ def test_dependent_starts_only_if_the_required_state_is_reached(
     assert stage.phase(second) == phase
 
 
-def test_cancelled_dependent_names_the_workload_that_failed(stage: Stage) -> None:
+def test_cancelled_dependent_names_the_failed_workload(stage: Stage) -> None:
     first = running(stage, "first")
     second = stage.submit("second", roles=ONE, after=after())
     stage.finish(first, 3)

@@ -205,9 +205,7 @@ def test_pod_can_be_stopped_while_the_store_hangs(stage: LocalStage, server: Sig
     assert report.message == "stopped before its volumes had been fetched"
 
 
-def test_store_that_does_not_respond_is_reported_without_its_address(
-    stage: LocalStage, server: SigningServer
-) -> None:
+def test_unresponsive_store_is_reported_without_its_address(stage: LocalStage, server: SigningServer) -> None:
     server.change_urls = lambda urls: ["http://127.0.0.1:9/bucket?X-Amz-Signature=key" for _ in urls]
     stage.runtime.start(server.order("p-1", SEE))
     report = poll_until(

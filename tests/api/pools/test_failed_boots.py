@@ -197,7 +197,7 @@ def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning
 
 
 @pytest.mark.heavy
-def test_pool_that_stopped_provisioning_shows_the_reason_and_does_not_scale_up_until_retried(
+def test_pool_with_stopped_provisioning_does_not_scale_up_until_retried(
     cloud: Ec2Pool, bob: Caller, cast: Cast
 ) -> None:
     cloud.create(boot_failure_limit=1, nodes={"min": 1, "max": 4})

@@ -155,7 +155,7 @@ def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Ca
     assert bob.get(f"quotas/changes/{made}").json()["superseded_by"] == last.pk
 
 
-def test_history_omits_quotas_that_the_user_may_not_see(
+def test_history_omits_hidden_quotas(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     whole = {"changes": [*TWO_QUOTA_DRAFT["changes"], {"project": "ads", "pool": "local", "set": {"gpu": 1}}]}

@@ -92,7 +92,7 @@ def test_outputs_that_a_pod_writes_while_it_stops_are_copied(stage: RealKubernet
     assert stage.runtime.read_file("p-1", "state", 0, 10) == b"saved\n"
 
 
-def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period_and_its_outputs_are_copied(
+def test_outputs_of_a_pod_that_ignores_sigterm_are_copied(
     stage: RealKubernetesStage,
 ) -> None:
     script = "trap '' TERM; echo early > \"$BERTH_POD_DIR/state\"; echo up; while :; do sleep 0.1; done"

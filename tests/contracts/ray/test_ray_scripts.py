@@ -38,7 +38,7 @@ def test_node_code_needs_only_the_standard_library(tmp_path: Path) -> None:
     assert str(tmp_path) in done.stdout
 
 
-def test_start_script_contains_the_address_of_the_pools_head(tmp_path: Path) -> None:
+def test_start_script_contains_the_pools_head_address(tmp_path: Path) -> None:
     nodes = [HEAD, WORKER]
     instructions = RayRuntime(tmp_path, lambda: nodes).instructions(WORKER)
     assert f'"head": "127.99.1.1:{GCS_PORT}", "is_head": false' in instructions.start

@@ -31,7 +31,7 @@ def blocker(plan: Plan, workload: str) -> Blocker:
     return rejection.blockers[0]
 
 
-def test_gang_that_exceeds_a_cluster_quota_stays_pending_with_a_reason_that_names_the_quota() -> None:
+def test_gang_over_a_cluster_quota_stays_pending_and_its_reason_names_the_quota() -> None:
     there = world(quota("gpu", 8)).running("has", "p", "n1", gpus=6).queued("new", "p", 2, gpus=2)
     plan = there.decide()
     assert plan.bundles == ()

@@ -188,7 +188,7 @@ def test_higher_demand_during_a_drain_reverts_it() -> None:
     assert and_more.fleet.phase == Phase.SCALING_UP
 
 
-def test_no_more_drains_are_reverted_than_needed() -> None:
+def test_only_as_many_drains_as_needed_are_reverted() -> None:
     draining = next_step(fleet(2, range(6))).fleet
     step = next_step(draining.with_desired_nodes(3))
     assert step.commands == (UndoDrain((2,)),)

@@ -70,7 +70,7 @@ def test_incomplete_entry_is_ignored(writer: Writer) -> None:
     assert read_times(writer.path, 0, 8) == [(4, 1001000)]
 
 
-def test_times_of_a_long_log_take_little_space_and_stay_in_order(tmp_path: Path) -> None:
+def test_long_log_timestamps_take_little_space_and_stay_in_order(tmp_path: Path) -> None:
     path, count = str(tmp_path / "log"), 3 * LIMIT_MIN // ENTRY_BYTES
     for number in range(1, count + 1):
         append_entries(path, 0, [(10 * number, 2000 * number)])

@@ -71,7 +71,7 @@ def test_file_outside_the_directory_cannot_be_read(work: Path, path: str) -> Non
         read_file(str(work), "", path, 0, 10)
 
 
-def test_directory_that_the_pod_replaced_by_a_link_cannot_be_read(work: Path) -> None:
+def test_directory_replaced_with_a_link_cannot_be_read(work: Path) -> None:
     (work / "code").symlink_to("/etc")
     with pytest.raises(FilesNotFound):
         list_files(str(work), "code", ["passwd"])
@@ -150,9 +150,7 @@ def test_flood_of_links_and_directories_is_rejected(work: Path, monkeypatch: pyt
         list_files(str(work), "", ["results"])
 
 
-def test_listing_with_paths_that_are_too_long_is_rejected(
-    work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_with_excessively_long_paths_is_rejected(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PATH_BYTES_MAX", 3 * 2**20)
     deep = work.joinpath(*["d" * 255] * 10)
     deep.mkdir(parents=True)

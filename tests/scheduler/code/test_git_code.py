@@ -160,7 +160,7 @@ def test_identical_files_are_stored_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_version_of_the_secret_used_to_fetch_the_code_is_recorded(scene: Scene, personal: bool) -> None:
+def test_secret_version_used_to_fetch_the_code_is_recorded(scene: Scene, personal: bool) -> None:
     cast, now = scene.stage.cast, scene.stage.clock.now()
     scene.server.token = TOKEN
     content = SecretContent(TOKEN)

@@ -59,7 +59,7 @@ def test_two_mebibyte_file_name_fails_the_workload_with_a_short_message(
 
 
 @pytest.mark.heavy
-def test_long_name_of_the_default_branch_is_omitted(scene: Scene, repository: Repository) -> None:
+def test_long_default_branch_name_is_omitted(scene: Scene, repository: Repository) -> None:
     name = "a" * 200 + "/" + "b" * 100
     git(repository.path, "branch", name, "main")
     git(repository.path, "symbolic-ref", "HEAD", f"refs/heads/{name}")

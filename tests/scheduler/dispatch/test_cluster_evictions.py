@@ -77,7 +77,7 @@ def fail(stage: Stage, workload: Workload, index: int) -> None:
 
 
 @pytest.mark.heavy
-def test_second_eviction_record_counts_pods_that_fail_after_the_eviction_of_a_peer(stage: Stage) -> None:
+def test_second_eviction_record_counts_pods_that_fail_after_a_peer_is_evicted(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
     stage.clock.advance(60)
@@ -114,7 +114,7 @@ def test_failed_replacement_of_an_evicted_pod_counts_as_a_failure(stage: Stage) 
 
 
 @pytest.mark.heavy
-def test_failure_long_after_the_eviction_of_a_peer_counts_as_a_failure(stage: Stage) -> None:
+def test_late_failure_after_a_peer_eviction_counts_as_a_failure(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 0)
     stage.tick(3)

@@ -161,7 +161,7 @@ def test_rejected_replacement_of_a_required_replica_is_retried(
 
 
 @pytest.mark.heavy
-def test_message_of_a_workload_requeued_after_failed_starts_states_the_reason(stage: Stage) -> None:
+def test_requeue_message_after_failed_starts_states_the_reason(stage: Stage) -> None:
     workload = stage.submit(**GANG, restart_policy={"kind": "on_failure", "max_restarts": 3})
     stage.tick(2)
     missing = "the image has no program `python`"

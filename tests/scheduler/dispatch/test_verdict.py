@@ -115,7 +115,7 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
         ({"created_at": at(0), "ended_at": at(15)}, "failed"),  # this pod could not be started
     ],
 )
-def test_failure_after_the_loss_of_a_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
+def test_failure_after_a_lost_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", **failed)]
     step = decide_verdict(gang(pods=pods, replaced=[PodFact("worker", 0, "lost", ended_at=at(10))]))
     assert step is not None
@@ -144,7 +144,7 @@ FAILURE: dict[str, Any] = {"exit_code": 1, "created_at": at(0), "ended_at": at(1
         ),
     ],
 )
-def test_failure_during_or_after_the_eviction_of_a_peer_counts_as_a_loss(
+def test_failure_during_or_after_a_peer_eviction_counts_as_a_loss(
     peer: PodFact, failure: dict[str, Any], next_phase: str
 ) -> None:
     step = decide_verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **failure)]))
@@ -173,7 +173,7 @@ def test_message_names_the_evicted_pod_and_the_reason() -> None:
     ],
 )
 @pytest.mark.parametrize("state", ["lost", "stopped"])
-def test_failures_after_the_loss_of_a_peer_are_limited_while_the_gang_makes_no_progress(
+def test_failures_after_a_lost_peer_are_limited_while_the_gang_makes_no_progress(
     state: str, progress: dict[str, Any], is_failure: bool
 ) -> None:
     peer = PodFact("worker", 0, state, eviction="scaled down", ended_at=at(10))

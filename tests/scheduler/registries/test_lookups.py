@@ -83,7 +83,7 @@ def test_registry_at_a_forbidden_address_is_not_contacted(host: str) -> None:
     assert (error.fault, error.is_permanent) == (RegistryErrorKind.FORBIDDEN, True)
 
 
-def test_registry_request_to_one_of_berths_ports_is_rejected(tiny: TinyRegistry) -> None:
+def test_registry_request_to_a_berth_port_is_rejected(tiny: TinyRegistry) -> None:
     port = int(tiny.address.partition(":")[2])
     tiny.requests.clear()
     error = find_error(tiny.image("train:1"), access=RegistryAccess(own_ports=frozenset({port})))

@@ -111,7 +111,7 @@ def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], c
         snapshot = replace(snapshot, workloads=tuple(workloads), nodes=tuple(nodes))
 
 
-def test_snapshot_of_a_different_engine_version_is_rejected() -> None:
+def test_snapshot_from_a_different_engine_version_is_rejected() -> None:
     snapshot = json.loads(SnapshotEncoder().encode(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
     with pytest.raises(UnreadableSnapshot):
         decode_snapshot({**snapshot, "moons": 1})

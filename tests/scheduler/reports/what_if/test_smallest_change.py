@@ -97,7 +97,7 @@ def test_suggestion_names_the_visible_victims(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_no_change_is_suggested_for_workloads_that_run_or_have_reserved_resources(stage: Stage) -> None:
+def test_no_change_is_suggested_for_running_or_reserved_workloads(stage: Stage) -> None:
     low = stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     low.refresh_from_db()
