@@ -67,28 +67,28 @@ def _has_small_and_large_workloads(
 ) -> bool:
     """Return whether some, but not all, of the department's workloads are larger than the amount."""
 
-    def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
+    def minimum_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)
         for group in board.groups_by_project.get(project, ()):
-            yield _least_request(group.gangs[0], kind, limit)
+            yield _minimum_request(group.gangs[0], kind, limit)
         for gang in board.by_project.get(project, {}).values() if with_running else ():
-            yield _least_request(gang, kind, limit)
+            yield _minimum_request(gang, kind, limit)
         for gang in in_backoff.get(project, ()):
-            yield _least_request(gang, kind, limit)
+            yield _minimum_request(gang, kind, limit)
 
     return any(
         least > amount
         for project in department.children
         if project.requested[kind] > amount
-        for least in least_requests(project, with_running=project.allocated[kind] > amount)
+        for least in minimum_requests(project, with_running=project.allocated[kind] > amount)
     ) and any(
         0 < least <= amount
         for project in department.children
-        for least in least_requests(project, with_running=True)
+        for least in minimum_requests(project, with_running=True)
     )
 
 
-def _least_request(gang: Gang, kind: int, limit: int) -> int:
+def _minimum_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of its main resource that the gang requests at its minimum size.
 
     Return 0 if that is not `kind`, if it exceeds the limit, or if the gang is never over quota.

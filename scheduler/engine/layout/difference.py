@@ -21,9 +21,9 @@ def find_differences(
     only_now: list[Workload] = []
     i = j = 0
     while i < len(before) and j < len(now):
-        same = _count_equal(before, i, now, j)
+        same = _count_equal_workloads(before, i, now, j)
         i, j = i + same, j + same
-        removed, added = _count_different(before, i, now, j)
+        removed, added = _distances_to_next_match(before, i, now, j)
         only_before += before[i : i + removed]
         only_now += now[j : j + added]
         i, j = i + removed, j + added
@@ -35,7 +35,7 @@ def find_differences(
     return old, new
 
 
-def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
+def _count_equal_workloads(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
     same = 0
     while True:
         run_before, run_now = before[i + same : i + same + CHUNK_SIZE], now[j + same : j + same + CHUNK_SIZE]
@@ -46,7 +46,9 @@ def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j:
         same += len(run_before)
 
 
-def _count_different(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
+def _distances_to_next_match(
+    before: Sequence[Workload], i: int, now: Sequence[Workload], j: int
+) -> tuple[int, int]:
     """Return how many workloads to skip in each sequence to reach the next match within MAX_LOOKAHEAD."""
     left, new = len(before) - i, len(now) - j
     if not left or not new:

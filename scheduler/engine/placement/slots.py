@@ -115,7 +115,7 @@ def _pick_slot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Slot | None:
     if board.pool.node_strategy is Strategy.FRAGMENTATION:
-        return _pick_least_fragmenting(board, part, horizon, within, only)
+        return _pick_least_fragmenting_slot(board, part, horizon, within, only)
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
     for i in _candidates(board, part, horizon, within):
         if only is not None and not only[i]:
@@ -128,7 +128,7 @@ def _pick_slot(
     return None
 
 
-def _pick_least_fragmenting(
+def _pick_least_fragmenting_slot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Slot | None:
     nodes, strategy = board.nodes, board.pool.device_strategy

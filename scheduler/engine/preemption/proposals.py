@@ -304,7 +304,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
     )
     while more:
         more = (
-            _select_up_to(selection, goal)
+            _select_victims_up_to(selection, goal)
             if ordered_victims is None
             else _select_in_order(selection, goal, ordered_victims)
         )
@@ -324,7 +324,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
         yield
 
 
-def _select_up_to(selection: VictimSelection, goal: int) -> bool:
+def _select_victims_up_to(selection: VictimSelection, goal: int) -> bool:
     """Return False if there are too few victims."""
     while len(selection.selected) < goal:
         before = len(selection.selected)

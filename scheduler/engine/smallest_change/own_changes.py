@@ -22,12 +22,12 @@ MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per r
 def propose_ending_own_wait(case: PendingCase) -> Iterator[Proposals]:
     """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
     for blocker in case.rejection.blockers:
-        change = _change_that_ends_wait(blocker)
+        change = _change_to_end_wait(blocker)
         if change is not None:
             yield single_proposal(change)
 
 
-def _change_that_ends_wait(blocker: Blocker) -> Change | None:
+def _change_to_end_wait(blocker: Blocker) -> Change | None:
     numbers = blocker.numbers
     match blocker.reason:
         case Reason.SUSPENDED:

@@ -10,9 +10,7 @@ from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestCh
 NAMED_MAX = 3  # maximum number of affected workloads named in a sentence
 
 
-def sentence_about_change(
-    result: SmallestChange, project: str, display_name: Callable[[str], str] = str
-) -> str:
+def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
     """Return the sentence for a workload of `project`. `display_name` redacts workload names."""
     match result.outcome:
         case Outcome.NO_CHANGE:

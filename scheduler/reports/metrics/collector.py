@@ -75,7 +75,7 @@ class MetricsCollector(LeasedThread):
     def run_job(self, held: HeldLease) -> None:
         """Read the logs that are due, and store their metrics."""
         now = self._clock.now()
-        self._reapply_rules_after_other_leader(held)
+        self._reapply_rules_after_lease_change(held)
         running = {pod.pk: pod for pod in _running_pods()}
         self._add_unread_ended_pods(now)
         logged = running | self._unread
@@ -122,7 +122,7 @@ class MetricsCollector(LeasedThread):
                 log.exception("the stop rule of the array %s could not be applied", array.pk)
         self._reported, self._next_index = set(), unfinished
 
-    def _reapply_rules_after_other_leader(self, held: HeldLease) -> None:
+    def _reapply_rules_after_lease_change(self, held: HeldLease) -> None:
         """Apply all stop rules in the next round if another process may have held the lease."""
         if self._epoch is not None and held.epoch != self._epoch + 1:
             self._reported = None

@@ -22,7 +22,7 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
 from scheduler.engine.smallest_change.phrases import action_phrase
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange, smallest_change
-from scheduler.engine.smallest_change.sentences import sentence_about_change
+from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.predicted import rule_in_present_tense
@@ -174,7 +174,7 @@ def _render_change(
     has_one_rule = len(effects.rules) == 1 and all(map(is_visible, effects.evicted))
     return RenderedChange(
         outcome=result.outcome,
-        sentence=sentence_about_change(result, workload.project.name, display_name),
+        sentence=change_sentence(result, workload.project.name, display_name),
         change=None if change is None else _change_as_document(change, display_name),
         evicted_workloads=len(effects.evicted),
         scaled_down_workloads=len(effects.scaled_down),

@@ -20,7 +20,7 @@ from scheduler.engine.model import (
     TopologyConstraint,
 )
 from scheduler.engine.smallest_change.search import Outcome, smallest_change
-from scheduler.engine.smallest_change.sentences import sentence_about_change
+from scheduler.engine.smallest_change.sentences import change_sentence
 from tests.engine.world import NOON, World, request, role
 
 NONE = "No single change would start the workload now."
@@ -29,7 +29,7 @@ NONE = "No single change would start the workload now."
 def sentence(world: World, name: str = "w") -> str:
     snapshot = world.snapshot()
     project = next(workload.project for workload in snapshot.workloads if workload.name == name)
-    return sentence_about_change(smallest_change(snapshot, name), project)
+    return change_sentence(smallest_change(snapshot, name), project)
 
 
 def would_start(clause: str, effects: str = "") -> str:
@@ -320,9 +320,7 @@ def test_ending_a_workload_in_the_same_department_is_suggested_first() -> None:
 
 def test_workload_names_in_the_sentence_are_redacted() -> None:
     snapshot = two_tenants().running("secret", "far", "n", 4, preemptible=False).queued("w", "p").snapshot()
-    redacted = sentence_about_change(
-        smallest_change(snapshot, "w"), "p", lambda name: f"[{len(name)} letters]"
-    )
+    redacted = change_sentence(smallest_change(snapshot, "w"), "p", lambda name: f"[{len(name)} letters]")
     assert redacted == would_start("[6 letters] ended")
 
 
@@ -345,7 +343,7 @@ def test_search_stops_at_the_maximum_number_of_simulations() -> None:
     )
     result = smallest_change(snapshot, "w", max_runs=2)
     assert (result.outcome, result.runs) == (Outcome.UNDECIDED, 2)
-    assert sentence_about_change(result, "p") == (
+    assert change_sentence(result, "p") == (
         "The search for a change that would start the workload now was not completed."
     )
 

@@ -11,7 +11,7 @@ from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Place
 from scheduler.engine.request_bounds import LIMIT_REASONS, QUOTA_REASONS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.search import MAX_RUNS, Outcome, smallest_change
-from scheduler.engine.smallest_change.sentences import sentence_about_change
+from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.simulator import load
 from tests.engine.reference.changes import leaf_roles, with_change
 from tests.engine.reference.clusters import clusters
@@ -68,7 +68,7 @@ def test_suggested_change_starts_the_workload_or_makes_it_schedulable(document: 
         result = smallest_change(snapshot, workload.name)
         assert result.runs <= MAX_RUNS
         assert (result.outcome is not Outcome.NOT_NEEDED) is is_pending(snapshot, workload.name)
-        assert "None" not in sentence_about_change(result, workload.project)
+        assert "None" not in change_sentence(result, workload.project)
         if result.change is not None:
             changed = with_change(document, workload.name, result.change)
             if result.outcome is Outcome.SCHEDULABLE:

@@ -2,7 +2,7 @@
 
 from scheduler.engine.model import NodeState, RoleGroup
 from scheduler.engine.smallest_change.search import Outcome, smallest_change
-from scheduler.engine.smallest_change.sentences import sentence_about_change
+from scheduler.engine.smallest_change.sentences import change_sentence
 from tests.engine.explain.test_smallest_change import (
     NONE,
     cpu_pool,
@@ -22,7 +22,7 @@ def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_us
     world = full_node().queued("w", "p", gpus=8)
     result = smallest_change(world.snapshot(), "w")
     assert result.outcome is Outcome.SCHEDULABLE
-    assert sentence_about_change(result, "p") == (
+    assert change_sentence(result, "p") == (
         "The workload could start once resources are free if "
         "each replica of role worker requested 4 GPUs instead of 8."
     )
@@ -33,7 +33,7 @@ def test_smaller_gang_is_preferred_to_raising_the_pools_maximum() -> None:
     gang = role("worker", 10, ask=request(1))
     result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")
     assert result.outcome is Outcome.SCHEDULABLE
-    assert sentence_about_change(result, "p") == (
+    assert change_sentence(result, "p") == (
         "The workload could start once resources are free if it had 8 worker replicas instead of 10."
     )
 
@@ -43,7 +43,7 @@ def test_smaller_gang_is_suggested_if_the_request_alone_exceeds_a_partly_used_li
     world.running("one", "p", "n", 3, preemptible=False)
     gang = role("worker", 6, ask=request(1))
     result = smallest_change(world.queued("w", "p", roles=(gang,)).snapshot(), "w")
-    assert sentence_about_change(result, "p") == (
+    assert change_sentence(result, "p") == (
         "The workload could start once resources are free if it had 4 worker replicas instead of 6."
     )
 
@@ -88,7 +88,7 @@ def test_gpu_memory_is_converted_to_device_fractions_even_if_all_nodes_are_cordo
     gang = role("worker", 2, ask=request(1, gpu_memory=40_000))
     result = smallest_change(world.queued("w", "p", roles=(gang,)).snapshot(), "w")
     assert result.outcome is Outcome.CHANGE
-    assert sentence_about_change(result, "p") == would_start("node n were uncordoned")
+    assert change_sentence(result, "p") == would_start("node n were uncordoned")
 
 
 def test_lower_request_is_not_suggested_if_another_resource_exceeds_a_quota_that_forbids_borrowing() -> None:
