@@ -133,7 +133,18 @@ def describe_change_and_effects(
     if separator:
         losses = losses_by_workload(actor, project, answer.evicted, now)
         effects = _with_losses(f"{EFFECTS.lstrip()}{effects}", losses)
-    return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
+    ended = _ended_workloads(answer.change)
+    for name, loss in losses_by_workload(actor, project, ended, now).items():
+        effects = f"{name} would lose {loss.amounts}. {effects}".rstrip()
+    named = [*answer.affected, *ended]
+    return link_workloads(actor, change, named), link_workloads(actor, effects, named)
+
+
+def _ended_workloads(change: Change | None) -> list[str]:
+    """Return the workload that the change would end, or nothing for any other change."""
+    if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED:
+        return []
+    return [str(change["subject"])]
 
 
 class Loss(NamedTuple):

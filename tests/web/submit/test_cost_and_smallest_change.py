@@ -64,6 +64,21 @@ def test_prediction_of_a_queued_workload_shows_the_smallest_change(cast: Cast, d
     assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
 
 
+def test_smallest_change_that_ends_a_workload_shows_its_lost_work(cast: Cast, dave: Client) -> None:
+    node = make.node(cast.pool, gpus=2)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    running = make.workload(
+        cast.vision, "runs", phase="running", run=1, pool=cast.pool, priority=200, preemptible=False,
+        started_at=make.ago(hours=1), gpus=2,
+    )  # fmt: skip
+    make.place(running, node, [0, 1])
+    text = "name: small\nproject: vision\ncommand: run\nroles:\n- gpu: 1\n"
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    shown = words_of(card).replace("\N{NO-BREAK SPACE}", " ")
+    assert "if vision/runs ended. vision/runs would lose 2 GPUs and 2.0 GPU-h of work." in shown
+
+
 def _six_replicas_beside_a_victim(cast: Cast, project: Project) -> str:
     """Fill a node with a preemptible workload of the project, two free GPUs and a non-preemptible workload.
 
