@@ -366,7 +366,7 @@ class Board:
     def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
         """Return the names of gangs whose relocated pods can no longer start in this cycle."""
         reserved_only = {
-            move.gang.name for move in moves if not move.starts_now and self.starts_entirely(move.gang)
+            move.gang.name for move in moves if not move.starts_now and self.starts_entire_gang(move.gang)
         }
         self.cycle.reserved_only |= reserved_only
         return reserved_only
@@ -375,7 +375,7 @@ class Board:
         """Return the gangs with at least one pod that was placed in this cycle."""
         return {move.gang: None for move in self._new_placements.values()}
 
-    def starts_entirely(self, gang: Gang) -> bool:
+    def starts_entire_gang(self, gang: Gang) -> bool:
         """Return whether the entire gang starts in this cycle."""
         return gang.name not in self.cycle.reserved_only and all(
             self.is_newly_placed(pod) for part in gang.parts for pod in part.live.values()

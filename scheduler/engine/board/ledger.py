@@ -175,7 +175,7 @@ class QueueAccount:
         self.cache.clear()
         self.sibling_cache.clear()
 
-    def queue_taking_turns(self, kind: int) -> "QueueAccount":
+    def turn_taking_queue(self, kind: int) -> "QueueAccount":
         """Return the queue that takes turns with other queues: the project's department, or the
         project itself.
         """

@@ -13,8 +13,8 @@ from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang
 from scheduler.engine.board.ledger import KINDS, NOT_DIVIDED, QueueAccount, main_resource
 from scheduler.engine.fair_share.shares import shares_without_history
 from scheduler.engine.fair_share.usage_history import (
+    accounts_with_requests,
     history_seconds,
-    requesting_accounts,
     update_usage_history,
 )
 from scheduler.engine.plan import Reason
@@ -41,7 +41,7 @@ def _divide_departments(board: Board) -> None:
         departments = [
             root
             for root in roots
-            if root.pool_quota.weights[kind] > 0 and len(requesting_accounts(root.children, kind)) > 1
+            if root.pool_quota.weights[kind] > 0 and len(accounts_with_requests(root.children, kind)) > 1
         ]
         if not departments or sum([root.wanted[kind] for root in roots]) <= capacity[kind]:
             continue

@@ -16,7 +16,7 @@ from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.fair_share.usage_history import (
     MIN_USAGE_FRACTION,
-    requesting_accounts,
+    accounts_with_requests,
     sum_weights,
     usage_relative_to_share,
 )
@@ -58,7 +58,7 @@ class TurnTaking:
             self.history_counts and gang.account in self._may_exceed_share and is_project_head(board, gang)
         )
 
-    def queues_taking_turns(
+    def turn_taking_queues(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> tuple[QueueAccount, QueueAccount]:
         """Return the queue of the preemptor and the queue of the victim that take turns.
@@ -67,7 +67,7 @@ class TurnTaking:
         """
         if own_queue.parent is not None:
             return own_queue, victim_queue
-        return self._gang.account.queue_taking_turns(self.kind), project.queue_taking_turns(self.kind)
+        return self._gang.account.turn_taking_queue(self.kind), project.turn_taking_queue(self.kind)
 
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue has used more than the preemptor's queue, which may therefore
@@ -136,7 +136,8 @@ class TurnTaking:
         if account.path[-1].divided[self.kind]:
             return 1.0
         above = (
-            requesting_accounts(_sibling_accounts(self._board, step), self.kind) for step in account.path[1:]
+            accounts_with_requests(_sibling_accounts(self._board, step), self.kind)
+            for step in account.path[1:]
         )
         return math.prod(0.5 for requesting in above if len(requesting) > 1)
 
@@ -152,7 +153,7 @@ def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLev
     key = "level", kind
     if key not in account.sibling_cache:
         accounts = _sibling_accounts(board, account)
-        requesting = requesting_accounts(accounts, kind)
+        requesting = accounts_with_requests(accounts, kind)
         total = account.parent.share[kind] if account.parent else board.nodes.capacity()[kind]
         charged = {a: _charged_amount(board, a, kind) for a in accounts}
         now, weights = (
@@ -180,7 +181,7 @@ def _add_projects(
     The department's weight is divided among them.
     """
     projects = department.children
-    weights = sum_weights(requesting_accounts(projects, kind), kind)
+    weights = sum_weights(accounts_with_requests(projects, kind), kind)
     for project in projects:
         charged[project] = min(charged[department], _charged_amount(board, project, kind))
         usage_per_unit[project] = usage_relative_to_share(

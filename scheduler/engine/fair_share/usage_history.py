@@ -55,7 +55,7 @@ def _sibling_relative_usages(
     `steady` is the usage possible if the parent had always had its current share. `remaining` is the usage
     still possible before history is reset.
     """
-    requesting = requesting_accounts(accounts, kind)
+    requesting = accounts_with_requests(accounts, kind)
     weights = sum_weights(requesting, kind)
     min_usage = MIN_USAGE_FRACTION * max(
         steady, *(account.pool_quota.usage.parent[kind] for account in accounts)
@@ -75,7 +75,7 @@ def _usages_relative_to_pool(
     """Return the relative usage of each project of a department, as if the projects shared the whole pool
     with other departments.
     """
-    requesting = requesting_accounts(accounts, kind)
+    requesting = accounts_with_requests(accounts, kind)
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
     total = sum(account.pool_quota.usage.used[kind] for account in requesting)
     parts = (
@@ -102,5 +102,5 @@ def sum_weights(accounts: Sequence[QueueAccount], kind: int) -> float:
     return sum(account.pool_quota.weights[kind] for account in accounts)
 
 
-def requesting_accounts(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
+def accounts_with_requests(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
     return [account for account in accounts if account.requested[kind] > 0]

@@ -98,10 +98,10 @@ class _ShareExplanation:
             return f"Total request (allocated and pending): {total}"
         if len(parts) == 1:
             return f"Total request: {total}, all {next(iter(parts))}"
-        terms = (f"{self._format_without_resource(amount)} {what}" for what, amount in parts.items())
+        terms = (f"{self._format_bare_amount(amount)} {what}" for what, amount in parts.items())
         return f"Total request: {total} ({' + '.join(terms)})"
 
-    def _format_without_resource(self, amount: int) -> str:
+    def _format_bare_amount(self, amount: int) -> str:
         if self.division.resource == "memory_mib":
             return format_mib(amount)
         return format_number(amount / MILLI)

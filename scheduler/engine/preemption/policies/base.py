@@ -180,7 +180,9 @@ class PreemptionPolicy:
 
     def _is_protected_next_cycle(self, gang: Gang) -> bool:
         return (
-            self._gang_min_runtime(gang) > 0 and not gang.non_preemptible and self.board.starts_entirely(gang)
+            self._gang_min_runtime(gang) > 0
+            and not gang.non_preemptible
+            and self.board.starts_entire_gang(gang)
         )
 
     def _gang_min_runtime(self, gang: Gang) -> int:

@@ -103,7 +103,7 @@ class Reclaim(PreemptionPolicy):
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, rule_name: str, victim: Victim
     ) -> bool:
         amount = victim.amounts[self.turns.kind]
-        turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
+        turn_queues = self.turns.turn_taking_queues(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
             return self.turns.may_be_reclaimed(*turn_queues, amount)
         reaches_into_share = (
@@ -121,7 +121,7 @@ class Reclaim(PreemptionPolicy):
     ) -> Iterator[tuple[int, int, str]]:
         """Yield (resource, threshold, rule) for each resource that can be reclaimed from the project."""
         if not self.deserved:
-            if self.turns.may_yield_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):
+            if self.turns.may_yield_turn(*self.turns.turn_taking_queues(own_queue, victim_queue, project)):
                 for kind in self.kinds:
                     if victim_queue.allocated[kind] > victim_queue.quota[kind]:
                         yield kind, victim_queue.quota[kind], "turn"
@@ -135,7 +135,7 @@ class Reclaim(PreemptionPolicy):
 
     def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
         sides = super().compared_queues(account, rule)
-        return self.turns.queues_taking_turns(*sides, account) if sides and rule == "turn" else sides
+        return self.turns.turn_taking_queues(*sides, account) if sides and rule == "turn" else sides
 
     def is_fair_outcome(self, sides: set[tuple[QueueAccount, QueueAccount]]) -> bool:
         for own_queue, victim_queue in sides if self.deserved else ():
@@ -238,7 +238,7 @@ class Reclaim(PreemptionPolicy):
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind
-        queue = victim_queue if victim_queue.parent else project.queue_taking_turns(kind)
+        queue = victim_queue if victim_queue.parent else project.turn_taking_queue(kind)
         return -round(queue.relative_usage[kind].used, 1)
 
     def _current_stage(self, account: QueueAccount) -> int:
