@@ -75,7 +75,7 @@ class RenderedField:
 
     @property
     def described_by(self) -> str:
-        texts = {"hint": self.hint, "stored": self.stored, "warning": self.warning, "error": self.errors}
+        texts = {"hint": self.hint, "warning": self.warning, "error": self.errors, "stored": self.stored}
         return " ".join(f"{self.id}-{name}" for name, text in texts.items() if text)
 
     @property

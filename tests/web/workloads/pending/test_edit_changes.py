@@ -63,6 +63,12 @@ def test_no_changes_are_listed_while_the_document_is_not_yaml(dave: Client, trai
     assert "changes-title" not in answer and "data-unchanged" not in answer
 
 
+def test_error_is_shown_above_the_previous_value(dave: Client, train: Workload) -> None:
+    answer = edited(dave, train, "replicas: 2", "replicas: 0")
+    field = answer.partition('id="w-f-roles-0-at_least"')[2].partition('id="w-')[0]
+    assert field.index('class="error"') < field.index("Previous value: 2")
+
+
 def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
     Workload.objects.update(explanation={"blockers": []})
     prediction = edited(dave, train, "replicas: 2", "replicas: 3", page="/prediction")
