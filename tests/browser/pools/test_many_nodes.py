@@ -46,6 +46,8 @@ def test_selected_nodes_are_cordoned_and_the_url_preserves_the_view(opened: Open
         select(page, "fleet-4")
         select(page, "fleet-44")
         bar = page.locator("#bulk")
+        expect(bar).to_be_in_viewport(ratio=1)
+        expect(page.get_by_role("navigation", name="State")).to_be_visible()
         expect(bar).to_contain_text("2 selected")
         expect(bar.get_by_role("button", name="Uncordon")).to_be_hidden()
         bar.get_by_role("button", name=re.compile(r"Cordon \d+ selected nodes")).click()
