@@ -230,7 +230,7 @@ def test_only_unused_code_is_deleted(dave: Caller, store: DiskStore) -> None:
 
 
 @pytest.mark.heavy
-def test_upload_or_submission_prevents_deletion_of_old_code(dave: Caller, store: DiskStore) -> None:
+def test_upload_or_submission_protects_old_code_from_deletion(dave: Caller, store: DiskStore) -> None:
     files = {"a.py": b"one"}
     tree = upload(dave, files)
     uses: list[Callable[[], Any]] = [lambda: upload(dave, files), lambda: submit(dave, tree)]

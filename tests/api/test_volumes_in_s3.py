@@ -243,7 +243,7 @@ def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_requests_to_an_unresponsive_object_store_are_limited_and_hold_no_database_connection(
+def test_requests_to_an_unresponsive_object_store_hold_no_database_connection(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Queue[bool] = Queue()
@@ -315,9 +315,7 @@ def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
     return PodOutputs.objects.create(pod=ended, **columns)
 
 
-def test_pod_waits_until_volume_changes_by_earlier_pods_of_its_project_are_stored(
-    pod: Pod, cast: Cast
-) -> None:
+def test_pod_waits_until_earlier_volume_changes_of_its_project_are_stored(pod: Pod, cast: Cast) -> None:
     agent, place = Caller(secrets.download_secret(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     row = pending_changes(pod, cast.vision, progress={"size": 12_345_678})
     answer = agent.get(place).json()

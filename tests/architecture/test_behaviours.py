@@ -27,7 +27,7 @@ def test_unknown_behaviour_id_stops_the_test_run() -> None:
         reject_unknown_behaviours([item_showing("RAI-01"), item_showing("RAI-83")])
 
 
-def test_table_lists_tests_by_behaviour_and_behaviours_without_tests() -> None:
+def test_behaviour_table_lists_tests_and_untested_behaviours() -> None:
     text = table({"PAD-02": {"tests/b.py::test_b", "tests/a.py::test_a"}})
     assert "elastic-jobs: 1 of 35 shown" in text
     assert "  PAD-02  tests/a.py::test_a\n  PAD-02  tests/b.py::test_b\n  not yet: PAD-01 PAD-03" in text

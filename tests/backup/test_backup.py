@@ -38,7 +38,7 @@ def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
     return file
 
 
-def test_restored_database_equals_the_original_and_existing_data_is_replaced_only_with_force(
+def test_restored_database_equals_the_original(
     admin: Berth, backup_file: Path, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
     # The open transaction neither blocked the backup nor is part of it. Keys are included on request and

@@ -51,7 +51,7 @@ def test_stage_durations_come_from_the_tick_that_starts_the_workload(web: Steps,
     assert sum(stages[stage] for stage in stages if stage not in (TOTAL, "answer")) == pytest.approx(70)
 
 
-def test_cpu_time_covers_only_the_scheduler_between_two_steps(web: Steps, scheduler: Steps) -> None:
+def test_cpu_time_of_a_stage_covers_only_the_scheduler(web: Steps, scheduler: Steps) -> None:
     cpu = cpu_milliseconds(moments(SUBMITTED, web, scheduler), scheduler)
     assert {stage: round(value) for stage, value in cpu.items()} == {
         "burst window": 0, "pod reports": 2, "observe": 3, "decide": 1, "commit": 5, "prepare": 5, "order": 1,

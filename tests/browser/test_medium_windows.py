@@ -60,7 +60,7 @@ def test_workload_kind_is_shown_in_a_medium_width_window(opened: Open) -> None:
         assert faults == []
 
 
-def test_workload_rows_have_one_height_in_a_medium_width_window(opened: Open) -> None:
+def test_workload_rows_have_the_same_height_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/workloads")
         rows = page.locator(".workload-rows tbody tr").filter(has_not_text=re.compile("lr-sweep|chat-70b"))
@@ -71,7 +71,7 @@ def test_workload_rows_have_one_height_in_a_medium_width_window(opened: Open) ->
         assert faults == []
 
 
-def test_runtime_of_ended_workloads_is_part_of_the_state_in_a_medium_width_window(opened: Open) -> None:
+def test_state_column_includes_the_runtime_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         header = page.get_by_role("columnheader", name="Runtime")
         row = page.get_by_role("row", name=re.compile("Select vit-baseline"))
@@ -84,7 +84,7 @@ def test_runtime_of_ended_workloads_is_part_of_the_state_in_a_medium_width_windo
         assert faults == []
 
 
-def test_dates_and_their_labels_stay_in_one_line_in_a_medium_width_window(opened: Open, scene: Scene) -> None:
+def test_dates_and_their_labels_stay_on_one_line_in_a_medium_width_window(opened: Open, scene: Scene) -> None:
     start = (timezone.now() + timedelta(days=1)).isoformat()
     explanation = {"pool": "train", "queue_position": 1, "expected_start": start}
     pending = scene.workloads["policy-sweep"]
@@ -108,7 +108,7 @@ def test_decision_reasons_are_readable_in_a_medium_width_window(opened: Open) ->
 
 
 @pytest.mark.parametrize(("width", "columns"), [(390, 2), (1024, 4), (1440, 8)])
-def test_node_devices_fill_whole_rows_and_show_fractions(opened: Open, width: int, columns: int) -> None:
+def test_node_devices_fill_whole_rows(opened: Open, width: int, columns: int) -> None:
     with opened("ada", viewport={"width": width, "height": 768}) as (page, faults):
         page.goto("/node-pools/train")
         node = page.get_by_role("article", name="Node train-2")

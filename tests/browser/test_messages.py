@@ -58,9 +58,7 @@ def test_failed_request_for_the_latest_error_shows_no_message(
         assert page.evaluate(MESSAGE_AFTER_FAILED_REQUEST) == ""
 
 
-def test_page_is_not_refreshed_after_a_response_that_redirects_to_another_page(
-    opened: Open, scene: Scene
-) -> None:
+def test_page_is_not_refreshed_while_it_redirects(opened: Open, scene: Scene) -> None:
     announce = """async () => {
         let fetched = 0;
         document.addEventListener("htmx:beforeRequest", () => { fetched += 1; });
@@ -88,7 +86,7 @@ NO_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', { value: undefined
 
 
 @pytest.mark.parametrize("has_clipboard", [pytest.param(True, marks=pytest.mark.heavy), False])
-def test_id_is_copied_with_and_without_a_clipboard_object(
+def test_id_can_be_copied_with_and_without_the_clipboard_api(
     opened: Open, scene: Scene, *, has_clipboard: bool
 ) -> None:
     # Browsers offer the clipboard object only on pages with TLS and on this machine.

@@ -85,7 +85,7 @@ def test_workloads_and_the_queue_can_be_sorted_on_a_phone(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_state_is_at_the_top_right_of_each_row_and_the_account_stays_visible(opened: Open) -> None:
+def test_workload_state_is_at_the_top_right_of_each_row(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         for path in ("/workloads", "/secrets", "/access", "/decisions"):
             page.goto(path)
@@ -282,7 +282,7 @@ def test_log_tools_fit_on_one_line(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_segmented_controls_take_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
+def test_segmented_controls_fit_on_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
     tops = "items => new Set(items.map(item => Math.round(item.getBoundingClientRect().top))).size"
     with opened("ada", viewport={"width": 360, "height": 780}) as (page, faults):
         page.goto("/submit")
@@ -352,7 +352,7 @@ def test_wrapped_workload_facts_do_not_begin_with_a_dot(opened: Open) -> None:
         assert faults == []
 
 
-def test_own_workloads_on_the_overview_include_a_running_one(opened: Open) -> None:
+def test_own_workloads_on_the_overview_include_a_running_workload(opened: Open) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/")
         rows = page.get_by_role("region", name=re.compile("^My workloads")).locator("tbody tr:visible")
@@ -362,7 +362,7 @@ def test_own_workloads_on_the_overview_include_a_running_one(opened: Open) -> No
         assert faults == []
 
 
-def test_tooltip_of_a_chart_stands_above_its_plot(opened: Open) -> None:
+def test_chart_tooltip_is_above_the_plot(opened: Open) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/")
         chart = page.get_by_role("region", name=re.compile("^GPU utilization")).locator(".step-chart")

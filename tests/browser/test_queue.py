@@ -34,9 +34,7 @@ LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("viewport", [WIDE, LAPTOP, NARROW], ids=["wide", "laptop", "phone"])
-def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
-    opened: Open, scene: Scene, viewport: ViewportSize
-) -> None:
+def test_explanations_open_next_to_their_buttons(opened: Open, scene: Scene, viewport: ViewportSize) -> None:
     explanation = {
         "pool": "train",
         "queue_position": 1,
@@ -145,7 +143,7 @@ def test_filters_in_use_can_be_cleared(opened: Open, path: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1440, 1024])
-def test_workload_that_allows_several_pools_leaves_room_for_the_expected_start(
+def test_list_of_allowed_pools_leaves_room_for_the_expected_start(
     opened: Open, scene: Scene, width: int
 ) -> None:
     pools = ["local", "serve", "train"]

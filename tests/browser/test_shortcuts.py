@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 
 
-def test_shortcuts_are_listed_in_a_dialog_and_move_the_focus_between_rows(opened: Open) -> None:
+def test_keyboard_shortcuts_move_the_focus_between_rows(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.keyboard.press("?")

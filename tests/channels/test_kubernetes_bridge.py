@@ -143,7 +143,7 @@ async def test_small_and_empty_input_frames_are_joined(pod: Pod) -> None:
     assert pod.is_released, "input beyond the window ends the channel"
 
 
-async def test_credit_is_limited_to_the_input_that_was_sent(pod: Pod) -> None:
+async def test_flow_control_credit_never_exceeds_the_input_sent(pod: Pod) -> None:
     await pod.open()
     copier = await pod.has("copier")
     copier.messages.put_nowait((1, b"x" * 1000))

@@ -64,9 +64,7 @@ class SshScreen(Screen):
 
 
 @pytest.mark.heavy
-def test_sessions_share_a_connection_and_background_processes_end_when_it_closes(
-    user: SshUser, tmp_path: Path
-) -> None:
+def test_background_processes_end_when_the_shared_connection_closes(user: SshUser, tmp_path: Path) -> None:
     control = ("-o", f"ControlPath={tmp_path}/c")
     master = user.start("ssh", "-N", "-o", "ControlMaster=yes", *control, HOST, **PIPES)
     poll_until((tmp_path / "c").exists)
@@ -84,7 +82,7 @@ def test_sessions_share_a_connection_and_background_processes_end_when_it_closes
 
 
 @pytest.mark.heavy
-def test_signal_is_forwarded_to_the_command_and_termination_by_a_signal_is_reported(user: SshUser) -> None:
+def test_signals_are_forwarded_to_the_command(user: SshUser) -> None:
     import asyncio
 
     import asyncssh

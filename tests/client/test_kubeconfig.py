@@ -15,7 +15,7 @@ from berth.client.kubeconfig import read_kubeconfig
         ("west", "has no entry 'west' in contexts. Available entries: prod, staging."),
     ],
 )
-def test_unknown_context_is_rejected_with_the_nearest_or_all_contexts(
+def test_error_for_an_unknown_context_suggests_existing_contexts(
     tmp_path: Path, wanted: str, hint: str
 ) -> None:
     file = tmp_path / "config"

@@ -33,7 +33,7 @@ def test_common_yaml_errors_state_a_remedy(text: str, remedy: str) -> None:
         ("name: ]\n", "a ] or } has no opening bracket", 1),
     ],
 )
-def test_yaml_errors_name_the_wrong_line_in_plain_words(text: str, words: str, line: int) -> None:
+def test_yaml_errors_name_the_invalid_line_in_plain_words(text: str, words: str, line: int) -> None:
     with pytest.raises(Invalid) as caught:
         read_document(text)
     assert words in str(caught.value)

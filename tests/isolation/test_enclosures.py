@@ -269,7 +269,7 @@ def test_pod_sees_only_its_own_volumes_and_writes_only_to_writable_volumes(
     assert not (data / "made").exists()
 
 
-def test_volume_directory_that_is_missing_linked_or_internal_is_rejected(
+def test_missing_symlinked_and_internal_volume_directories_are_rejected(
     tmp_path: Path, stage: LocalStage
 ) -> None:
     (tmp_path / "link").symlink_to("/etc")

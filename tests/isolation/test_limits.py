@@ -44,7 +44,7 @@ def test_oom_killed_pod_reports_limit_and_peak(stage: LocalStage) -> None:
     assert not any(group.exists() for group in groups(stage, "p-1"))
 
 
-def test_shell_exit_status_of_a_killed_command_counts_as_out_of_memory(stage: LocalStage) -> None:
+def test_oom_kill_is_recognized_from_the_shells_exit_status(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", f"{FILL}; exit $?", memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code) == (PodCause.OUT_OF_MEMORY, 137)

@@ -25,14 +25,14 @@ def patterns_in(schema: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("provider", sorted(MODELS))
-def test_every_pattern_of_a_provider_has_a_description(provider: str) -> None:
+def test_every_provider_setting_pattern_has_a_description(provider: str) -> None:
     patterns = set(patterns_in(MODELS[provider].model_json_schema()))
     assert patterns
     assert patterns <= {each.pattern for each in ALL.values()}
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_description_of_a_format_gives_a_valid_example(name: str) -> None:
+def test_format_description_contains_a_valid_example(name: str) -> None:
     each = ALL[name]
     adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, each])
     with pytest.raises(ValidationError) as raised:

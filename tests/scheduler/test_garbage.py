@@ -84,7 +84,7 @@ def test_processes_without_deferred_collections_do_not_collect_on_request() -> N
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_all_objects_are_visited_every_ten_minutes_and_while_no_workload_is_live(
+def test_full_garbage_collections_run_every_ten_minutes_and_while_no_workload_is_live(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     minutes, collections = list[int](), list[int]()

@@ -48,7 +48,7 @@ def measured_workload(stage: Stage) -> MeasuredWorkload:
     return MeasuredWorkload(stage, [GPU, CPU_ONLY])
 
 
-def test_idle_workload_is_warned_then_suspended_once_despite_restarts(
+def test_idle_workload_is_suspended_once_after_a_warning_despite_restarts(
     stage: Stage, measured_workload: MeasuredWorkload
 ) -> None:
     cast, workload = stage.cast, measured_workload.workload

@@ -64,9 +64,7 @@ def test_engine_drains_before_removal_unless_the_removal_is_forced_or_times_out(
 
 
 @pytest.mark.shows("RLX-10", "RLX-42", "RLX-44", "RLX-46", "RLX-58")
-def test_scale_in_by_url_keeps_initial_engines_and_its_dry_run_removes_nothing(
-    stage: ServiceStage, dave: Caller
-) -> None:
+def test_scale_in_by_url_keeps_initial_engines(stage: ServiceStage, dave: Caller) -> None:
     service = scaled_out_service(stage)
     body = {"num_replicas": 2, "dry_run": True}
     answer = dave.post("services/chat/scale_in", body).json()

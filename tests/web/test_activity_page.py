@@ -85,7 +85,7 @@ def test_scale_requests_show_the_service_instead_of_their_id(cast: Cast, sign_in
     assert requested == "dave requested a scale-out of a deleted service in vision: 2 engines"
 
 
-def test_quotas_of_two_changes_within_a_minute_are_not_merged(cast: Cast, sign_in: SignIn) -> None:
+def test_two_quota_changes_within_a_minute_are_not_merged(cast: Cast, sign_in: SignIn) -> None:
     for number in range(4):
         Audit.objects.create(
             actor="alice", action="set_quota", object_type="quota", object_id=str(number),

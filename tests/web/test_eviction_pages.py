@@ -44,9 +44,7 @@ def test_preset_period_overrides_dates(cast: Cast, sign_in: SignIn) -> None:
     assert '<option value="custom" selected>Custom dates</option>' in page.content.decode()
 
 
-def test_eviction_is_found_by_part_of_the_name_of_its_victim_or_preemptor(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_evictions_can_be_searched_by_partial_victim_or_preemptor_name(cast: Cast, sign_in: SignIn) -> None:
     create_eviction(cast, "detr-long")
     other = make.eviction(make.workload(cast.ads, "quick"), make.workload(cast.ads, "fast"), cast.pool)
     assert other.workload_name == "quick"

@@ -52,7 +52,7 @@ def test_suspended_array_can_be_cancelled(dave: Caller) -> None:
     assert dave.post(f"{path}/resume").json()["changed"] == 0
 
 
-def test_max_running_of_an_active_array_can_be_changed(dave: Caller) -> None:
+def test_max_running_can_be_changed_while_an_array_is_active(dave: Caller) -> None:
     array = submit(dave, array={"tasks": 10, "max_running": 2})
     path = f"arrays/{array['id']}"
     for limit, expected in ((5, {"held": 5, "pending": 5}), (1, {"held": 9, "pending": 1})):
@@ -74,7 +74,7 @@ def test_max_running_of_an_active_array_can_be_changed(dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_invalid_change_of_max_running_is_rejected(carol: Caller, dave: Caller) -> None:
+def test_invalid_change_to_max_running_is_rejected(carol: Caller, dave: Caller) -> None:
     array = submit(dave, array={"tasks": 3, "max_running": 1})
     path = f"arrays/{array['id']}"
     for body, key in (({"max_running": 0}, "max_running"), ({}, "max_running"), ({"tasks": 5}, "tasks")):

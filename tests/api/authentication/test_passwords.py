@@ -102,7 +102,7 @@ def test_error_for_an_invalid_new_password_names_the_field(
     assert sign_in()
 
 
-def test_guesses_of_the_current_password_are_throttled(cast: Cast, dave: Caller, settings: Any) -> None:
+def test_wrong_current_passwords_are_throttled(cast: Cast, dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     answers = [change(dave, f"guess {n}") for n in range(5)]
     assert [answer.status_code for answer in answers] == [422, 422, 422, 429, 429]

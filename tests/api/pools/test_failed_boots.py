@@ -238,7 +238,7 @@ def assert_page_shows_the_failure_and_retries(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_failed_boot_limit_of_zero_never_stops_provisioning_and_retry_delays_are_capped() -> None:
+def test_provisioning_never_stops_if_the_failed_boot_limit_is_zero() -> None:
     assert [boot_retry_delay(n) for n in range(5)] == [0, MIN_DELAY, 60, 120, 240]
     assert boot_retry_delay(50) == MAX_DELAY
     assert not should_stop_provisioning(1000, 0)

@@ -199,7 +199,7 @@ def test_error_names_the_invalid_pool_field(alice: Caller, values: dict[str, obj
     assert NodePool.objects.count() == 1
 
 
-def test_pool_is_scaled_within_its_bounds_and_the_user_is_recorded(alice: Caller, dave: Caller) -> None:
+def test_scaling_a_pool_within_its_bounds_records_the_user(alice: Caller, dave: Caller) -> None:
     assert alice.post("node-pools/local/scale", {"nodes": 3}).json()["nodes_desired"] == 3
     assert alice.post("node-pools/local/scale", {"nodes": 5}).status_code == 422
     assert alice.post("node-pools/local/pause").json()["paused"] is True

@@ -85,7 +85,7 @@ def test_preview_reports_hosts_that_do_not_respond(
     assert expected in [node["obstacle"] for node in answer.json()["nodes"]]
 
 
-def test_host_list_shows_problems_and_only_the_presented_key_is_accepted(
+def test_only_the_presented_host_key_can_be_accepted(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     assert alice.post("node-pools", body).status_code == 201

@@ -95,7 +95,7 @@ def test_applying_a_draft_twice_takes_effect_once(vision: Quota, bob: Caller) ->
 
 
 @pytest.mark.heavy
-def test_etag_in_the_response_excludes_changes_made_after_the_draft_was_applied(
+def test_response_etag_excludes_changes_made_after_the_draft_was_applied(
     cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = drafts.apply_draft

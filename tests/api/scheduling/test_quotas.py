@@ -101,7 +101,7 @@ def test_saving_a_quota_above_the_department_quota_returns_the_previews_warning(
 
 
 @pytest.mark.heavy
-def test_quota_includes_fair_share_and_allocation_from_the_last_cycle(
+def test_quota_response_includes_fair_share_and_allocation_from_the_last_cycle(
     cast: Cast, carol: Caller, bob: Caller
 ) -> None:
     bob("PUT", VISION_QUOTA, {"gpu": 4}, headers=NEW)

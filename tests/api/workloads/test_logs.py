@@ -48,7 +48,9 @@ def start_pod(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0,
     return pod
 
 
-def test_log_is_read_by_offset_and_limit_or_tail(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_log_can_be_read_from_an_offset_or_from_its_end(
+    cast: Cast, dave: Caller, runtime: FakeRuntime
+) -> None:
     pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\ntwo\n<b>three</b>\n")
     path = f"workloads/{pod.workload_id}/logs"

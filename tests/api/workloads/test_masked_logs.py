@@ -40,7 +40,7 @@ def set_token(cast: Cast, value: str) -> ProjectSecret:
     return secret
 
 
-def test_secrets_are_masked_in_logs_that_are_read_tailed_searched_or_downloaded(
+def test_secrets_are_masked_however_a_log_is_read(
     cast: Cast, dave: Caller, runtime: FakeRuntime, pod: Pod
 ) -> None:
     runtime.write(str(pod.pk), f"one\ntoken={TOKEN}\nthree\n".encode())

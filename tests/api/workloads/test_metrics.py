@@ -12,9 +12,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
 
-def test_metrics_are_listed_by_name_with_exact_minimum_and_maximum_and_sampled_values(
-    cast: Cast, dave: Caller
-) -> None:
+def test_metrics_are_listed_by_name_with_their_exact_minimum_and_maximum(cast: Cast, dave: Caller) -> None:
     workload = make.workload(cast.vision, "train")
     make.metric(workload, "loss", *(1 / (step + 1) for step in range(300)))
     make.metric(workload, "accuracy", 0.5)
@@ -91,9 +89,7 @@ def test_ended_tasks_are_counted_as_unread_until_their_reports_are_read(cast: Ca
     assert dave.get(path).json()["unread_tasks"] == 0
 
 
-def test_worst_array_tasks_are_cancelled_and_the_stop_rules_effect_is_previewed(
-    cast: Cast, dave: Caller
-) -> None:
+def test_worst_array_tasks_can_be_previewed_and_cancelled(cast: Cast, dave: Caller) -> None:
     rule = {"metric": "loss", "after_steps": 1, "min_tasks": 3}
     body = {**training("sweep", project="vision"), "array": {"tasks": 5, "stop": rule}}
     array = dave.post("arrays", body).json()["id"]

@@ -53,9 +53,7 @@ def test_viewer_gets_403_and_users_of_other_projects_get_404(
     assert caller("grace").post(interactive_workload).status_code == 404
 
 
-def test_missing_port_pending_workload_and_unknown_field_are_rejected(
-    dave: Caller, interactive_workload: str
-) -> None:
+def test_invalid_port_link_requests_are_rejected(dave: Caller, interactive_workload: str) -> None:
     assert dave.post(interactive_workload.replace("/lab/", "/nowhere/")).status_code == 404
     Workload.objects.update(phase=Phase.PENDING)
     assert dave.post(interactive_workload).status_code == 409

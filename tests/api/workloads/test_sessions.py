@@ -185,9 +185,7 @@ def test_broadcast_rejected_for_lack_of_ready_nodes_can_be_retried(
 
 
 @pytest.mark.heavy
-def test_acknowledgement_of_results_that_do_not_exist_yet_is_rejected(
-    dave: Caller, running_session: str
-) -> None:
+def test_nonexistent_results_cannot_be_acknowledged(dave: Caller, running_session: str) -> None:
     assert dave.get(f"sessions/{running_session}/results", after=1).status_code == 422
 
 

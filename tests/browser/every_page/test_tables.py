@@ -7,7 +7,7 @@ from tests.browser.conftest import Open
 from tests.browser.driver.chromium import WIDE, open_settled
 
 
-def test_small_table_is_sorted_by_its_headers_and_stays_sorted_after_updates(opened: Open) -> None:
+def test_small_table_stays_sorted_after_updates(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/node-pools/train?tab=capacity")
         page.get_by_text("Data table").click()

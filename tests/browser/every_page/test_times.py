@@ -81,7 +81,7 @@ def test_day_chosen_in_a_filter_is_shown_in_the_date_format_of_the_page(opened: 
         assert faults == []
 
 
-def test_expected_start_within_a_day_has_no_date_beside_its_distance(opened: Open, scene: Scene) -> None:
+def test_expected_start_within_a_day_is_shown_without_a_date(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     workload.refresh_from_db()
     start = datetime.fromisoformat(present(workload.explanation)["expected_start"])

@@ -7,7 +7,7 @@ from tests.browser.conftest import Open
 
 
 @pytest.mark.heavy
-def test_device_under_the_pointer_is_named_and_all_devices_of_its_workload_are_outlined(opened: Open) -> None:
+def test_hovering_over_a_device_outlines_all_devices_of_its_workload(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/")
         devices, name = page.locator(".maps .device"), page.locator(".maps > .readout")

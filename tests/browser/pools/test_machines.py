@@ -37,9 +37,7 @@ def metal_pool(scene: Scene) -> NodePool:
 
 
 @pytest.mark.heavy
-def test_machine_page_fits_on_a_phone_and_its_dialogs_create_a_token_and_remove_a_machine(
-    opened: Open, metal_pool: NodePool
-) -> None:
+def test_machine_page_and_its_dialogs_work_on_a_phone(opened: Open, metal_pool: NodePool) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/metal")
         page.get_by_role("link", name="Show machines").first.click()

@@ -25,7 +25,7 @@ def test_error_summary_is_focused_and_links_to_the_fields(opened: Open, scene: S
 
 
 @pytest.mark.heavy
-def test_dialog_asks_before_hardware_of_a_used_pool_is_reduced(opened: Open, scene: Scene) -> None:
+def test_reducing_the_hardware_of_a_pool_in_use_requires_confirmation(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/train/settings")
         page.get_by_label("GPUs per node").fill("4")

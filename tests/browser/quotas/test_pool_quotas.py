@@ -11,7 +11,7 @@ from tests.browser.driver.chromium import open_settled
 from tests.browser.quotas.test_quota_grid import cell
 
 
-def test_clicked_quota_value_is_replaced_by_typing_and_saved(opened: Open, scene: Scene) -> None:
+def test_typing_replaces_a_clicked_quota_value(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas?pool=train")
         page.get_by_role("link", name="Limit of vision: 16 GPUs, change").click()

@@ -359,7 +359,7 @@ def test_grid_has_one_tab_stop_and_is_accessible(opened: Open, scene: Scene) -> 
 
 
 @pytest.mark.heavy
-def test_grid_scrolls_inside_its_card_and_is_edited_by_touch_on_a_phone(opened: Open, scene: Scene) -> None:
+def test_quota_grid_can_be_edited_by_touch_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         open_settled(page, "/quotas")
         vision = cell(page, "vision")

@@ -104,9 +104,7 @@ def test_quota_grid_draft_is_restored(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_draft_in_grid_rows_that_load_later_is_restored_with_its_conflicts(
-    opened: Open, scene: Scene
-) -> None:
+def test_quota_draft_is_restored_in_rows_that_load_late(opened: Open, scene: Scene) -> None:
     ada = Actor.for_user(scene.people["ada"])
     research, train = scene.departments["research"], scene.pools["train"]
     Project.objects.bulk_create(Project(name=f"a-{n:03}", department=research) for n in range(100))

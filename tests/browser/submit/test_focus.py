@@ -26,9 +26,7 @@ def test_focus_stays_in_the_document_while_its_yaml_is_unfinished(opened: Open, 
 
 
 @pytest.mark.parametrize("path", ["/submit?kind=train", "/workloads/{}/edit"])
-def test_added_part_of_the_form_receives_the_focus_and_disclosures_stay_open(
-    opened: Open, scene: Scene, path: str
-) -> None:
+def test_added_form_section_receives_the_focus(opened: Open, scene: Scene, path: str) -> None:
     with opened("ada") as (page, faults):
         page.goto(path.format(scene.workloads["policy-sweep"].pk))
         expect(page.locator("#prediction-title")).to_be_visible()

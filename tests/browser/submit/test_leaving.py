@@ -40,7 +40,7 @@ def record_questions(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_leaving_the_submission_form_asks_before_input_is_lost(opened: Open, way: str) -> None:
+def test_leaving_the_submission_form_with_unsaved_input_requires_confirmation(opened: Open, way: str) -> None:
     with opened("dave") as (page, faults):
         page.goto("/queue")
         page.goto("/submit")
@@ -54,7 +54,7 @@ def test_leaving_the_submission_form_asks_before_input_is_lost(opened: Open, way
 
 
 @pytest.mark.heavy
-def test_leaving_does_not_ask_without_input_or_after_a_submission(opened: Open) -> None:
+def test_form_can_be_left_without_confirmation_if_no_input_would_be_lost(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         questions = record_questions(page)
@@ -69,7 +69,9 @@ def test_leaving_does_not_ask_without_input_or_after_a_submission(opened: Open) 
         assert (questions, faults) == ([], [])
 
 
-def test_leaving_the_edit_page_asks_unless_changes_are_discarded(opened: Open, scene: Scene) -> None:
+def test_leaving_the_edit_page_requires_confirmation_unless_changes_are_discarded(
+    opened: Open, scene: Scene
+) -> None:
     with opened("ada") as (page, faults):
         workload = scene.workloads["policy-sweep"]
         page.goto(f"/workloads/{workload.pk}/edit")

@@ -25,7 +25,7 @@ def test_edits_made_before_the_script_has_loaded_are_applied_to_the_document(ope
 
 
 @pytest.mark.heavy
-def test_edit_is_sent_again_if_its_request_failed(opened: Open) -> None:
+def test_failed_edit_request_is_sent_again(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.route("**/submit", lambda route: route.abort("connectionaborted"), times=1)

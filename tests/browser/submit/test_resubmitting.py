@@ -9,7 +9,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
 
-def test_resubmission_that_would_evict_workloads_asks_first(opened: Open, scene: Scene) -> None:
+def test_resubmission_that_would_evict_workloads_requires_confirmation(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['vit-large-lr3'].pk}")
         page.get_by_role("button", name="Resubmit").click()
@@ -31,7 +31,7 @@ def resubmit_in_search(page: Page, path: str) -> None:
 
 
 @pytest.mark.parametrize("open_form", [resubmit_on_own_page, resubmit_in_search])
-def test_question_before_evictions_follows_the_confirmation_form(
+def test_eviction_warning_follows_the_confirmation_form(
     open_form: Callable[[Page, str], None], opened: Open, scene: Scene
 ) -> None:
     with opened("dave") as (page, faults):
@@ -50,7 +50,7 @@ def test_question_before_evictions_follows_the_confirmation_form(
         assert faults == []
 
 
-def test_resubmission_of_one_selected_row_asks_before_it_evicts(opened: Open) -> None:
+def test_resubmission_of_a_selected_row_requires_confirmation_if_it_evicts(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=all")
         page.get_by_role("checkbox", name="Select vit-large-lr3", exact=True).click()

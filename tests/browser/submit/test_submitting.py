@@ -134,7 +134,7 @@ def test_late_responses_do_not_interrupt_typing(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_error_links_to_its_field_and_line_and_the_first_invalid_field_is_focused(opened: Open) -> None:
+def test_error_links_to_its_field_and_line(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))
@@ -348,9 +348,7 @@ def test_verdict_and_document_of_an_edit_are_visible_at_the_end_of_the_page(
 
 
 @pytest.mark.heavy
-def test_on_phones_the_form_begins_on_the_first_screen_and_a_bar_states_the_verdict(
-    opened: Open, scene: Scene
-) -> None:
+def test_submission_form_begins_on_the_first_screen_of_a_phone(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()

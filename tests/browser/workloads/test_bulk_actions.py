@@ -31,7 +31,7 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         assert faults == []
 
 
-def test_selected_rows_are_marked_and_neither_the_tabs_nor_the_table_move(opened: Open) -> None:
+def test_selecting_rows_moves_neither_the_tabs_nor_the_table(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         row = page.get_by_role("row", name="ablation-7")
@@ -208,7 +208,7 @@ def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: 
         assert faults == []
 
 
-def test_selection_is_cleared_after_its_action_and_the_safe_button_is_focused(opened: Open) -> None:
+def test_selection_is_cleared_after_a_bulk_action(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         select(page, "ablation-7")

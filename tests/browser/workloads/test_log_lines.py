@@ -256,7 +256,7 @@ def test_search_of_all_pods_shows_the_log_of_the_pod_with_the_match(
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_all_pods_are_searched_from_the_search_field_in_windows_of_all_sizes(
+def test_search_field_searches_all_pods_in_windows_of_every_size(
     opened: Open, pods: list[Pod], home: Path, width: int
 ) -> None:
     write(home, pods[0], "loss is nan\n" * 2)
@@ -361,7 +361,7 @@ COUNT_ERRORS = """(lines) => {
 }"""
 
 
-def test_page_limits_the_lines_that_it_scans_for_tracebacks(opened: Open, pods: list[Pod]) -> None:
+def test_page_scans_a_limited_number_of_lines_for_tracebacks(opened: Open, pods: list[Pod]) -> None:
     lines = [f"{number:05}: Traceback (most recent call last):\n" for number in range(1000)]
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

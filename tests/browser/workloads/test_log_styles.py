@@ -22,7 +22,7 @@ STYLES = {
 }  # fmt: skip
 
 
-def test_styles_of_terminals_are_shown_in_readable_colors(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_terminal_styles_are_shown_in_readable_colors(opened: Open, pods: list[Pod], home: Path) -> None:
     lines = [f"\x1b[{codes}m<{codes}>\x1b[m" for codes in STYLES]
     write(home, pods[0], "\n".join(lines) + "\n")
     with opened("dave") as (page, faults):
@@ -47,7 +47,9 @@ def test_styles_of_terminals_are_shown_in_readable_colors(opened: Open, pods: li
         ("0", ""),
     ],
 )
-def test_styles_end_separately(end: str, left: str, opened: Open, pods: list[Pod], home: Path) -> None:
+def test_terminal_styles_can_be_reset_individually(
+    end: str, left: str, opened: Open, pods: list[Pod], home: Path
+) -> None:
     write(home, pods[0], f"\x1b[1;3;41;32mall\x1b[{end}m left\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

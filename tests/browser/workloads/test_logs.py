@@ -319,9 +319,7 @@ CUT_TEXT = """(text) => {
 }"""
 
 
-def test_progress_bars_replace_their_line_and_colors_are_shown(
-    opened: Open, pods: list[Pod], home: Path
-) -> None:
+def test_progress_bar_updates_replace_their_line(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "start\r\n 1% \r 2% ")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

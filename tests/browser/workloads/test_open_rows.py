@@ -87,7 +87,7 @@ def test_tap_on_a_row_opens_nothing_on_a_phone(opened: Open) -> None:
         assert faults == []
 
 
-def test_selection_and_its_numbers_survive_a_live_update(opened: Open, scene: Scene) -> None:
+def test_selected_rows_and_their_count_survive_a_live_update(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?sort=-gpus")
         expect(page.locator(".live")).to_have_text("Connected")

@@ -27,9 +27,7 @@ def centre(page: Page, place: int) -> tuple[float, float]:
     return x, y
 
 
-def test_every_segment_shows_its_state_times_and_duration_on_hover_and_on_focus(
-    opened: Open, scene: Scene
-) -> None:
+def test_every_segment_shows_its_details_on_hover_and_focus(opened: Open, scene: Scene) -> None:
     with opened("dave", timezone_id="UTC") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}/timeline")
         segments, tip = page.locator(".period-bar .segment"), page.locator(".periods > .readout")

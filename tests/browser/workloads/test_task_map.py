@@ -108,7 +108,7 @@ def test_expected_end_of_an_array_fits_in_its_card_on_a_phone(opened: Open, scen
         assert faults == []
 
 
-def test_smallest_change_of_an_array_arrives_without_moving_the_page(opened: Open, scene: Scene) -> None:
+def test_loading_an_arrays_smallest_change_does_not_move_the_page(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         held = hold_requests(page, re.compile("/smallest-change"))
         page.goto(f"/arrays/{present(scene.array).pk}")
@@ -136,7 +136,7 @@ def test_smallest_change_of_an_array_is_fetched_again_after_a_change(opened: Ope
 
 
 @pytest.mark.heavy
-def test_smallest_change_of_an_array_is_fetched_again_some_time_after_other_changes(
+def test_smallest_change_of_an_array_is_fetched_again_shortly_after_a_pool_change(
     opened: Open, scene: Scene
 ) -> None:
     with opened("dave") as (page, faults):
@@ -186,9 +186,7 @@ def test_parameter_filter_lists_the_matching_tasks_in_all_states(opened: Open, s
 
 
 @pytest.mark.parametrize("width", [390, 1024])
-def test_state_tabs_stand_above_the_task_map_and_dim_other_tasks(
-    opened: Open, scene: Scene, width: int
-) -> None:
+def test_state_tabs_above_the_task_map_dim_other_tasks(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 844}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         expect(page.locator("#smallest-change")).to_contain_text("The next task would start")
@@ -238,7 +236,7 @@ def test_pending_tasks_have_one_colour(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
-def test_actions_of_an_array_take_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
+def test_array_actions_fit_on_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         buttons = page.locator(".array-actions > .button")

@@ -48,9 +48,7 @@ def run(page: Page, command: str, output: str | re.Pattern[str]) -> None:
     expect(page.locator(".terminal-pane:visible .xterm-rows")).to_contain_text(output)
 
 
-def test_terminal_accepts_commands_and_resizing_and_survives_a_flood_of_output(
-    opened: Open, workload: Workload
-) -> None:
+def test_terminal_can_be_resized_and_survives_a_flood_of_output(opened: Open, workload: Workload) -> None:
     with opened("dave") as (page, faults):
         open_terminal(page, workload)
         run(page, "echo sum-$((40 + 2))", "sum-42")
@@ -108,9 +106,7 @@ def test_multiple_terminals_are_keyboard_accessible_and_close_with_the_session(
 
 
 @pytest.mark.heavy
-def test_terminal_closes_when_the_role_is_revoked_and_fits_a_phone_screen(
-    opened: Open, workload: Workload
-) -> None:
+def test_terminal_closes_when_the_role_is_revoked(opened: Open, workload: Workload) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         open_terminal(page, workload)
         page.get_by_role("button", name="Ctrl+C", exact=True).click()

@@ -136,7 +136,7 @@ def test_daily_usage_columns_are_labelled_by_day(opened: Open) -> None:
         assert faults == []
 
 
-def test_latest_measurements_agree_on_all_pages(opened: Open, scene: Scene) -> None:
+def test_all_pages_show_the_same_latest_measurements(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}/resources")
         use = page.locator("#use")

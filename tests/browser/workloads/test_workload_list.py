@@ -71,7 +71,7 @@ def test_late_live_update_does_not_undo_a_new_sort_order(opened: Open, scene: Sc
         assert faults == []
 
 
-def test_menu_marks_the_view_that_the_list_shows(opened: Open) -> None:
+def test_menu_marks_the_current_view(opened: Open) -> None:
     with opened("dave", viewport=WIDE) as (page, faults):
         page.goto("/workloads")
         page.locator("summary", has_text="Views").click()

@@ -177,9 +177,7 @@ MISPLACED_LABELS = """(axis) => {
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_timeline_has_a_start_label_and_a_line_from_the_expected_start_to_the_bar(
-    opened: Open, scene: Scene, width: int
-) -> None:
+def test_timeline_connects_the_expected_start_to_the_bar(opened: Open, scene: Scene, width: int) -> None:
     begin = timezone.now() - timedelta(minutes=30)
     start = begin + timedelta(hours=3)
     waiting = make.workload(

@@ -49,7 +49,7 @@ def table_text(app: ClusterTop, name: str) -> list[list[str]]:
     return [[str(cell) for cell in table.get_row_at(at)] for at in range(table.row_count)]
 
 
-async def test_allocated_and_used_resources_are_shown_side_by_side_and_sorted_with_the_s_key() -> None:
+async def test_allocated_and_used_resources_are_shown_side_by_side() -> None:
     sorts: list[Sort] = []
 
     def snapshot(by: Sort) -> ClusterSnapshot:

@@ -27,7 +27,7 @@ def values() -> dict[str, str]:
     return {row.name: unseal(row.sealed) for row in (*ProjectSecret.objects.all(), *PoolSecret.objects.all())}
 
 
-def test_project_secret_is_set_from_stdin_or_files_listed_and_deleted(
+def test_project_secret_can_be_set_from_stdin_or_files(
     berth: Berth, as_carol: dict[str, str], tmp_path: Path
 ) -> None:
     printed = []

@@ -79,7 +79,7 @@ def test_sparkline_accepts_any_numbers(values: list[float], text: str) -> None:
     assert sparkline(values) == text
 
 
-def test_worst_tasks_are_cancelled_and_the_stop_rule_is_previewed(terminal: Terminal) -> None:
+def test_worst_tasks_can_be_previewed_and_cancelled(terminal: Terminal) -> None:
     rule = {"metric": "loss", "after_steps": 10}
     sweep = {**array(), "spec": {"array": {"tasks": 3, "stop": rule}}}
     stop = {"index": 2, "metric": "loss", "step": 10, "value": None, "median": 1.5, "tasks": 2, "message": ""}

@@ -146,7 +146,7 @@ def test_ray_does_not_oversubscribe_a_device(stage: RayStage) -> None:
     running(stage.runtime, pending)
 
 
-def test_obstacles_to_readiness_include_unresponsive_agents_and_unregistered_raylets(
+def test_unresponsive_agents_and_unregistered_raylets_prevent_readiness(
     stage: RayStage, tmp_path: Path
 ) -> None:
     at = stage.cluster.at

@@ -41,7 +41,7 @@ def test_largest_pool_is_named_if_the_workload_exceeds_all_allowed_pools() -> No
     )
 
 
-def test_only_the_pool_is_named_if_pools_reject_the_workload_for_different_reasons() -> None:
+def test_only_one_pool_is_named_if_pools_reject_the_workload_for_different_reasons() -> None:
     first = rejection(5, 2)
     assert first.reason is Reason.EXCEEDS_POOL_MAX
     assert first.message == "Requests 10 GPUs, more than pool train provides at its maximum size (8 GPUs)."

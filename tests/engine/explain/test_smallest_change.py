@@ -170,7 +170,7 @@ def test_request_many_times_larger_than_a_node_is_lowered_to_the_node_size() -> 
     assert sentence(world).endswith(" if each replica of role worker requested 4 CPUs instead of 500.")
 
 
-def test_maximum_runtime_that_ends_before_held_nodes_are_needed_is_suggested() -> None:
+def test_maximum_runtime_short_enough_for_held_nodes_is_suggested() -> None:
     pool = Pool("default", reservation_after=60)
     world = World(pool=pool, n=4).department("d", 4).project("p", "d", 4)
     world.running("runs", "p", "n", 2, max_runtime=3600 + 500, preemptible=False)
@@ -204,7 +204,7 @@ def test_smallest_sufficient_project_limit_is_suggested() -> None:
     assert sentence(world) == would_start("project p had a limit of 1 GPU instead of 0.5")
 
 
-def test_suggested_limit_includes_the_workloads_that_are_ahead_in_the_queue() -> None:
+def test_suggested_limit_leaves_room_for_workloads_ahead_in_the_queue() -> None:
     world = World(n=8).department("d", 8).project("p", "d", 8, limit=1)
     world.running("one", "p", "n", 1, preemptible=False).queued("ahead", "p", preemptible=False)
     clause = "project p had a limit of 3 GPUs instead of 1"

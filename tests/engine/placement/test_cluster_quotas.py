@@ -72,7 +72,7 @@ def test_gang_starts_once_the_cluster_quota_is_raised_or_freed() -> None:
         (quota("pods", 2), "allows 2 pods (pods); 1 is used, and this workload requests 2."),
     ],
 )
-def test_reason_names_the_kind_of_quota_with_its_numbers(bound: ClusterQuota, message: str) -> None:
+def test_reason_states_the_kind_and_numbers_of_the_quota(bound: ClusterQuota, message: str) -> None:
     there = world(bound).running("has", "p", "n1", gpus=1, cpu=6, memory=600)
     plan = there.queued("new", "p", 2, gpus=1, cpu=2, memory=200).decide()
     assert placed(plan) == {}

@@ -81,7 +81,9 @@ def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_p
 
 
 @pytest.mark.heavy
-def test_code_directory_in_a_document_can_be_ignored(dave_on_shared_berth: Terminal, checkout: Path) -> None:
+def test_no_code_option_overrides_the_code_directory_in_a_document(
+    dave_on_shared_berth: Terminal, checkout: Path
+) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
     (checkout / "jobs").mkdir()
     document = checkout / "jobs" / "train.yaml"

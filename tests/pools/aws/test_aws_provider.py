@@ -148,7 +148,7 @@ def test_other_installations_in_the_account_are_ignored(place: Ec2Account) -> No
         2,
     ),
 )
-def test_purchase_setting_determines_the_kind_of_launched_instances(
+def test_purchase_setting_selects_spot_or_on_demand_instances(
     place: Ec2Account, purchase: str, spot: int | None, launched: dict[str, int]
 ) -> None:
     place.proxy.capacity["spot"] = spot

@@ -347,7 +347,7 @@ def test_tail_of_a_very_long_line_is_bounded(tmp_path: Path) -> None:
 # --- working directories
 
 
-def test_pod_starts_in_its_named_workspace_if_the_nodes_shared_directory_has_it(tmp_path: Path) -> None:
+def test_pod_starts_in_its_named_workspace_if_it_exists_on_the_node(tmp_path: Path) -> None:
     (tmp_path / "shared" / "home" / "job-1").mkdir(parents=True)
     runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
     runtime.start(order("p-1", "pwd", start_in="/home/job-1/"))

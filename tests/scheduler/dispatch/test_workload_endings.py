@@ -149,9 +149,7 @@ def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_reason(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_gang_that_never_reached_its_node_fails_with_the_reason(stage: Stage, tmp_path: Path) -> None:
     # The test uses a real Ray runtime and an unreachable node.
     node = Node.objects.get(name="local-0")
     away = RayNode(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
@@ -336,7 +334,7 @@ def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stag
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_running_pod_with_an_ended_row_is_stopped(stage: Stage) -> None:
+def test_running_pod_that_is_recorded_as_ended_is_stopped(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     stage.runtime.next("stop", RuntimeFailure("the disk is full"))

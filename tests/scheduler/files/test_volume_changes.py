@@ -281,7 +281,7 @@ def test_pod_that_never_started_has_no_files_to_lose(writer: Writer) -> None:
         {"name": "renamed"},
     ],
 )
-def test_changes_of_a_project_that_may_no_longer_write_are_rejected(
+def test_changes_are_rejected_if_the_project_has_lost_write_access(
     writer: Writer, changes: dict[str, Any]
 ) -> None:
     writer.end()

@@ -59,7 +59,7 @@ def sweep(stage: Stage) -> Sweep:
     return Sweep(stage, notifications=[{"to": "me@example.org", "on": ["cancelled"]}])
 
 
-def test_worst_tasks_are_cancelled_once_and_their_numbers_are_recorded(sweep: Sweep) -> None:
+def test_worst_tasks_are_cancelled_once_and_the_compared_values_are_recorded(sweep: Sweep) -> None:
     sweep.report_all(step=9)
     sweep.collect()
     assert (sweep.cancelled(), preview_stops(sweep.array)) == ([], [])

@@ -37,7 +37,7 @@ def test_list_of_own_workloads_shows_each_array_as_one_row(cast: Cast, sign_in: 
     assert sign_in("carol").get("/").context["mine"] == []
 
 
-def test_own_workloads_follow_the_pool_of_the_overview(cast: Cast, sign_in: SignIn) -> None:
+def test_own_workloads_are_filtered_by_the_pool_selected_on_the_overview(cast: Cast, sign_in: SignIn) -> None:
     make.pool("other")
     make.workload(cast.vision, "here", by=cast.dave.user, pools=[cast.pool.name])
     make.workload(cast.vision, "elsewhere", by=cast.dave.user, pools=["other"])

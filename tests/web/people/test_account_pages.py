@@ -178,7 +178,7 @@ def test_permission_errors_show_the_label_of_the_platform_role(cast: Cast) -> No
 
 
 @pytest.mark.heavy
-def test_server_error_page_links_back_and_mentions_changes_only_after_a_form_was_sent(
+def test_server_error_page_mentions_changes_only_after_a_form_was_sent(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -61,7 +61,7 @@ def test_node_row_shows_allocation_utilization_and_problem(cast: Cast, alice: Cl
 
 
 @pytest.mark.heavy
-def test_table_is_filtered_by_name_by_problem_and_by_state(cast: Cast, alice: Client) -> None:
+def test_node_table_is_filtered_by_name_problem_and_state(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
     assert node_names(page(alice, "?nodes-search=LEET-11")) == [
         "fleet-11",
@@ -118,9 +118,7 @@ def test_diagnosis_of_many_nodes_links_to_the_nodes_and_one_action(cast: Cast, a
     assert re.search(r'aria-current="true">Slow boots <span class="faint">2<', shown)
 
 
-def test_small_pool_shows_tiles_with_measurements_and_filters_them_by_a_finding(
-    cast: Cast, alice: Client
-) -> None:
+def test_small_pool_shows_tiles_with_measurements(cast: Cast, alice: Client) -> None:
     pool = create_fleet(cast.vision, 30)
     node = pool.nodes.get(ordinal=1)
     NodeUtilization.objects.create(node=node, at=timezone.now(), devices=[[870, 1024]] * 8)

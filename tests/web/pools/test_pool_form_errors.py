@@ -91,7 +91,7 @@ def test_hint_about_this_machine_is_shown_only_for_the_local_provider(alice: Cli
     assert 'data-shown-for="provider=local"' in hint
 
 
-def test_reduced_hardware_of_a_pool_in_use_requires_confirmation(cast: Cast, alice: Client) -> None:
+def test_reducing_the_hardware_of_a_pool_in_use_requires_confirmation(cast: Cast, alice: Client) -> None:
     NodePool.objects.update(gpus_per_node=8)
     path = "/node-pools/local/settings"
     form = alice.get(path).context["form"]

@@ -229,7 +229,7 @@ def test_new_workload_that_allows_several_pools_is_listed_under_none_of_them(
     assert 'title="Also allows spare, third">local +2<span class="visually-hidden"> other pools' in by_name
 
 
-def test_filters_stay_when_a_pool_is_selected(cast: Cast, sign_in: SignIn) -> None:
+def test_selecting_a_pool_keeps_the_filters(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     for project, pool in ((cast.vision, "local"), (cast.speech, "spare")):
         make.workload(project, "w", by=cast.alice.user, reason="Backoff", explanation={"pool": pool})

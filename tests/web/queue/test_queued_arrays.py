@@ -53,9 +53,7 @@ def listed(client: Client, query: str = "") -> list[str]:
     "query", ["", "&sort=-gpus", "&sort=name", "&sort=-expected", "&sort=-position", "&search=sweep",
               "&project=vision", "&reason=ProjectLimit", "&search=vision&sort=-priority"],
 )  # fmt: skip
-def test_array_is_one_row_in_every_order_and_with_every_filter(
-    query: str, cast: Cast, sign_in: SignIn
-) -> None:
+def test_array_is_one_row_regardless_of_order_and_filters(query: str, cast: Cast, sign_in: SignIn) -> None:
     array = queue_array(cast, [1, 2, 4], gpu_milli_min=1000)
     queue_alone(cast, "between", 3)
     queue_alone(cast, "last", 5)
@@ -73,7 +71,7 @@ def test_array_is_one_row_in_every_order_and_with_every_filter(
             else "3 workloads, 5 GPUs requested, 0 free.") in page  # fmt: skip
 
 
-def test_waiting_tasks_are_counted_by_the_filters(cast: Cast, sign_in: SignIn) -> None:
+def test_waiting_tasks_are_counted_only_if_they_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
     array = queue_array(cast, [1, 2, 3])
     Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="", explanation=None)
     queue_alone(cast, "alone", 2)

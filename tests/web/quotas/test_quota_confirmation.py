@@ -53,7 +53,7 @@ def test_draft_that_evicts_is_applied_only_after_confirmation(busy_cast: Cast, s
     assert vision_gpus(busy_cast) == 2000
 
 
-def test_confirmation_holds_only_for_the_quota_versions_that_were_shown(
+def test_confirmation_applies_only_to_the_quota_versions_that_were_shown(
     busy_cast: Cast, sign_in: SignIn
 ) -> None:
     bob, cells = sign_in("bob"), [(busy_cast.vision, "local", "gpu", "2")]
@@ -68,7 +68,7 @@ def test_confirmation_holds_only_for_the_quota_versions_that_were_shown(
     assert vision_gpus(busy_cast) == 0
 
 
-def test_quota_form_that_evicts_asks_in_a_dialog_before_it_saves(busy_cast: Cast, sign_in: SignIn) -> None:
+def test_quota_change_that_evicts_is_confirmed_in_a_dialog(busy_cast: Cast, sign_in: SignIn) -> None:
     bob, sent = sign_in("bob"), quota_form(busy_cast)
     question = bob.post(ADDRESS, sent, headers=HTMX)
     text = question.content.decode()

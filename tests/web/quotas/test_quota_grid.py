@@ -214,7 +214,7 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
 
 
 @pytest.mark.heavy
-def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
+def test_quota_is_not_deleted_if_its_draft_has_an_error_or_conflict(
     cast: Cast, spot: NodePool, sign_in: SignIn
 ) -> None:
     bob, deleted = sign_in("bob"), (cast.vision, "local", "gpu", "-")

@@ -183,7 +183,7 @@ def test_role_determines_which_quota_changes_a_user_can_see_and_revert(
         assert (f"/quotas/changes/{department}/revert" in text) is (of_department == 200), name
 
 
-def test_quota_changes_are_filtered_by_pool_by_user_and_by_day(cast: Cast, sign_in: SignIn) -> None:
+def test_quota_changes_are_filtered_by_pool_user_and_day(cast: Cast, sign_in: SignIn) -> None:
     Quota.objects.filter(project=cast.vision).delete()
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
     client, today = sign_in("bob"), timezone.now().date()

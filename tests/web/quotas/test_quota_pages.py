@@ -90,9 +90,7 @@ def test_department_and_project_bars_have_the_same_scale(cast: Cast, sign_in: Si
     assert marks == {"product": 800, "research": 200, "vision": 200}, "16 and 4 GPUs on a scale of 20"
 
 
-def test_quota_list_of_a_pool_has_the_same_header_as_the_grid_and_a_menu_in_each_row(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_pool_quota_list_has_the_same_header_as_the_grid(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     pages = [alice.get(path).content.decode() for path in ("/quotas", "/quotas?pool=local")]
     grid, listed = (page.partition('<div class="page-head">')[2].partition("</details>")[0] for page in pages)

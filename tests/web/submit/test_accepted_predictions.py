@@ -107,7 +107,7 @@ def evicting_prediction(cast: Cast, text: str, *, is_edit: bool = False) -> str:
     return sign_prediction(request, prediction, read_document(text))
 
 
-def test_submission_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
+def test_submission_that_would_evict_workloads_requires_confirmation(cast: Cast, dave: Client) -> None:
     form = {"document": TEXT, "step": "submit", "predicted": evicting_prediction(cast, TEXT)}
     question = dave.post("/submit", form, headers=HTMX)
     assert (question.status_code, question.headers["HX-Retarget"]) == (200, "#dialog")
@@ -117,14 +117,14 @@ def test_submission_that_would_evict_workloads_asks_first(cast: Cast, dave: Clie
     assert Workload.objects.get().name == "fine"
 
 
-def test_invalid_submission_reports_its_errors_instead_of_asking(cast: Cast, dave: Client) -> None:
+def test_invalid_submission_shows_its_errors_instead_of_a_confirmation(cast: Cast, dave: Client) -> None:
     text = TEXT.replace("command: run\n", "")
     form = {"document": text, "step": "submit", "predicted": evicting_prediction(cast, text)}
     answer = dave.post("/submit", form, headers=HTMX)
     assert answer.status_code == 422 and "HX-Retarget" not in answer.headers
 
 
-def test_edit_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
+def test_edit_that_would_evict_workloads_requires_confirmation(cast: Cast, dave: Client) -> None:
     workload = submit(dave, "")
     path = f"/workloads/{workload.pk}/edit"
     text = dave.get(path).context["text"].replace("gpu: 2", "gpu: 3")
@@ -160,7 +160,7 @@ def reject_dry_run(**_: object) -> None:
 
 @pytest.mark.parametrize("state", ["missing", "expired", "for another document"])
 @pytest.mark.usefixtures("low")
-def test_submission_asks_first_if_its_prediction_is_missing_or_outdated(
+def test_submission_requires_confirmation_if_its_prediction_is_missing_or_outdated(
     state: str, dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predicted = signed_prediction(dave, "/submit", URGENT if state == "expired" else TEXT)
@@ -174,12 +174,12 @@ def test_submission_asks_first_if_its_prediction_is_missing_or_outdated(
 
 
 @pytest.mark.usefixtures("low")
-def test_page_without_scripts_submits_without_asking(dave: Client) -> None:
+def test_page_without_scripts_submits_without_confirmation(dave: Client) -> None:
     assert dave.post("/submit", {"document": URGENT, "step": "submit"}).status_code == 302
 
 
 @pytest.mark.usefixtures("low")
-def test_submission_without_a_dry_run_slot_asks_whether_to_continue_without_a_prediction(
+def test_submission_without_a_dry_run_slot_requires_confirmation(
     dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "dry_run", reject_dry_run)
@@ -193,7 +193,7 @@ def test_submission_without_a_dry_run_slot_asks_whether_to_continue_without_a_pr
 
 
 @pytest.mark.usefixtures("low")
-def test_edit_without_a_dry_run_slot_asks_whether_to_continue_without_a_prediction(
+def test_edit_without_a_dry_run_slot_requires_confirmation(
     dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dave.post("/submit", {"document": TEXT + "priority: 5\n", "step": "submit"})
@@ -207,7 +207,7 @@ def test_edit_without_a_dry_run_slot_asks_whether_to_continue_without_a_predicti
 
 
 @pytest.mark.usefixtures("low")
-def test_edit_without_a_prediction_asks_first(dave: Client) -> None:
+def test_edit_without_a_prediction_requires_confirmation(dave: Client) -> None:
     dave.post("/submit", {"document": TEXT + "priority: 5\n", "step": "submit"})
     workload = Workload.objects.get(name="fine")
     path = f"/workloads/{workload.pk}/edit"

@@ -102,7 +102,7 @@ def test_form_states_that_the_allowed_pools_have_no_topology_levels(cast: Cast, 
     assert "No topology levels in the allowed pools." in html and 'href="/node-pools"' in html
 
 
-def test_resources_stay_on_the_page_while_the_key_of_the_roles_is_misspelled(dave: Client) -> None:
+def test_resources_stay_on_the_page_while_the_roles_key_is_misspelled(dave: Client) -> None:
     page = refresh_form(dave, TEXT.replace("roles:", "rolls:")).content.decode()
     assert "Did you mean <code>roles</code>?" in page and ">Resources</h2>" in page
     assert 'name="f:rolls[0].gpu" value="1"' in re.sub(r"\s+", " ", page)

@@ -52,7 +52,7 @@ def low(cast: Cast, dave: Client) -> Workload:
 
 
 @pytest.mark.usefixtures("low")
-def test_resubmission_that_would_evict_workloads_asks_first(cast: Cast, dave: Client) -> None:
+def test_resubmission_that_would_evict_workloads_requires_confirmation(cast: Cast, dave: Client) -> None:
     workload = failed(cast)
     question = dave.post(f"/workloads/{workload.pk}/resubmit", headers=IN_DIALOG)
     assert question.headers["HX-Reswap"] == "innerHTML" and "HX-Retarget" not in question.headers
@@ -63,13 +63,15 @@ def test_resubmission_that_would_evict_workloads_asks_first(cast: Cast, dave: Cl
 
 
 @pytest.mark.usefixtures("low")
-def test_confirmation_form_is_not_replaced_by_the_question_before_evictions(cast: Cast, dave: Client) -> None:
+def test_eviction_warning_does_not_replace_the_confirmation_form(cast: Cast, dave: Client) -> None:
     question = dave.post(f"/workloads/{failed(cast).pk}/resubmit", headers=HTMX)
     assert (question.headers["HX-Retarget"], question.headers["HX-Reswap"]) == ("#dialog", "innerHTML")
 
 
 @pytest.mark.usefixtures("low")
-def test_resubmission_of_one_selected_workload_asks_before_it_evicts(cast: Cast, dave: Client) -> None:
+def test_resubmission_of_a_selected_workload_requires_confirmation_if_it_evicts(
+    cast: Cast, dave: Client
+) -> None:
     workload = failed(cast)
     form = {"w": [str(workload.pk)]}
     question = dave.post("/workloads/resubmit", form, headers=IN_DIALOG, follow=True)
@@ -78,7 +80,7 @@ def test_resubmission_of_one_selected_workload_asks_before_it_evicts(cast: Cast,
     assert not Workload.objects.filter(name="train-2").exists()
 
 
-def test_resubmission_without_a_dry_run_slot_asks_whether_to_continue_without_a_prediction(
+def test_resubmission_without_a_dry_run_slot_requires_confirmation(
     cast: Cast, dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reject(**_: object) -> None:

@@ -24,9 +24,7 @@ def test_small_amounts_of_memory_are_charted_in_mib() -> None:
     assert (unit, convert(2048)) == ("GiB", 2000)
 
 
-def test_node_chart_weights_allocations_by_time_and_shows_the_capacity(
-    cast: Cast, sign_in: SignIn, pod: Pod
-) -> None:
+def test_node_chart_weights_allocations_by_time(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     at = make.ago(minutes=5).replace(second=0, microsecond=0)
     Node.objects.update(created_at=at - timedelta(hours=1))
     DeviceClaim.objects.all().delete()

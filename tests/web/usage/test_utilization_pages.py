@@ -151,7 +151,9 @@ def test_pending_workload_has_no_utilization(cast: Cast, sign_in: SignIn) -> Non
     assert "not measured</span>" not in text
 
 
-def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_idle_gpus_are_highlighted_on_the_workload_page_and_in_the_list(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
     other = make.workload(cast.vision, "busy-one", phase="running", run=1, started_at=make.ago(hours=2))
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))

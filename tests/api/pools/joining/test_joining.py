@@ -279,7 +279,7 @@ def test_spot_interruption_reported_by_a_machine_is_recorded(ordered_node: Node)
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("provider", "failures"), [("slurm", 1), ("aws", 0)])
-def test_boot_fails_if_the_slurm_allocation_ends_but_not_on_a_spot_interruption(
+def test_interruption_counts_as_a_failed_boot_only_on_slurm(
     ordered_node: Node, provider: str, failures: int
 ) -> None:
     NodePool.objects.update(provider=provider)

@@ -207,7 +207,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_other_pods(stage:
     assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
 
 
-def test_pod_deleted_by_another_client_counts_as_evicted_even_if_it_started_after_its_timeout(
+def test_pod_deleted_by_another_client_after_a_late_start_counts_as_evicted(
     stage: FakeKubernetesStage,
 ) -> None:
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)

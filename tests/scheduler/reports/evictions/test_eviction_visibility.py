@@ -127,7 +127,7 @@ def table_rows(page: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", page)]
 
 
-def test_eviction_is_described_identically_in_the_api_on_its_page_and_on_the_admin_site(case: Case) -> None:
+def test_api_and_pages_describe_an_eviction_identically(case: Case) -> None:
     summary = json.loads(content(case, "dave", "rest"))["summary"]
     whom = "for a 2-GPU workload in project ads (4 GPUs, entire workload)"
     assert summary == f"vision/{OTHER} was reclaimed {whom}"

@@ -72,7 +72,7 @@ def test_common_alternatives_are_listed_once_but_queues_are_listed_for_each_evic
     assert [row.queues for row in table.rows] == [["ads: 2 GPUs before"]] * 2
 
 
-def test_rule_is_in_the_present_tense_and_states_when_its_fair_share_applies() -> None:
+def test_rule_is_in_the_present_tense_and_names_its_condition() -> None:
     bounds = "its quota of 8 GPUs and its fair share of 9.25 GPUs"
     above = f"vision had 12 GPUs allocated or reserved, more than {bounds}"
     within = "ads stays within its quota of 4 GPUs, and vision was over its own"

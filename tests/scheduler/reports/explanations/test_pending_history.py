@@ -70,7 +70,7 @@ def test_changes_in_the_main_pending_reason_are_recorded(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_resumed_workload_starts_a_new_entry_with_the_same_reason(stage: Stage) -> None:
+def test_resuming_a_workload_adds_an_entry_with_the_same_reason(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")

@@ -95,9 +95,7 @@ def test_submitted_copy_of_an_array_links_to_the_tasks_that_it_replaces(
     assert live_indexes(sweep) == {3}, "the running task has no copy"
 
 
-def test_originals_of_a_copy_with_many_gaps_are_cancelled_through_a_short_link(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_link_that_cancels_many_original_tasks_is_short(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     document = {**training("sweep", array={"tasks": 1600}), "project": "vision"}
     sweep = arrays.submit(actor=cast.dave, document=document).array
@@ -131,7 +129,7 @@ def test_link_to_the_originals_of_a_deleted_copy_selects_no_tasks(
     assert live_indexes(sweep) == set(range(3, 120))
 
 
-def test_hidden_input_of_a_copy_with_huge_ranges_is_ignored(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_huge_task_ranges_in_the_hidden_input_are_ignored(sweep: WorkloadArray, sign_in: SignIn) -> None:
     ranges = ",".join(["0-999999"] * 300)
     page = sign_in("dave").post("/submit", {"document": "name: x", "copied-tasks": f"{sweep.pk} {ranges}"})
     assert page.status_code == 200 and page.context["copy"] is None

@@ -380,7 +380,7 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     assert f'href="/workloads/{tasks.get(array_index=4).pk}"' in notice
 
 
-def test_array_that_waits_between_tasks_is_pending_since_its_last_task_ended(
+def test_waiting_array_counts_as_pending_since_its_last_task_ended(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     client, tasks, ended = sign_in("dave"), Workload.objects.filter(array=sweep), make.ago(minutes=4)

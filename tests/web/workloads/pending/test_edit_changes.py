@@ -100,7 +100,7 @@ def test_name_that_cannot_be_edited_can_be_restored(dave: Client, train: Workloa
     assert "Cannot be edited. Set it to train again, or submit a new workload." in words
 
 
-def test_button_of_an_edit_that_resets_the_queue_time_says_so(dave: Client, train: Workload) -> None:
+def test_save_button_warns_that_the_edit_resets_the_queue_time(dave: Client, train: Workload) -> None:
     label = '<span id="save-label" class="warns" hx-swap-oob="true">Save and reset queue time</span>'
     assert label in edited(dave, train, "replicas: 2", "replicas: 3")
     assert ">Save changes</span>" in edited(dave, train, "replicas: 2", "replicas: 1")

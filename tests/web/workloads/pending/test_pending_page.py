@@ -97,7 +97,7 @@ def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
     assert "deciding" not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_reason_links_to_the_workload_that_resources_are_held_for(cast: Cast, sign_in: SignIn) -> None:
+def test_reason_links_to_the_workload_for_which_resources_are_held(cast: Cast, sign_in: SignIn) -> None:
     first = make.workload(cast.vision, "first")
     blockers = [document(Reason.BEHIND_RESERVATION, {"behind": first.handle})]
     workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})

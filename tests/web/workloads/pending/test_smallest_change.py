@@ -128,7 +128,7 @@ def test_change_that_ends_a_workload_links_to_it_and_states_its_lost_work(
     assert link_in(card) == f"/workloads/{ends.pk}" and ">Open vision/ends</a>" in card
 
 
-def test_raised_priority_names_the_workload_that_it_exceeds(
+def test_priority_suggestion_names_the_workload_that_it_exceeds(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
@@ -145,7 +145,7 @@ def test_raised_priority_names_the_workload_that_it_exceeds(
     assert "one above ahead, which has priority 50" in card and "hidden" not in card
 
 
-def test_raised_priority_loads_three_names_and_lists_each_array_once(
+def test_priority_suggestion_names_three_workloads_and_counts_the_rest(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}

@@ -18,7 +18,7 @@ from tests.web.workloads.tabs.test_log_pages import path, runtime, start_pod
 __all__ = ["runtime"]
 
 
-def test_logs_of_all_pods_of_a_run_are_searched_and_each_line_names_its_pod(
+def test_search_of_all_pods_names_the_pod_of_each_line(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"one\nloss is nan\n")
@@ -122,7 +122,7 @@ def test_search_over_several_requests_states_the_match_count_so_far(
 
 
 @pytest.mark.parametrize("all_pods", [{}, {"all_pods": "on"}])
-def test_continued_search_that_finds_the_first_matches_shows_the_list_of_matches(
+def test_continued_search_shows_the_match_list_after_its_first_match(
     cast: Cast,
     sign_in: SignIn,
     runtime: FakeRuntime,

@@ -32,7 +32,7 @@ def failed(cast: Cast, *, last_checkpoint_at: datetime | None = None) -> Workloa
 @pytest.mark.parametrize(
     ("checkpoint", "lost_minutes"), [(None, 39), (31, 20), (70, 39)], ids=["none", "in this run", "earlier"]
 )
-def test_bar_of_a_failed_workload_marks_the_failure_and_the_work_lost(
+def test_bar_of_a_failed_workload_marks_the_failure_and_the_lost_work(
     checkpoint: int | None, lost_minutes: int, cast: Cast, sign_in: SignIn
 ) -> None:
     saved = None if checkpoint is None else make.ago(minutes=checkpoint)
@@ -49,9 +49,7 @@ def test_bar_of_a_failed_workload_marks_the_failure_and_the_work_lost(
     assert '<line class="failure" x1="100' in text and '<i class="lost"></i>work lost' in text
 
 
-def test_bar_of_a_workload_without_gpus_or_without_a_failure_shows_no_work_lost(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_bar_of_a_workload_without_gpus_or_a_failure_shows_no_lost_work(cast: Cast, sign_in: SignIn) -> None:
     workload, client = failed(cast), sign_in("dave")
     for columns, mark in (({"gpu_milli_min": 0}, "failed"), ({"phase": "completed"}, "")):
         Workload.objects.filter(pk=workload.pk).update(**columns)

@@ -75,7 +75,7 @@ def test_arrays_with_failed_tasks_and_degraded_services_come_before_pending_work
     assert listed(sign_in("dave"), "sort=attention")[0] == "degraded", "a retry replaced the failed task"
 
 
-def test_gpus_sort_by_the_totals_of_arrays_and_services(cast: Cast, sign_in: SignIn) -> None:
+def test_sorting_by_gpus_uses_the_totals_of_arrays_and_services(cast: Cast, sign_in: SignIn) -> None:
     create_service(cast, "chat", True, gpus=1, engine_gpus=4)
     running: Any = {"phase": "running", "message": ALL_RUN}
     make.workload(cast.vision, "three", gpus=3, gpu_milli_now=3000, **running)
@@ -156,7 +156,7 @@ def test_array_keeps_its_position_after_its_first_task_is_retried(cast: Cast, si
     assert listed(sign_in("dave"), "state=all") == ["later", "sweep"]
 
 
-def test_array_row_has_the_evictions_runs_and_wait_of_its_tasks(cast: Cast, sign_in: SignIn) -> None:
+def test_array_row_sums_the_evictions_and_runs_of_its_tasks(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "sweep", 2)
     set_tasks(array, "running", "running", preemptions=2, run=3)
     type(array).objects.filter(pk=array.pk).update(submitted_at=make.ago(minutes=30))
@@ -188,7 +188,7 @@ def test_array_row_includes_the_earlier_attempts_of_retried_tasks(cast: Cast, si
 
 
 @pytest.mark.parametrize(("sort", "step"), [("since", 1), ("-since", -1)])
-def test_arrays_are_sorted_by_the_time_of_their_state(
+def test_arrays_are_sorted_by_how_long_they_have_been_in_their_state(
     sort: str, step: int, cast: Cast, sign_in: SignIn
 ) -> None:
     for name, minutes in (("first", 90), ("third", 50), ("fifth", 30), ("last", 1)):
@@ -217,7 +217,7 @@ def test_state_of_a_service_does_not_depend_on_the_columns(cast: Cast, sign_in: 
     assert '<span class="chip warn">Partly serving</span>' in page
 
 
-def test_order_without_a_column_is_named_and_can_be_removed(cast: Cast, sign_in: SignIn) -> None:
+def test_sort_order_without_a_column_can_be_removed(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "runs", phase="running", message=ALL_RUN)
     client = sign_in("dave")
     page = client.get("/workloads?sort=attention&state=all").content.decode()

@@ -29,7 +29,7 @@ def test_own_name_is_the_first_suggestion(cast: Cast, sign_in: SignIn) -> None:
     assert 'value="dave" label="Me"' in sign_in("dave").get("/workloads/submitters").content.decode()
 
 
-def test_few_of_many_users_are_suggested(cast: Cast, sign_in: SignIn) -> None:
+def test_only_a_few_of_many_users_are_suggested(cast: Cast, sign_in: SignIn) -> None:
     User.objects.bulk_create(User(username=f"user-{number:03}") for number in range(500))
     assert suggested(sign_in("alice"), "user-")[:2] == ["user-000", "user-001"]
     assert len(suggested(sign_in("alice"), "")) <= 21

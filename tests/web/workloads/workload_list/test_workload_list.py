@@ -225,7 +225,7 @@ def test_pending_tab_states_how_many_workloads_have_reserved_resources(cast: Cas
     assert 'title="2 workloads, 1 of them reserved">Pending <span class="faint">2</span>' in page
 
 
-def test_rows_can_be_compact(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_rows_can_be_compact(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     table = '<table class="stacked workload-rows{}" data-open-rows>'
