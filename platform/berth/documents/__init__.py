@@ -1,6 +1,6 @@
 """Edit YAML documents in place: locate values, and change one value at a time."""
 
-from berth.documents.edits import CannotEdit, edit_text
+from berth.documents.edits import CannotEdit, edit_text, rename_key
 from berth.documents.places import SourceLines
 from berth.documents.strict import TEXT_MAX, read_document
 from berth.documents.values import parse_setting, remove_value, set_value
@@ -13,5 +13,6 @@ __all__ = [
     "parse_setting",
     "read_document",
     "remove_value",
+    "rename_key",
     "set_value",
 ]  # fmt: skip

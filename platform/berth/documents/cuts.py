@@ -32,6 +32,15 @@ class TextEditor:
             node = entry[1]
         raise KeyError(at)
 
+    def rename(self, top: yaml.Node, at: Location, name: str) -> str:
+        """Rename the key at a location. Return the new text."""
+        parent = top
+        for step in at[:-1]:
+            parent = _get_entry(parent, step)[1]
+        key = _get_entry(parent, at[-1])[0]
+        written = format_key(name, as_json=getattr(key, "style", "") == '"')
+        return self._replace_range(key.start_mark.index, key.end_mark.index, written)
+
     def remove(self, top: yaml.Node, data: Any, at: Location) -> str:
         """Remove the value at a location, and parents that become empty. Return the new text."""
         while len(at) > 1 and isinstance(at[-2], str) and value_at(remove_value(data, at), at[:-1]) is None:

@@ -40,6 +40,25 @@ def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequenc
         raise CannotEdit from None
 
 
+def rename_key(text: str, at: Location, name: str) -> str:
+    """Return the text with the key at a location renamed.
+
+    Raises CannotEdit if there is no such key, or if its parent already contains the new name.
+    """
+    try:
+        before, top = read_text(text), yaml.compose(text, Loader=SafeLoader)
+        parent = value_at(before, at[:-1])
+        if top is None or not isinstance(parent, dict) or at[-1] not in parent or name in parent:
+            raise CannotEdit
+        changed = TextEditor(text, ()).rename(top, at, name)
+        renamed = {name if key == at[-1] else key: value for key, value in parent.items()}
+        if read_text(changed) != set_value(before, at[:-1], renamed):
+            raise CannotEdit
+    except EDIT_ERRORS:
+        raise CannotEdit from None
+    return changed
+
+
 def _edit_keys(
     text: str, at: Location, before: dict[Any, Any], value: dict[Any, Any], order: Sequence[str]
 ) -> str:

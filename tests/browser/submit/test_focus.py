@@ -1,5 +1,7 @@
 """Browser tests for the keyboard focus in the submission form."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -59,4 +61,15 @@ def test_form_comes_before_prediction_and_document_in_the_tab_order(
         page.locator("#document").focus()
         page.keyboard.press("Tab")
         expect(page.locator("#fields :focus")).to_have_count(0)
+        assert faults == []
+
+
+def test_focus_moves_to_the_document_after_a_key_is_renamed(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        document = page.locator("#document")
+        document.fill(document.input_value().replace("command:", "comand:"))
+        page.get_by_role("button", name="Use command", exact=True).press("Enter")
+        expect(document).to_have_value(re.compile("command:"))
+        expect(document).to_be_focused()
         assert faults == []

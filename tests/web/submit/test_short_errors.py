@@ -34,6 +34,23 @@ def test_unknown_key_error_lists_few_keys_and_links_to_the_reference(dave: Clien
     assert '<a href="/docs/documents/#workload" target="_blank">All keys' in error
 
 
+def test_button_renames_a_misspelled_key_and_keeps_comments(dave: Client) -> None:
+    text = TEXT.replace("{gpu: 1,", "{gpu: 1, replicsa: 3,") + "# tonight\nmax_runtim: 2h  # enough\n"
+    answer = refresh_form(dave, text)
+    page = answer.content.decode()
+    for path, key in (("roles[0].replicsa", "replicas"), ("max_runtim", "max_runtime")):
+        assert f'value="rename:{path}:{key}">Use {key}</button>' in page
+        answer = refresh_form(dave, answer.context["text"], step=f"rename:{path}:{key}")
+    assert answer.context["text"] == text.replace("replicsa", "replicas").replace("runtim:", "runtime:")
+    assert "faults-title" not in answer.content.decode()
+
+
+def test_key_that_is_already_present_is_not_offered(dave: Client) -> None:
+    text = TEXT + "comand: run\n"
+    assert "rename:" not in refresh_form(dave, text).content.decode()
+    assert refresh_form(dave, text, step="rename:comand:command").context["text"] == text
+
+
 def test_unknown_key_error_lists_all_valid_keys_if_there_are_few(dave: Client) -> None:
     page = refresh_form(dave, TEXT + "topology: {zzz: rack}\n").content.decode()
     assert "Unknown key. Allowed: preferred, required." in page

@@ -77,7 +77,8 @@ def describe_problem(
     if allowed.startswith("Set "):  # an instruction instead of a list of values
         return ErrorSentence(f"{sentence}. {allowed.removesuffix('.')}.")
     if allowed.startswith(SUGGESTION):
-        return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")
+        is_value = bool(label) and message != UNKNOWN_KEY
+        return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if is_value else "")
     return ErrorSentence(f"{sentence}. Allowed: {allowed}." if allowed else f"{sentence}.")
 
 

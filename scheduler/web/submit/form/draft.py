@@ -7,6 +7,7 @@ preserved.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, join_path
 from berth.core.spec import RoleSpec, WorkloadSpec
 from berth.core.spec.parsing.manifest import is_manifest
-from berth.documents import CannotEdit, SourceLines, edit_text, read_document
+from berth.documents import CannotEdit, SourceLines, edit_text, read_document, rename_key
 from berth.documents.edits import ABSENT
 from berth.documents.values import Location, parse_location, value_at
 from scheduler.web.submit.form import replicas
@@ -35,6 +36,7 @@ PREFIX = "f:"
 CODE = "code"  # key of the section that specifies the pods' files
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
 SET = "set"  # form action that sets values in the document (see `apply_form_action`)
+RENAME = "rename"  # form action that renames a key of the document
 TEXT_ONLY_HINT = "This value can only be edited in the document."
 
 
@@ -109,11 +111,15 @@ def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None
     """Apply the effect of a form button to the document.
 
     `add:roles` and `remove:roles[1]` add and remove a part, `up:pools[1]` and `down:pools[0]` move a value in
-    a list, `code:TREE` sets the code, and `set:[["priority", 60]]` sets values.
+    a list, `code:TREE` sets the code, `rename:roles[0].gpus:gpu` renames a key, and `set:[["priority", 60]]`
+    sets values.
     """
     verb, _, path = form_action.partition(":")
     if verb == SET:
         _set_values(draft, path)
+        return
+    if verb == RENAME:
+        _rename_key(draft, path)
         return
     at = (CODE,) if verb == CODE else parse_location(path)
     if draft.data is None or not at or verb not in ("add", "remove", "up", "down", CODE):
@@ -170,6 +176,14 @@ def _set_values(draft: Draft, encoded: str) -> None:
     except CannotEdit:
         draft.problems.append(Problem("", TEXT_ONLY_HINT))
     _parse_draft(draft)
+
+
+def _rename_key(draft: Draft, encoded: str) -> None:
+    """Rename a key that is encoded as `PATH:NAME`. Invalid input is ignored."""
+    path, _, name = encoded.rpartition(":")
+    with suppress(CannotEdit):
+        draft.text = draft.agreed = rename_key(draft.text, parse_location(path), name)
+        _parse_draft(draft)
 
 
 def field_text(form_field: FormField, data: Mapping[str, Any], places: SourceLines) -> str | None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from berth.core.problems import Problem, join_path
-from berth.documents import SourceLines
-from berth.documents.values import value_at
-from berth.server.web.error_sentences import ErrorSentence, describe_problem
+from berth.core.problems import SUGGESTION, Problem, join_path
+from berth.documents import CannotEdit, SourceLines, rename_key
+from berth.documents.values import parse_location, value_at
+from berth.server.web.error_sentences import UNKNOWN_KEY, ErrorSentence, describe_problem
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.draft import (
     PREFIX,
+    RENAME,
     TEXT_ONLY_HINT,
     Draft,
     field_text,
@@ -174,6 +175,11 @@ class ShownError:
     sentence: ErrorSentence
     field: RenderedField | None = None
     label: str = ""
+    valid_key: str = ""  # key that a button uses instead of the unknown key
+
+    @property
+    def rename_action(self) -> str:
+        return f"{RENAME}:{self.path}:{self.valid_key}"
 
 
 @dataclass
@@ -253,11 +259,24 @@ def prepare_form(
         owner = fields.get(find_field(problem.path, fields))
         sentence = _field_sentence(problem, owner) if owner else describe_problem(problem)
         label = labels[owner.form_field.path] if owner else ""
-        errors.append(ShownError(_line_number(draft, places, problem), problem.path, sentence, owner, label))
+        line, key = _line_number(draft, places, problem), _find_valid_key(draft, problem)
+        errors.append(ShownError(line, problem.path, sentence, owner, label, key))
         if owner:
             owner.errors.append(sentence)
     form.faults = sorted(errors, key=lambda fault: fault.line or 0)
     return form
+
+
+def _find_valid_key(draft: Draft, problem: Problem) -> str:
+    """Return the suggested key for an unknown key, or "" if a button cannot rename it."""
+    if problem.message != UNKNOWN_KEY or not problem.allowed.startswith(SUGGESTION) or not draft.has_form:
+        return ""
+    key = problem.allowed.split("`")[1]
+    try:
+        rename_key(draft.text, parse_location(problem.path), key)
+    except CannotEdit:
+        return ""
+    return key
 
 
 def _field_sentence(problem: Problem, shown: RenderedField) -> ErrorSentence:

@@ -88,6 +88,7 @@
     if (!list || hasMoved) return; // the user continued elsewhere
     const added = [...fields.querySelectorAll(`[aria-labelledby^="p-${list}-"]`)].at(-1);
     if (verb === "add") added?.querySelector(".field :is(input:not([type=hidden]), select, textarea)")?.focus();
+    if (verb === "rename") document.getElementById("document").focus(); // the button is gone
     if (verb === "remove") fields.querySelector(`[value="add:${list}"]`)?.focus();
   }
 
@@ -170,6 +171,7 @@
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id === "answer") {
+      if (editedPart?.value.startsWith("rename:")) focusEditedPart(document.getElementById("fields"));
       enableSave(isUnchanged());
       answered = event.detail.xhr?.edits ?? answered;
     }
