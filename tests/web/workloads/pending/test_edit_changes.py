@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 from django.test import Client
 
+from pools.models import Node
 from projects.models import Workload
 from projects.services.workloads import submission
 from tests import factories as make
@@ -67,6 +68,18 @@ def test_error_is_shown_above_the_previous_value(dave: Client, train: Workload) 
     answer = edited(dave, train, "replicas: 2", "replicas: 0")
     field = answer.partition('id="w-f-roles-0-at_least"')[2].partition('id="w-')[0]
     assert field.index('class="error"') < field.index("Previous value: 2")
+
+
+def test_new_queue_position_is_explained(cast: Cast, dave: Client, train: Workload) -> None:
+    running = make.workload(
+        cast.vision, "runs", phase="running", run=1, pool=cast.pool, gpus=4, priority=200, preemptible=False
+    )
+    make.place(running, Node.objects.get(), [0, 1, 2, 3])
+    make.workload(cast.vision, "first", priority=60)
+    Workload.objects.filter(pk=train.pk).update(explanation={"queue_position": 1})
+    prediction = edited(dave, train, "priority: 50", "priority: 40", page="/prediction")
+    position = prediction.partition('id="position-reason"')[2].partition("</details>")[0]
+    assert "1 → 2" in words_of(position) and "first is ahead because" in position
 
 
 def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
