@@ -44,7 +44,7 @@ def test_number_is_formatted_without_trailing_zeros(value: float | None, text: s
     assert format_number(value) == text
 
 
-def test_age_of_a_missing_time_is_a_dash() -> None:
+def test_missing_time_is_shown_as_a_dash() -> None:
     assert format_age(None, utc_now()) == "-"
 
 

@@ -61,7 +61,7 @@ def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str
 
 
 @pytest.mark.heavy
-def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox: str, tmp_path: Path) -> None:
+def test_user_command_runs_inside_the_container(stage: ImageStage, busybox: str, tmp_path: Path) -> None:
     stage.start("p-1", busybox, "sleep", "1000", secret_env={"PASSWORD": "of-the-pod"})
     running(stage.runtime, "p-1")
     status = 'grep -E "^(CapEff|Seccomp):" /proc/self/status | tr -s "\t" " "'

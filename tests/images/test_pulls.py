@@ -46,7 +46,7 @@ def failure(
 # --- credentials and projects
 
 
-def test_pull_of_a_private_image_requires_credentials_and_deletes_them(
+def test_credentials_for_a_private_image_are_deleted_after_the_pull(
     stage: ImageStage, registry: Registry
 ) -> None:
     image = push_image(registry, "private")

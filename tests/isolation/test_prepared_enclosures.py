@@ -138,7 +138,7 @@ def test_visible_paths_in_the_machines_tmp_do_not_prevent_a_prepared_enclosure(
     assert first.startswith("visible")
 
 
-def test_commands_of_a_session_run_in_a_prepared_enclosure(stage: LocalStage) -> None:
+def test_session_commands_run_in_a_prepared_enclosure(stage: LocalStage) -> None:
     output(stage, "p-1", "true")
     spare_shims(stage)
     stage.runtime.start(stage.long("p-2"))

@@ -12,7 +12,7 @@ from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import LocalStage, ended, order
 
 
-def test_directory_of_a_killed_probe_is_deleted_by_a_later_probe(tmp_path: Path) -> None:
+def test_later_probe_deletes_the_directory_of_a_killed_probe(tmp_path: Path) -> None:
     stray, recent = tmp_path / ".probe-stray", tmp_path / ".probe-recent"
     for directory in (stray, recent):
         (directory / "work").mkdir(parents=True)

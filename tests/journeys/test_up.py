@@ -50,7 +50,7 @@ def password(home: Path) -> str:
     return (home / "admin-password").read_text().strip()
 
 
-def test_first_start_prints_its_address_and_the_admin_can_sign_in(berth: Installation) -> None:
+def test_admin_can_sign_in_at_the_address_printed_by_the_first_start(berth: Installation) -> None:
     address = berth.running()
     file = berth.home / "admin-password"
     assert password(berth.home) in berth.output

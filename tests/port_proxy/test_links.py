@@ -45,7 +45,7 @@ def test_undeclared_port_cannot_be_opened(offline_setup: PortSetup) -> None:
         offline_setup.link(port="5432")
 
 
-def test_link_for_a_workload_that_is_not_running_is_rejected(offline_setup: PortSetup) -> None:
+def test_port_link_requires_a_running_workload(offline_setup: PortSetup) -> None:
     offline_setup.workload.phase = Phase.SUSPENDED
     with pytest.raises(Conflict, match="is suspended"):
         offline_setup.link()

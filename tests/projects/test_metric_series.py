@@ -63,7 +63,7 @@ def test_non_finite_values_are_only_counted() -> None:
     assert (series.not_finite, series.points, series.last, series.lowest) == (3, [], None, None)
 
 
-def test_count_of_non_finite_values_fits_its_column() -> None:
+def test_non_finite_value_count_fits_its_column() -> None:
     series = Series(not_finite=COUNT_MAX)
     series.add(1, math.nan)
     assert series.not_finite == COUNT_MAX == 2**31 - 1

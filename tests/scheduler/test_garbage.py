@@ -75,7 +75,7 @@ assert collect_deferred_garbage(), "objects of earlier collections are visited b
 """
 
 
-def test_collections_of_recent_objects_visit_each_object_once() -> None:
+def test_garbage_collection_of_recent_objects_visits_each_object_once() -> None:
     subprocess.run([sys.executable, "-c", REPEATED], check=True)
 
 

@@ -219,7 +219,7 @@ def test_rejection_reason_names_objects_in_words_rather_than_paths(cast: Cast) -
         (Problem("", "not a mapping"), "The document: not a mapping."),
     ],
 )  # fmt: skip
-def test_problems_of_rejected_runs_are_described_in_sentences(problem: Problem, sentence: str) -> None:
+def test_problems_with_rejected_runs_are_described_in_sentences(problem: Problem, sentence: str) -> None:
     assert describe_problem(problem) == sentence
 
 

@@ -52,9 +52,7 @@ def test_eventual_consistency_routes_to_engines_with_old_weights(stage: ServiceS
 
 
 @pytest.mark.shows("RLX-30", "RLX-32", "RLX-35")
-def test_added_engines_receive_a_weight_update_and_resume_if_the_copying_process_crashed(
-    stage: ServiceStage, dave: Caller
-) -> None:
+def test_added_engines_resume_after_a_crash_during_the_weight_copy(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(weight_sync=True)
     stage.finish(stage.scale_out(service, num_replicas=3))
     initial = stage.live(service)[0].url

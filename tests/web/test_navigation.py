@@ -16,6 +16,6 @@ from berth.server.web.navigation import GROUPS
         ("/budgets", "Usage and cost"),
     ],
 )
-def test_navigation_marks_the_list_that_a_page_belongs_to(path: str, title: str) -> None:
+def test_navigation_highlights_the_list_that_contains_the_page(path: str, title: str) -> None:
     marked = [entry.title for _, entries in GROUPS for entry in entries if entry.contains(path)]
     assert marked == [title]

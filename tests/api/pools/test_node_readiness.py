@@ -18,7 +18,7 @@ from tests.cast import Cast
 FAILED = "the probe pod failed: exit code 1: mktemp: Read-only file system"
 
 
-def test_node_with_a_failed_probe_pod_accepts_no_workloads_and_shows_admins_the_reason(
+def test_node_with_a_failed_probe_pod_accepts_no_workloads(
     alice: Caller, bob: Caller, cast: Cast, client: Client, metal_pool: NodePool
 ) -> None:
     join(alice)

@@ -34,7 +34,7 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: C
     assert not Workload.objects.exists()
 
 
-def test_preview_of_an_edit_predicts_its_effect(cast: Cast, gpu_node: None, dave: Caller) -> None:
+def test_edit_preview_predicts_its_effect(cast: Cast, gpu_node: None, dave: Caller) -> None:
     large = [{"name": "worker", "replicas": 3, "gpu": 1}]
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training(roles=large))
     address, smaller = f"workloads/{workload.pk}", {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}

@@ -134,7 +134,7 @@ def test_batch_rejects_only_the_document_that_closes_the_cycle(dave: Caller) -> 
         ("cancelled", "completed", "was cancelled, so it can no longer complete", "any"),
     ],
 )
-def test_dependency_on_a_workload_that_ended_in_another_state_is_rejected(
+def test_dependency_on_a_workload_that_ended_in_the_wrong_state_is_rejected(
     cast: Cast, dave: Caller, phase: str, state: str, message: str, allowed: str
 ) -> None:
     finish(submit(cast), phase)

@@ -85,7 +85,7 @@ def test_edit_to_a_smaller_request_preserves_the_queue_time(dave: Caller, pendin
 
 
 @pytest.mark.heavy
-def test_preview_of_an_edit_stores_nothing(dave: Caller, pending: str) -> None:
+def test_edit_preview_stores_nothing(dave: Caller, pending: str) -> None:
     before = Workload.objects.values().get(pk=pending)
     answer = dave(
         "PATCH", f"workloads/{pending}", {"priority": 70, "max_runtime": 7200}, dry_run="true"

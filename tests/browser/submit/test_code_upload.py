@@ -262,7 +262,7 @@ def test_code_section_works_with_the_keyboard_and_fits_a_phone_screen(opened: Op
 
 
 @pytest.mark.heavy
-def test_symbolic_links_are_skipped_and_tracked_links_are_named(form: Page, tmp_path: Path) -> None:
+def test_tracked_symbolic_links_are_reported_as_skipped(form: Page, tmp_path: Path) -> None:
     root = tmp_path / "line"
     write(tmp_path, {"outside/secret": "s", "line/train.py": "1", "line/src/a.py": "1"})
     for name, target in (("latest", "train.py"), ("code", "src"), ("out", "../outside")):

@@ -86,7 +86,7 @@ def test_focused_document_stays_visible_below_a_long_prediction(opened: Open, sc
         assert faults == []
 
 
-def test_link_to_a_field_shows_the_form_again_while_the_document_is_expanded(opened: Open) -> None:
+def test_link_to_a_field_returns_from_the_expanded_document_to_the_form(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.locator("#document").fill("name: My Run\nproject: vision\ncommand: 'true'\nroles: [{gpu: 1}]\n")

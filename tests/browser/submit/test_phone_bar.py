@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 
 
-def test_bar_keeps_its_height_while_the_prediction_changes(opened: Open) -> None:
+def test_phone_bar_keeps_its_height_while_the_prediction_changes(opened: Open) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto("/submit?kind=train")
         bar, heights = page.locator(".verdict-bar"), set()

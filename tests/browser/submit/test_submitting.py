@@ -331,7 +331,7 @@ def test_verdict_stays_visible_when_the_document_is_expanded_with_the_keyboard(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("height", [600, 900])
-def test_verdict_and_document_of_an_edit_are_visible_at_the_end_of_the_page(
+def test_verdict_of_an_edit_stays_visible_at_the_end_of_the_page(
     opened: Open, scene: Scene, height: int
 ) -> None:
     with opened("ada", viewport={"width": 1440, "height": height}) as (page, faults):

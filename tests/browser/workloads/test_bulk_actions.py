@@ -180,7 +180,7 @@ def test_ended_workload_is_resubmitted_from_the_list_and_from_its_page(opened: O
         assert faults == []
 
 
-def test_copy_of_the_selected_workload_opens_in_the_form(opened: Open) -> None:
+def test_copying_a_selected_workload_opens_the_form(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=ended")
         select(page, "vit-baseline")

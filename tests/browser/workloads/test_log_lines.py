@@ -132,7 +132,7 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
         assert faults == []
 
 
-def test_lines_of_a_traceback_that_arrive_later_are_marked(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_traceback_lines_that_arrive_later_are_marked(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "Traceback (most recent call last):\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

@@ -108,7 +108,7 @@ def test_expected_end_of_an_array_fits_in_its_card_on_a_phone(opened: Open, scen
         assert faults == []
 
 
-def test_loading_an_arrays_smallest_change_does_not_move_the_page(opened: Open, scene: Scene) -> None:
+def test_loading_the_smallest_change_of_an_array_does_not_move_the_page(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         held = hold_requests(page, re.compile("/smallest-change"))
         page.goto(f"/arrays/{present(scene.array).pk}")

@@ -62,7 +62,7 @@ def test_remove_command_prints_whether_the_machine_is_already_removed(
     assert json.loads(server.requests[-1].content) == {"reason": "sold"}
 
 
-def test_help_of_the_remove_command_names_the_command_for_ssh_hosts(terminal: Terminal) -> None:
+def test_remove_command_help_names_the_command_for_ssh_hosts(terminal: Terminal) -> None:
     words = " ".join(terminal.run("machine", "remove", "--help").stdout.split())
     assert "To remove an SSH host, use `berth pool edit POOL --hosts FILE`." in words
 

@@ -23,7 +23,7 @@ def metric(name: str = "loss", *values: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_metrics_of_a_workload_are_shown_with_a_trend(terminal: Terminal) -> None:
+def test_workload_metrics_are_shown_with_a_trend(terminal: Terminal) -> None:
     server = StubServer(page([TRAIN]), json_answer(TRAIN), page([metric("loss", 1.0, 0.25, 0.5)]))
     result = terminal.run("metrics", "train", server=server)
     assert result.stdout.split() == [

@@ -55,7 +55,7 @@ def test_estimate_that_depends_only_on_the_backoff_names_no_workload() -> None:
     assert (estimates["p/a"].at, estimates["p/a"].after) == (NOON + 90, ())
 
 
-def test_estimate_names_an_ending_gang_that_frees_more_than_the_request_needs() -> None:
+def test_estimate_names_an_ending_gang_larger_than_the_request() -> None:
     world = World(n0=8).department("d", None).project("p", "d", None).running("p/rest", "p", "n0 n0 n0 n0")
     world.running("p/four", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
     estimate = expected_start(world.queued("p/a", "p", 2, backoff_until=NOON + 600))["p/a"]

@@ -97,7 +97,7 @@ def test_another_pool_with_free_capacity_is_suggested() -> None:
     assert sentence(world.queued("w", "p")) == would_start("it also allowed pool spare")
 
 
-def test_dropping_a_label_that_no_free_node_has_is_suggested() -> None:
+def test_suggestion_drops_a_label_that_no_free_node_has() -> None:
     world = (
         full_node()
         .node("m", 1, labels={"zone": "b"})
@@ -185,7 +185,7 @@ def test_ending_the_smallest_and_newest_sufficient_workload_is_suggested() -> No
     assert sentence(world.queued("w", "p", gpus=2)) == would_start("young ended")
 
 
-def test_lowest_priority_that_preempts_enough_victims_is_suggested() -> None:
+def test_lowest_sufficient_priority_for_preemption_is_suggested() -> None:
     world = one_project(n=2).running("a", "p", "n", priority=60).running("b", "p", "n", priority=70)
     expected = would_start("its priority were 71 instead of 50", "This would evict a and b.")
     assert sentence(world.queued("w", "p", gpus=2)) == expected

@@ -91,7 +91,7 @@ def test_gpu_memory_is_converted_to_device_fractions_even_if_all_nodes_are_cordo
     assert change_sentence(result, "p") == would_start("node n were uncordoned")
 
 
-def test_lower_request_is_not_suggested_if_another_resource_exceeds_a_quota_that_forbids_borrowing() -> None:
+def test_lower_request_is_not_suggested_if_another_resource_exceeds_its_quota() -> None:
     # At first the pool's size and then the GPU quota rule out the start. The CPU quota always does.
     world = World(pool=cpu_pool(), n=2).department("d", 1, cpu=0, over_quota=False).project("p", "d", 1)
     world.running("one", "p", "n", 0.25)

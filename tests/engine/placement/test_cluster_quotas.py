@@ -123,7 +123,7 @@ def test_changed_cluster_quota_takes_effect_with_a_reused_layout() -> None:
         assert plan == decide(snapshot(**values))
 
 
-def test_ending_a_workload_that_uses_the_cluster_quota_is_suggested() -> None:
+def test_suggestion_ends_a_workload_that_uses_the_cluster_quota() -> None:
     there = world(quota("gpu", 8)).running("has", "p", "n1", gpus=8).queued("new", "p", gpus=4)
     change = smallest_change(there.snapshot(), "new").change
     assert change is not None

@@ -34,7 +34,7 @@ def test_simulation_settles_and_places_every_workload_that_fits(document: Docume
 
 @on_random_clusters(4)
 @given(document=clusters())
-def test_no_device_is_oversubscribed_or_allocated_both_whole_and_shared(document: Document) -> None:
+def test_no_device_is_oversubscribed_or_both_shared_and_exclusive(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=3)
     for device, parts in _devices(document, answer).items():
         assert sum(parts) <= 1 + 1e-9, (device, parts)

@@ -61,7 +61,7 @@ def workers(berth: Installation) -> list[int]:
     return [pid for pid, line in commands.items() if "runpy.run_module" in line and "shim" not in line]
 
 
-def test_call_of_a_killed_worker_is_retried_and_the_session_continues(
+def test_session_retries_the_call_of_a_killed_worker(
     berth: Installation, session: Session, tmp_path: Path
 ) -> None:
     future = start_call(session, tmp_path)

@@ -321,7 +321,7 @@ def test_error_names_the_invalid_setting(change: dict[str, Any], path: str) -> N
     assert [problem.path for problem in raised.value.problems] == [path]
 
 
-def test_price_of_an_instance_type_missing_from_the_price_table_is_unknown() -> None:
+def test_instance_type_missing_from_the_price_table_has_no_known_price() -> None:
     priced = VALID_SETTINGS | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
     assert str(price_per_gpu_hour(aws_settings(priced))) == "1.4180"
     assert price_per_gpu_hour(aws_settings(priced | {"region": "eu-central-1"})) is None

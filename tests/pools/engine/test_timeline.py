@@ -59,7 +59,7 @@ def stage(db: None) -> Stage:
     return Stage(pool(nodes=(0, 4), autoscale_cooldown=0), now=timezone.now() - timedelta(hours=1))
 
 
-def test_timeline_of_a_scaled_pool_counts_nodes_by_state(stage: Stage) -> None:
+def test_scaled_pool_timeline_counts_nodes_by_state(stage: Stage) -> None:
     NodePool.objects.filter(pk=stage.pool.pk).update(created_at=stage.now - timedelta(seconds=1))
     stage.provider.boots_immediately = False
     stage.pass_time(60)

@@ -33,7 +33,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
     return Writer(tmp_path / "log", monkeypatch)
 
 
-def test_output_has_the_write_time_of_its_last_byte(writer: Writer) -> None:
+def test_output_is_timestamped_with_the_write_time_of_its_last_byte(writer: Writer) -> None:
     writer.write(b"one\n", at=1001.5, checked_at=1002)
     writer.write(b"", at=1001.5, checked_at=1004)
     writer.write(b"two\nthree\n", at=1060.25, checked_at=1062)

@@ -106,7 +106,7 @@ def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path:
 
 @pytest.mark.heavy
 @pytest.mark.django_db
-def test_nodes_of_a_cluster_share_a_secret_and_lost_nodes_are_skipped() -> None:
+def test_nodes_of_a_ray_cluster_share_a_secret() -> None:
     metal = pool(provider="static", runtime="ray")
     for ordinal, state in enumerate(("ready", "draining", "lost", "requested")):
         Node.objects.create(

@@ -72,7 +72,7 @@ def test_warning_about_a_hanging_host_names_the_host(
 
 
 @pytest.mark.heavy
-def test_machine_listed_in_two_pools_stays_in_the_first_and_is_reported_in_the_second(
+def test_machine_listed_in_two_pools_stays_in_the_first(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:
     # The machine is listed with two addresses, so that only its ID shows that it is one machine.

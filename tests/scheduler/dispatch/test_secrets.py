@@ -108,7 +108,7 @@ def test_each_run_is_recorded_with_the_secret_version_that_it_received(
     assert not secret_uses(stage.cast.frank, ProjectSecret.objects.get()).exists()
 
 
-def test_older_secret_values_are_kept_while_a_run_that_received_them_is_stored(
+def test_older_secret_values_are_kept_as_long_as_the_runs_that_received_them(
     stage: Stage, workload: Workload
 ) -> None:
     set_token(stage, "former value")
@@ -125,9 +125,7 @@ def test_older_secret_values_are_kept_while_a_run_that_received_them_is_stored(
 
 
 @pytest.mark.heavy
-def test_value_of_a_secret_recreated_during_the_run_is_masked(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secret_recreated_during_the_run_is_masked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # The new secret has the name and version of the deleted one.
     def set_secrets(number: int) -> None:
         PluginSecret.objects.all().delete()

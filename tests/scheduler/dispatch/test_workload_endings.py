@@ -334,7 +334,7 @@ def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stag
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_running_pod_that_is_recorded_as_ended_is_stopped(stage: Stage) -> None:
+def test_running_pod_recorded_as_ended_is_stopped(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     stage.runtime.next("stop", RuntimeFailure("the disk is full"))

@@ -72,7 +72,7 @@ def test_nodes_that_have_not_reported_are_assumed_to_support_images(stage: Stage
 
 
 @pytest.mark.heavy
-def test_new_nodes_are_assumed_to_lack_features_that_all_nodes_lack(stage: Stage) -> None:
+def test_new_nodes_are_assumed_to_lack_features_missing_on_all_existing_nodes(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     missing = {
         node.name: dict(node.missing_features)
@@ -99,7 +99,7 @@ def test_node_that_cannot_provide_required_isolation_runs_no_pods(stage: Stage) 
     assert stage.phase(workload) != Phase.PENDING
 
 
-def test_unisolated_node_accepts_another_project_only_after_its_workspaces_are_deleted(
+def test_unisolated_node_changes_projects_only_after_its_workspaces_are_deleted(
     stage: Stage, speech: Project
 ) -> None:
     report("local-0", "local-1", level="none", obstacle=NO_BUBBLEWRAP)

@@ -126,7 +126,7 @@ def test_quota_list_distinguishes_departments_from_projects(admin_client: Client
     assert classes == ["group", "child"], "the department is first"
 
 
-def test_user_list_shows_never_for_a_user_who_has_not_signed_in(admin_client: Client, cast: Cast) -> None:
+def test_user_list_shows_never_for_users_who_have_not_signed_in(admin_client: Client, cast: Cast) -> None:
     cast.dave.user.last_login = None
     cast.dave.user.save()
     page = listing(admin_client, "auth_user")

@@ -50,13 +50,13 @@ def test_heading_repeats_the_sidebars_section_and_title(admin_client: Client, mo
     assert path in heading(admin_client.get(reverse(f"admin:{model}_changelist")).content.decode())
 
 
-def test_heading_of_a_project_contains_its_section_list_and_name(admin_client: Client, cast: Cast) -> None:
+def test_project_heading_contains_its_section_list_and_name(admin_client: Client, cast: Cast) -> None:
     address = reverse("admin:projects_project_change", args=[cast.vision.pk])
     title = heading(admin_client.get(address).content.decode())
     assert "Quotas and shares chevron_right Projects chevron_right vision" in title
 
 
-def test_heading_of_an_add_form_names_the_object(admin_client: Client) -> None:
+def test_add_form_heading_names_the_kind_of_object(admin_client: Client) -> None:
     title = heading(admin_client.get(reverse("admin:projects_quota_add")).content.decode())
     assert "Quotas and shares chevron_right Quotas chevron_right Add quota" in title
 

@@ -135,7 +135,7 @@ def test_choices_are_in_sentence_case(admin_client: Client, cast: Cast) -> None:
     assert ">Point in time</option>" in page
 
 
-def test_list_of_a_model_without_a_plural_name_counts_rows(admin_client: Client, cast: Cast) -> None:
+def test_admin_list_without_a_plural_name_counts_rows(admin_client: Client, cast: Cast) -> None:
     for minutes in (1, 2):
         make.scaling(cast.pool, "ready", "ready after 20 s", at=make.ago(minutes=minutes))
     page = text_of(admin_client.get(reverse("admin:pools_scalingevent_changelist")).content.decode())

@@ -205,7 +205,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
         assert await dave.receive_nothing(timeout=0.3)
 
 
-def test_burst_of_changes_is_gathered_into_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_of_changes_causes_only_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     # A time that is longer than the test.
     monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 3600.0)
     sent: list[int] = []
@@ -268,7 +268,7 @@ def test_consecutive_announcements_share_a_connection(announcements: list[tuple[
     await_true(lambda: not is_connected(*processes))
 
 
-def test_connection_for_announcements_closes_when_idle(
+def test_idle_announcement_connection_is_closed(
     announcements: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("berth.server.web.live.announcer.IDLE_SECONDS", 0.01)

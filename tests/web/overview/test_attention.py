@@ -209,7 +209,7 @@ def test_attention_item_links_to_the_unschedulable_workloads_of_the_selected_poo
         assert [row.name for row in client.get(address).context["slice"].rows] == ["too-large"]
 
 
-def test_workloads_of_the_user_in_other_pools_do_not_hide_unschedulable_workloads(
+def test_own_workloads_in_other_pools_do_not_hide_unschedulable_workloads(
     cast: Cast, sign_in: SignIn
 ) -> None:
     spare = make.pool("spare")

@@ -33,9 +33,7 @@ def alice(sign_in: SignIn) -> Client:
 
 
 @pytest.mark.heavy
-def test_page_of_a_static_pool_explains_that_machines_become_nodes(
-    metal_pool: NodePool, alice: Client
-) -> None:
+def test_static_pool_page_explains_that_machines_become_nodes(metal_pool: NodePool, alice: Client) -> None:
     text = alice.get("/node-pools/metal").content.decode()
     assert "Each machine that joins becomes a node." in text
     assert "no machine has joined" in text and "starts a node when a workload needs one" not in text

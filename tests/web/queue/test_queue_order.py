@@ -57,7 +57,7 @@ SHARE = "within its fair share", "would exceed its fair share"
          "before vision in fair-share order"),
     ],
 )  # fmt: skip
-def test_order_of_two_queues_is_explained_by_the_first_difference(
+def test_queue_order_is_explained_by_the_first_difference(
     first: tuple[str, int, str, float], second: tuple[str, int, str, float], words: str
 ) -> None:
     keys = [
@@ -203,7 +203,7 @@ def test_queue_is_sorted_by_expected_start(sort: str, names: str, cast: Cast, si
     assert [row.name for row, *_ in context["rows"]] == names.split()
 
 
-def test_new_workload_that_allows_several_pools_is_listed_under_none_of_them(
+def test_new_workload_that_allows_several_pools_is_not_listed_under_a_pool(
     cast: Cast, sign_in: SignIn
 ) -> None:
     for name in ("empty", "spare", "third"):
@@ -283,7 +283,7 @@ def test_counts_state_how_many_workloads_match_the_filters(cast: Cast, sign_in: 
     assert "1 of 2 pending, 1 of 2 GPUs requested, " in filtered
 
 
-def test_rows_of_several_pools_have_positions_in_their_pool(cast: Cast, sign_in: SignIn) -> None:
+def test_positions_name_their_pool_in_a_list_of_several_pools(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     for pool in ("local", "spare"):
         make.workload(cast.vision, pool, explanation={"pool": pool, "queue_position": 1})

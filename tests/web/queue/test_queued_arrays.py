@@ -97,7 +97,7 @@ def test_array_is_sorted_by_the_total_gpus_of_its_queued_tasks(cast: Cast, sign_
     assert 'data-label="GPUs">3<' in page and "1 per task" in page
 
 
-def test_array_row_counts_its_tasks_with_other_reasons(cast: Cast, sign_in: SignIn) -> None:
+def test_array_row_counts_tasks_with_other_pending_reasons(cast: Cast, sign_in: SignIn) -> None:
     array = queue_array(cast, [1, 2, 3, 4])
     tasks = Workload.objects.filter(array=array)
     tasks.filter(array_index__in=(2, 3)).update(reason="Backoff")

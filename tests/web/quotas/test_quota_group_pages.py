@@ -88,9 +88,7 @@ def test_quota_that_overlaps_with_a_group_quota_shows_an_error_in_its_cell(
 
 
 @pytest.mark.heavy
-def test_quota_page_of_a_group_sums_its_pools(
-    cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
-) -> None:
+def test_group_quota_page_sums_its_pools(cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any) -> None:
     cloud = NodePool.objects.get(name="cloud")
     make.queue_status(cast.vision, metal, share=4, allocated=2, requested=4)
     make.queue_status(cast.vision, cloud, share=2, allocated=1, requested=2)

@@ -297,7 +297,7 @@ def test_command_field_warns_about_a_program_that_pods_lack(document: str, progr
     assert ("f-command-warning" in shown["command"].described_by) is bool(program)
 
 
-def test_number_in_the_document_stays_a_number_when_selected_again() -> None:
+def test_reselecting_a_number_keeps_it_a_number_in_the_document() -> None:
     text = TEXT + "priority: 60\n"
     low = post(open_draft(text), priority="low")
     assert low.text == TEXT + "priority: low\n"

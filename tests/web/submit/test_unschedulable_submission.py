@@ -48,7 +48,7 @@ def test_verdict_links_to_the_field_to_change_and_marks_it(dave: Client) -> None
 
 
 @pytest.mark.parametrize(("section", "label"), [("", "Submit anyway"), ("kind: service\n", "Create anyway")])
-def test_button_of_an_unschedulable_workload_reads_submit_anyway(
+def test_submit_button_for_an_unschedulable_workload_reads_submit_anyway(
     dave: Client, section: str, label: str
 ) -> None:
     assert LABEL.format(label) in predict(dave, TEXT + section)

@@ -60,7 +60,7 @@ def test_column_labels_are_below_their_columns() -> None:
     assert [label.text for label in column_labels(month, UTC)][:3] == ["1 Oct", "5 Oct", "9 Oct"]
 
 
-def test_axis_with_a_start_label_omits_ticks_that_would_overlap_it() -> None:
+def test_axis_omits_ticks_that_would_overlap_its_start_label() -> None:
     labels = time_labels_with_begin(NOON, NOON + timedelta(hours=1), BERLIN)
     assert [(label.text, label.is_first) for label in labels] == [
         ("13:07", True), ("13:20", False), ("13:30", False), ("13:40", False), ("13:50", False),

@@ -133,7 +133,7 @@ def test_simulated_gpus_are_not_reported_as_failing(
     assert "nvidia-smi is not responding" in text
 
 
-def test_page_of_a_new_run_states_when_the_first_measurement_is_expected(
+def test_page_states_when_the_first_measurement_of_a_run_is_expected(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
     path = f"/workloads/{pod.workload_id}/utilization?part=strip"

@@ -27,7 +27,7 @@ def end(pod: Pod, seconds: int, **columns: object) -> None:
     Pod.objects.filter(pk=pod.pk).update(ended_at=ended, **columns)
 
 
-def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: Cast, sign_in: SignIn) -> None:
+def test_failed_workload_page_begins_with_the_pod_that_failed_first(cast: Cast, sign_in: SignIn) -> None:
     workload = failed(
         cast, "Pod worker-1 ended with exit code 3. A retry rule ends the workload after exit code 3."
     )
@@ -49,7 +49,7 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     assert CARD in viewed and "Edit a copy" not in viewed
 
 
-def test_page_of_a_failed_workload_states_the_work_lost_since_its_last_checkpoint(
+def test_failed_workload_page_states_the_work_lost_since_its_last_checkpoint(
     cast: Cast, sign_in: SignIn
 ) -> None:
     workload, began, ended = failed(cast, "Pod worker-0 ended."), make.ago(hours=3), make.ago(hours=1)
@@ -232,7 +232,7 @@ def test_tasks_of_an_array_count_as_one_failure_on_the_node(cast: Cast, sign_in:
     )
 
 
-def test_header_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: SignIn) -> None:
+def test_failed_workload_header_is_the_same_on_all_tabs(cast: Cast, sign_in: SignIn) -> None:
     workload, client = failed(cast, "Pod worker-0 ended with exit code 1."), sign_in("dave")
     make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=1)
     Workload.objects.filter(pk=workload.pk).update(exit_code=1)
@@ -246,9 +246,7 @@ def test_header_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in
 
 
 @pytest.mark.parametrize("tab", ["", "/logs", "/metrics", "/resources"])
-def test_header_of_a_workload_that_ran_out_of_memory_has_its_message_on_every_tab(
-    tab: str, cast: Cast, sign_in: SignIn
-) -> None:
+def test_out_of_memory_message_is_in_the_header_of_every_tab(tab: str, cast: Cast, sign_in: SignIn) -> None:
     message = "Pod worker-0 ended by signal 9: killed at its memory limit: limit 64 MiB, peak 64 MiB."
     workload = failed(cast, message)
     make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=137)

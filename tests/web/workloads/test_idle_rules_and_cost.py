@@ -56,7 +56,7 @@ def test_project_form_stores_valid_idle_rules_and_rejects_invalid_rules(cast: Ca
     assert "below=7%,after=1h,action=suspend,grace=30m" in alice.get(path).content.decode()
 
 
-def test_page_of_an_ended_workload_shows_how_long_it_ran(cast: Cast, sign_in: SignIn) -> None:
+def test_ended_workload_page_shows_how_long_it_ran(cast: Cast, sign_in: SignIn) -> None:
     began, ended = make.ago(minutes=90), make.ago(minutes=5)
     row = make.workload(cast.vision, "train", phase="completed", run=1, started_at=began, ended_at=ended)
     assert (
@@ -64,9 +64,7 @@ def test_page_of_an_ended_workload_shows_how_long_it_ran(cast: Cast, sign_in: Si
     )
 
 
-def test_page_of_a_running_workload_shows_when_it_reaches_its_maximum_runtime(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_running_workload_page_shows_when_it_reaches_its_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
     began = make.ago(hours=1)
     row = make.workload(cast.vision, "train", phase="running", run=1, started_at=began, max_runtime=7200)
     text = sign_in("dave").get(f"/workloads/{row.pk}").content.decode()

@@ -31,7 +31,7 @@ def test_ended_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: Sign
         assert f'hx-post="/workloads/{new.pk}/resubmit"' not in page, "it is live"
 
 
-def test_page_of_an_ended_workload_links_to_its_latest_resubmission(cast: Cast, sign_in: SignIn) -> None:
+def test_ended_workload_page_links_to_its_latest_resubmission(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     path = f"/workloads/{workload.pk}"
     assert "resubmitted-as" not in client.get(path).content.decode()

@@ -18,7 +18,7 @@ def _facts_text(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", card).split())
 
 
-def test_page_of_a_running_workload_shows_how_much_work_an_eviction_would_lose(
+def test_running_workload_page_shows_how_much_work_an_eviction_would_lose(
     cast: Cast, sign_in: SignIn
 ) -> None:
     node = make.node(cast.pool, gpus=4)
@@ -100,9 +100,7 @@ def test_smallest_change_card_without_a_change_links_to_the_edit_page(
     assert link in card and answer.sentence in card
 
 
-def test_page_of_a_running_workload_names_the_least_used_pod_and_shows_a_bar_for_each_pod(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_running_workload_page_names_the_least_used_pod(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, gpus=8)
     row = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(hours=1))
     for index, busy in enumerate((80, 35, 90)):
@@ -120,7 +118,7 @@ def test_page_of_a_running_workload_names_the_least_used_pod_and_shows_a_bar_for
     assert 'id="use-worker-1"' in client.get(f"/workloads/{row.pk}/resources").content.decode()
 
 
-def test_page_of_a_running_workload_counts_the_other_pods_with_the_lowest_utilization(
+def test_running_workload_page_counts_other_pods_with_the_lowest_utilization(
     cast: Cast, sign_in: SignIn
 ) -> None:
     node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
@@ -136,7 +134,7 @@ def test_page_of_a_running_workload_counts_the_other_pods_with_the_lowest_utiliz
     assert "lowest 60%" not in equal and '<span class="tag">lowest</span>' not in equal
 
 
-def test_page_of_a_large_gang_shows_bars_of_the_least_used_pods(cast: Cast, sign_in: SignIn) -> None:
+def test_large_gang_page_shows_bars_for_the_least_used_pods(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, gpus=20, cpu_milli=40_000, memory_mib=100_000)
     row = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(hours=1))
     for index in range(20):

@@ -42,7 +42,7 @@ def test_summary_counts_each_hidden_workload_and_describes_a_single_hidden_workl
     assert build_prediction_table([visible, visible]).summary == "Evicts speech/c (8 GPUs)"
 
 
-def test_evictions_of_workloads_without_gpus_state_no_amounts() -> None:
+def test_evictions_of_cpu_only_workloads_state_no_gpu_amounts() -> None:
     on_cpus = document("vision/a", "preempt", 0, 0)
     table = build_prediction_table([on_cpus])
     assert table.summary == "Evicts vision/a"

@@ -238,7 +238,7 @@ def test_node_isolation_and_its_changes_are_recorded(measured_workload: Measured
 
 
 @pytest.mark.heavy
-def test_isolation_of_an_unresponsive_node_is_unknown(measured_workload: MeasuredWorkload) -> None:
+def test_unresponsive_node_has_unknown_isolation(measured_workload: MeasuredWorkload) -> None:
     measured_workload.runtime.next("get_isolation", RuntimeFailure("unreachable"))
     measured_workload.pass_time()
     node = measured_workload.pods[0].node

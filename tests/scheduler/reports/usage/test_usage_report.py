@@ -38,7 +38,7 @@ def start_workload(stage: Stage, name: str = "train-1", **changes: Any) -> datet
     return begun
 
 
-def test_usage_of_running_pods_grows_and_usage_of_ended_pods_is_fixed(stage: Stage) -> None:
+def test_usage_grows_only_while_the_pod_runs(stage: Stage) -> None:
     workload = stage.submit(roles=TWO)
     begun = stage.clock.now()
     stage.tick(2)

@@ -67,7 +67,7 @@ def test_pending_array_shows_the_smallest_change_of_its_first_queued_task(
     assert re.sub(r"<[^>]+>", " ", legend).split()[1:4:2] == ["completed", "failed"]
 
 
-def test_array_page_states_that_the_next_task_starts_soon_instead_of_the_smallest_change(
+def test_array_page_states_that_the_next_task_starts_soon(
     sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("not_needed", "The workload starts in the next cycle.")

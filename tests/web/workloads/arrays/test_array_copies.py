@@ -152,7 +152,7 @@ LOWERED = '"kind": "request_lowered", "subject": "worker"'
         '{"kind": "pool_allowed", "subject": {}}',
     ],
 )  # fmt: skip
-def test_copy_of_an_array_without_a_valid_change_has_all_tasks(
+def test_array_copy_without_a_valid_change_includes_all_tasks(
     sweep: WorkloadArray, sign_in: SignIn, query: str
 ) -> None:
     page = sign_in("dave").get("/submit", {"like": str(sweep.pk), "change": query})

@@ -31,7 +31,7 @@ def text(client: Client, path: str, **query: str) -> str:
     return answer.content.decode()
 
 
-def test_copy_of_an_array_opens_the_form_with_its_document(
+def test_copying_an_array_opens_the_form_with_its_document(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
     assert f'href="/submit?like={sweep.pk}"' in text(sign_in("dave"), f"/arrays/{sweep.pk}")
@@ -80,7 +80,7 @@ def test_each_array_is_counted_and_listed_in_one_state(
             assert {row.progress.state for row in rows if row.array} == {state}
 
 
-def test_export_of_running_workloads_contains_only_the_running_tasks_of_an_array(
+def test_running_workload_export_contains_only_running_array_tasks(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     answer = sign_in("erin").get("/workloads?format=csv&state=running")

@@ -82,7 +82,7 @@ def test_new_queue_position_is_explained(cast: Cast, dave: Client, train: Worklo
     assert "1 → 2" in words_of(position) and "first is ahead because" in position
 
 
-def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
+def test_gpu_count_is_stated_once(dave: Client, train: Workload) -> None:
     Workload.objects.update(explanation={"blockers": []})
     prediction = edited(dave, train, "replicas: 2", "replicas: 3", page="/prediction")
     assert "<dt>GPUs</dt>" not in prediction, "the list of changes states 2 → 3"
@@ -90,7 +90,7 @@ def test_number_of_gpus_is_stated_once(dave: Client, train: Workload) -> None:
     assert "GPUs 2 → 4" in words_of(prediction)
 
 
-def test_button_of_an_unschedulable_edit_reads_save_anyway(dave: Client, train: Workload) -> None:
+def test_save_button_for_an_unschedulable_edit_reads_save_anyway(dave: Client, train: Workload) -> None:
     never = edited(dave, train, "gpu: 1", "gpu: 9", page="/prediction")
     assert 'class="warns" hx-swap-oob="true">Save anyway</span>' in never
     assert 'Change <a href="#f-roles-0-gpu">GPUs per pod</a>.' in never

@@ -189,7 +189,7 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
     assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
 
 
-def test_effects_of_an_edit_omit_unchanged_gpus_and_an_unknown_position(cast: Cast, dave: Client) -> None:
+def test_edit_effects_omit_unchanged_gpus_and_unknown_positions(cast: Cast, dave: Client) -> None:
     document = {"name": "wide", "pools": [cast.pool.name], "command": "run", "priority": 50}
     document["roles"] = [{"gpu": 8, "replicas": 250}]
     wide = workloads.submit(actor=cast.dave, project=cast.vision, document=document)

@@ -39,7 +39,7 @@ REPLICAS = {"resource": "replicas", "requested": 4, "free": 0}
         ),
     ],
 )
-def test_capacity_shortage_is_merged_into_the_fair_share_reason_without_repeating_the_request(
+def test_capacity_shortage_is_merged_into_the_fair_share_reason(
     shortage: str, numbers: dict[str, Any], expected: str
 ) -> None:
     waiting = {"reason": "WaitingForCapacity", "message": shortage, "numbers": numbers}

@@ -200,7 +200,7 @@ def test_smallest_change_links_to_the_workloads_that_it_would_evict(
     assert re.findall(r'<a href="/workloads/[^"]+">([^<]+)</a>', card) == ["vision/own", "vision/own-2"]
 
 
-def test_page_of_an_unschedulable_workload_states_all_reasons(cast: Cast, sign_in: SignIn) -> None:
+def test_unschedulable_workload_page_states_all_reasons(cast: Cast, sign_in: SignIn) -> None:
     make.node(cast.pool)
     make.quota(cast.vision, cast.pool, 2, limit_gpu_milli=2000)
     document = {**training("never", project="vision"), "roles": [{"name": "worker", "gpu": 64}]}

@@ -42,7 +42,7 @@ def test_link_points_to_the_latest_error_in_the_log(
     assert sign_in("grace").get(path(pod, "/latest-error")).status_code == 404
 
 
-def test_link_is_empty_without_a_recent_error_or_a_running_workload(
+def test_error_link_is_shown_only_for_recent_errors_of_running_workloads(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, client = start_pod(cast, runtime, b"ERROR one\n" + b"step\n" * 600), sign_in("dave")
@@ -54,7 +54,7 @@ def test_link_is_empty_without_a_recent_error_or_a_running_workload(
     assert client.get(path(pod, "/latest-error")).content.strip() == b""
 
 
-def test_link_is_empty_while_the_runtime_cannot_be_reached(
+def test_error_link_is_hidden_while_the_runtime_is_unreachable(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, client = start_pod(cast, runtime, b"ERROR one\n"), sign_in("dave")
@@ -88,7 +88,9 @@ def test_only_the_end_of_a_long_log_is_read_for_the_link(
     assert 0 < sum(limits) < 256 * 1024
 
 
-def test_header_is_the_same_on_other_tabs(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
+def test_header_with_an_error_link_is_the_same_on_all_tabs(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+) -> None:
     pod, client = start_pod(cast, runtime, b"ERROR one\n"), sign_in("dave")
     tabs = ("", "/logs", "/metrics", "/outputs", "/resources", "/timeline", "/spec")
     pages = {tab: client.get(f"/workloads/{pod.workload_id}{tab}").content.decode() for tab in tabs}

@@ -250,7 +250,7 @@ async def test_log_stream_with_an_invalid_offset_starts_at_the_beginning(
     await socket.end()
 
 
-async def test_log_stream_without_access_is_closed(running: tuple[Cast, Pod]) -> None:
+async def test_log_stream_is_closed_for_users_without_access(running: tuple[Cast, Pod]) -> None:
     cast, pod = running
     for user, code in ((cast.grace.user, NOT_FOUND), (AnonymousUser(), SIGNED_OUT)):
         socket = await LogSocket(user, pod).begin()

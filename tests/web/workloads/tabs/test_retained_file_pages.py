@@ -19,7 +19,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     return fake
 
 
-def test_files_of_failed_pods_are_listed_previewed_and_deleted_on_the_outputs_tab(
+def test_outputs_tab_lists_previews_and_deletes_files_of_failed_pods(
     cast: Cast,
     sign_in: SignIn,
     runtime: FakeRuntime,

@@ -142,7 +142,7 @@ def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in:
 
 
 @pytest.mark.heavy
-def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in: SignIn) -> None:
+def test_pending_workload_page_shows_its_last_eviction(cast: Cast, sign_in: SignIn) -> None:
     victim = make.workload(cast.vision, "victim", phase="pending", run=1, preemptions=1)
     preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
     eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt")

@@ -211,7 +211,7 @@ def test_arrays_are_sorted_by_how_long_they_have_been_in_their_state(
     assert ages == [90, 70, 50, 40, 30, 20, 1][::step]
 
 
-def test_state_of_a_service_does_not_depend_on_the_columns(cast: Cast, sign_in: SignIn) -> None:
+def test_service_state_does_not_depend_on_the_selected_columns(cast: Cast, sign_in: SignIn) -> None:
     create_service(cast, "degraded", True, False)
     page = sign_in("dave").get("/workloads?columns=state,gpus").content.decode()
     assert '<span class="chip warn">Partly serving</span>' in page
@@ -225,9 +225,7 @@ def test_sort_order_without_a_column_can_be_removed(cast: Cast, sign_in: SignIn)
     assert address == "?state=all" and 'id="sort-note"' not in client.get("/workloads").content.decode()
 
 
-def test_first_click_on_a_header_sorts_names_from_a_to_z_and_numbers_from_the_largest(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_first_click_sorts_names_ascending_and_numbers_descending(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "runs", phase="running", message=ALL_RUN)
     client = sign_in("dave")
 

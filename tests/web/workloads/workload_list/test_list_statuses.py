@@ -147,9 +147,7 @@ def test_array_row_shows_queue_positions_and_the_next_start(cast: Cast, sign_in:
     assert "Position" not in list_row(sign_in, "sweep"), "the positions are in different queues"
 
 
-def test_list_of_live_workloads_names_the_workloads_that_failed_in_the_last_day(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_live_workload_list_names_workloads_that_failed_in_the_last_day(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("dave")
     make.workload(cast.vision, "runs", phase="running")
     make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=25))

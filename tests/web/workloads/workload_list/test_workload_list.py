@@ -264,9 +264,7 @@ def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in:
     assert badge not in client.get(f"/workloads/{waiting.pk}").content.decode()
 
 
-def test_rows_of_live_workloads_show_how_long_they_have_been_in_their_state(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_live_workload_rows_show_the_time_in_their_current_state(cast: Cast, sign_in: SignIn) -> None:
     started = make.ago(minutes=3)
     make.workload(cast.vision, "w", phase="running", submitted_at=started, since=started)
     document = {**training("grid", array={"tasks": 3}), "project": "vision"}
