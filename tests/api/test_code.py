@@ -87,7 +87,7 @@ def test_interrupted_upload_continues_with_the_missing_chunks(dave: Caller) -> N
 
 
 @pytest.mark.heavy
-def test_file_with_several_chunks_is_returned_completely(dave: Caller) -> None:
+def test_multi_chunk_file_is_returned_in_full(dave: Caller) -> None:
     content = b"x" * CHUNK_BYTES + b"end"
     workload = submit(dave, upload(dave, {"weights.bin": content, "sub/empty": b""})).json()
     assert (workload["code"]["files"], workload["code"]["size"]) == (2, len(content))

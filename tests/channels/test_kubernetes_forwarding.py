@@ -127,7 +127,7 @@ def test_channel_ends_when_the_program_has_closed_the_connection(
     assert received[2:] == [(END, bytes((OUTPUT,))), (STATUS, b'{"exit_code": 0}')]
 
 
-def test_response_after_end_of_input_is_delivered_and_a_silent_connection_is_closed(
+def test_response_after_end_of_input_is_delivered(
     channels: tuple[ChannelLoop, Api], program: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = connect(channels, port_of(program))

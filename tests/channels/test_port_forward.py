@@ -97,7 +97,7 @@ def test_eof_from_the_program_is_forwarded_while_the_client_is_sending(
         inside.close()
 
 
-def test_errors_explain_a_silent_port_an_invalid_port_and_a_missing_role(site: Site) -> None:
+def test_errors_distinguish_silent_ports_invalid_ports_and_missing_roles(site: Site) -> None:
     reserved = socket.socket()  # the port is bound, but nothing is listening
     reserved.bind(("127.0.0.1", 0))
     unused = reserved.getsockname()[1]

@@ -79,7 +79,7 @@ def test_remote_system_exit_becomes_a_remote_error() -> None:
     assert isinstance(error, RemoteError)
 
 
-def test_interrupted_call_and_ended_session_raise_their_own_errors() -> None:
+def test_interrupted_call_and_ended_session_raise_different_errors() -> None:
     for kind, expected in (("Interrupted", CallInterrupted), ("SessionEnded", SessionEnded)):
         _, error = decode_outcome({"outcome": "failed", "error": {"type": kind, "message": "so"}}, b"")
         assert isinstance(error, expected)

@@ -127,7 +127,7 @@ def test_requested_directory_becomes_the_root_of_the_tree(over_https: Fetcher, h
             over_https(https.url(), directory=directory)
 
 
-def test_modes_and_links_are_kept_and_submodules_are_omitted(
+def test_file_modes_and_links_are_kept_but_submodules_are_omitted(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     (repository.checkout / "jobs/a/run.sh").chmod(0o755)

@@ -53,7 +53,7 @@ def test_malformed_report_is_skipped(text: str) -> None:
     assert reported(f"berth-report {text}", 'berth-report {"step": 2, "loss": 1}') == [("loss", 2, 1.0)]
 
 
-def test_non_finite_values_are_only_counted() -> None:
+def test_non_finite_values_are_counted_but_not_stored() -> None:
     series = Series()
     for _, step, value in reported(
         'berth-report {"step": 1, "loss": NaN}', 'berth-report {"step": 2, "loss": -Infinity}',

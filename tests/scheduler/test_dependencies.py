@@ -152,7 +152,7 @@ def test_workload_can_depend_on_a_workload_in_another_project(stage: Stage) -> N
 
 
 @pytest.mark.heavy
-def test_task_starts_after_the_same_task_of_the_other_array(stage: Stage) -> None:
+def test_task_waits_for_the_same_task_of_the_other_array(stage: Stage) -> None:
     large_node(stage)
     sweep = submit_array(stage, array={"tasks": 3})
     same = [{"workload": "sweep", "tasks": "same"}]

@@ -127,7 +127,7 @@ def test_only_platform_admins_can_set_a_projects_idle_rule(stage: Stage) -> None
     assert edited.idle_rule["action"] == "none"
 
 
-def test_idle_rule_text_parses_to_the_same_rule() -> None:
+def test_formatted_idle_rule_parses_to_the_same_rule() -> None:
     for rule in (IdleRule(), IdleRule(20, 90, "suspend", 5400, 0), IdleRule(action="none")):
         assert IdleRule(**normalize_rule(parse_text(rule.text))) == rule
 

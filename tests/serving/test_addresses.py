@@ -72,7 +72,7 @@ def test_link_local_and_metadata_addresses_are_never_contacted(
         resolve_destination("http://engine:30000", "/health", AddressPolicy(networks))
 
 
-def test_configured_network_does_not_allow_metadata_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allowing_a_network_does_not_allow_its_metadata_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "169.254.169.254")
     with pytest.raises(ForbiddenAddress, match="never allowed"):
         resolve_destination("http://engine", "/", AddressPolicy(("169.254.0.0/16",)))

@@ -43,9 +43,7 @@ def read(stage: LocalStage, path: str) -> bytes:
     return stage.runtime.read_volume_file("p-1", "data", path, 0, 100)
 
 
-def test_changed_new_and_deleted_files_are_listed_by_the_node(
-    stage: LocalStage, server: SigningServer
-) -> None:
+def test_node_lists_changed_new_and_deleted_files(stage: LocalStage, server: SigningServer) -> None:
     script = (
         "cd /data && cat one && echo more >> one && rm three && mkdir -p new/er && echo n > new/er/file "
         "&& touch -d 2001-01-01 new/old && mv deep/two deep/moved"

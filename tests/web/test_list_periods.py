@@ -40,7 +40,7 @@ def test_unknown_period_is_explained_and_shows_no_rows(cast: Cast, sign_in: Sign
     assert "Period is “30d”. Allowed: all, 24h, 7d, custom." in page.content.decode()
 
 
-def test_any_time_overrides_previously_chosen_dates(cast: Cast, sign_in: SignIn) -> None:
+def test_any_time_option_overrides_previously_chosen_dates(cast: Cast, sign_in: SignIn) -> None:
     make.eviction(make.workload(cast.vision, "train"), make.workload(cast.ads, "next"), cast.pool)
     page = sign_in("alice").get("/evictions?period=all&since=2099-01-01&until=soon")
     assert [row.victim.name for row in page.context["rows"]] == ["train"]
@@ -50,7 +50,7 @@ def test_any_time_overrides_previously_chosen_dates(cast: Cast, sign_in: SignIn)
 
 
 @pytest.mark.parametrize("path", ["/evictions", "/decisions"])
-def test_any_time_does_not_count_as_a_filter(cast: Cast, sign_in: SignIn, path: str) -> None:
+def test_any_time_option_does_not_count_as_a_filter(cast: Cast, sign_in: SignIn, path: str) -> None:
     alice = sign_in("alice")
     assert "No matches" not in alice.get(f"{path}?period=all&since=2099-01-01").content.decode()
     assert "No matches" in alice.get(f"{path}?since=2099-01-01").content.decode()

@@ -128,7 +128,7 @@ def test_edit_preserves_accepted_host_keys(alice: Caller, body: dict[str, Any], 
     assert "belongs to pool steel as pinned" in problem["message"]
 
 
-def test_unusable_keys_are_rejected_and_never_reach_workloads(
+def test_workloads_cannot_use_the_ssh_key_of_a_pool(
     alice: Caller, body: dict[str, Any], server: SshServer, tmp_path: Path
 ) -> None:
     protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")

@@ -30,7 +30,7 @@ def test_queue_is_paginated_by_position(cast: Cast, alice: Caller) -> None:
     assert second["next"] is None
 
 
-def test_new_workloads_are_listed_last_by_priority_and_queue_time(cast: Cast, alice: Caller) -> None:
+def test_new_workloads_are_listed_last_in_order_of_priority_and_queue_time(cast: Cast, alice: Caller) -> None:
     pending(cast, "queued", 1)
     for name, priority, minutes in (("young", 50, 1), ("old", 50, 9), ("urgent", 90, 2)):
         submitted_at = make.ago(minutes=minutes)

@@ -82,9 +82,7 @@ def assert_stored_once(caller: Caller, body: dict[str, Any], key: str, *, is_rep
 
 
 @pytest.mark.parametrize("atomic", sample([False, True], 1))
-def test_batch_interrupted_by_a_crash_is_atomic_and_its_retry_creates_no_duplicates(
-    dave: Caller, atomic: bool
-) -> None:
+def test_retrying_a_batch_after_a_crash_creates_no_duplicates(dave: Caller, atomic: bool) -> None:
     counter = Killer()
     with connection.execute_wrapper(counter):
         assert dave.post(PATH, batch("whole", atomic), Idempotency_Key="whole").json()["stored"] == GOOD

@@ -66,7 +66,9 @@ def test_error_for_the_old_depends_on_key_suggests_the_after_key(dave: Caller) -
         ([{"state": "any"}], "after[0].workload", "is missing"),
     ],
 )
-def test_invalid_after_section_is_rejected(dave: Caller, section: list[Any], path: str, message: str) -> None:
+def test_invalid_dependency_section_is_rejected(
+    dave: Caller, section: list[Any], path: str, message: str
+) -> None:
     rejection = problem(dave.post("workloads", training("second", project="vision", after=section)))
     assert (rejection["path"], rejection["message"]) == (path, message)
 

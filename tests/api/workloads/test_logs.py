@@ -97,7 +97,7 @@ def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, ru
     assert frank.get(f"workloads/{workload.pk}/logs").status_code == 404
 
 
-def test_lines_begin_with_their_times_if_requested(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_log_lines_begin_with_timestamps_if_requested(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime)
     runtime.clock = clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
     runtime.write(str(pod.pk), b"one\ntw")

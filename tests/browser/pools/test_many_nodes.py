@@ -35,7 +35,7 @@ def test_diagnosis_action_uncordons_all_listed_nodes(opened: Open, scene: Scene)
     assert not Node.objects.filter(pool__name="fleet", state="cordoned").exists()
 
 
-def test_selected_nodes_are_cordoned_and_the_url_preserves_the_view(opened: Open, scene: Scene) -> None:
+def test_selected_nodes_can_be_cordoned_in_a_filtered_table(opened: Open, scene: Scene) -> None:
     create_fleet(scene.projects["vision"], 60)
     with opened("ada") as (page, faults):
         page.goto("/node-pools/fleet?nodes-sort=-utilization&state=ready")

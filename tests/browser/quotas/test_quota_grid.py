@@ -313,7 +313,7 @@ def test_rows_that_load_late_do_not_interrupt_typing(opened: Open, scene: Scene)
 
 
 @pytest.mark.heavy
-def test_rows_load_while_scrolling_and_a_filter_keeps_the_draft(opened: Open, scene: Scene) -> None:
+def test_quota_draft_survives_scrolling_and_filtering(opened: Open, scene: Scene) -> None:
     Project.objects.bulk_create(
         Project(name=f"many-{n:03}", department=scene.departments["product"]) for n in range(150)
     )

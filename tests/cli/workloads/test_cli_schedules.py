@@ -45,7 +45,7 @@ def test_commands_create_edit_run_and_delete_a_schedule(berth: Berth, cast: Cast
     assert Workload.objects.get().name == "nightly"
 
 
-def test_schedule_is_created_from_a_template_and_errors_name_invalid_values(berth: Berth, cast: Cast) -> None:
+def test_schedule_is_created_from_a_template(berth: Berth, cast: Cast) -> None:
     token = {"BERTH_TOKEN": token_of(cast.dave)}
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     create = ("schedule", "create", "vision/weekly", "--cron", "@weekly")

@@ -86,7 +86,7 @@ def test_error_for_an_invalid_image_states_the_allowed_form(image: str, message:
     assert "; allowed: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST" in problem
 
 
-def test_image_is_pulled_only_if_missing_by_default() -> None:
+def test_images_are_pulled_by_default_only_if_missing() -> None:
     assert parse_workload(document("ghcr.io/train")).image_pull_policy == "if_not_present"
     spec = parse_workload(document("ghcr.io/train", image_pull_policy="always"))
     assert spec.document()["image_pull_policy"] == "always"

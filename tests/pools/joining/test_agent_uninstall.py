@@ -107,7 +107,7 @@ def test_uninstallation_that_could_not_delete_all_files_can_be_repeated(host: Ho
     uninstall(host)
 
 
-def test_stop_script_ends_a_node_that_ignores_signals_and_leftover_ray_processes(tmp_path: Path) -> None:
+def test_stop_script_ends_leftover_ray_processes_and_nodes_that_ignore_signals(tmp_path: Path) -> None:
     place = tmp_path / "ray"
     (place / "node").mkdir(parents=True)
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True);"

@@ -17,7 +17,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-59")
-def test_partial_delivery_is_used_and_the_rest_is_requested() -> None:
+def test_partial_launch_is_used_and_the_rest_is_requested() -> None:
     stage = Stage(pool(4))
     stage.provider.next("provision", ExtraInstances(more=-3))
     stage.reconcile()

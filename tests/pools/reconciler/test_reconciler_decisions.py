@@ -64,7 +64,7 @@ def test_pending_nodes_are_not_requested_again() -> None:
 
 
 @shows("SKY-56", "SKY-57", "SKY-60", "SKY-77")
-def test_delivered_nodes_are_pending_immediately() -> None:
+def test_launched_nodes_are_pending_immediately() -> None:
     ordered = next_step(fleet(6, range(4))).fleet
     assert commands(ordered) == (), "one call in flight"
     delivered = after_provisioning(ordered, [4, 5])
@@ -89,7 +89,7 @@ def test_nodes_for_demand_added_during_a_provider_call_are_requested_later() -> 
 
 
 @shows("SKY-58")
-def test_lower_demand_during_provisioning_does_not_lose_delivered_nodes() -> None:
+def test_lower_demand_during_provisioning_does_not_lose_launched_nodes() -> None:
     delivered = after_provisioning(next_step(fleet(5, [0, 1])).fleet.with_desired_nodes(2), [2, 3, 4])
     assert delivered.pending == {2, 3, 4}
     assert commands(delivered) == ()
@@ -99,7 +99,7 @@ def test_lower_demand_during_provisioning_does_not_lose_delivered_nodes() -> Non
 
 
 @shows("SKY-59")
-def test_partial_delivery_is_followed_by_a_request_for_the_rest() -> None:
+def test_partial_launch_is_followed_by_a_request_for_the_rest() -> None:
     delivered = after_provisioning(next_step(fleet(4)).fleet, [0])
     assert commands(delivered) == (Launch(3, 1),)
 

@@ -31,7 +31,7 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
-def test_files_at_and_below_the_paths_are_listed_and_read(work: Path) -> None:
+def test_files_under_the_requested_paths_are_listed_and_read(work: Path) -> None:
     listed = list_files(str(work), "", ["results", "log.csv", "none"])
     assert [(file.path, file.size, file.executable) for file in listed.files] == [
         ("log.csv", 4, False), ("results/deep/run.sh", 10, True), ("results/model.bin", 10, False),
@@ -116,7 +116,7 @@ class OneNode(RayFiles):
         return self.agent
 
 
-def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_through_the_node_agent(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pods: Any = FilePods(work)
     server = Agent(("127.0.0.1", free_port()), pods, "secret", lambda: "")
     threading.Thread(target=server.serve_forever, daemon=True).start()

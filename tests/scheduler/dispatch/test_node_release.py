@@ -131,7 +131,7 @@ def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
 
 
 @pytest.mark.heavy
-def test_when_empty_consolidation_releases_nodes_without_moving_workloads(stage: PoolStage) -> None:
+def test_when_empty_policy_releases_nodes_without_moving_workloads(stage: PoolStage) -> None:
     _, b, _ = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)

@@ -53,7 +53,7 @@ def test_evicted_gang_receives_the_signal_before_sigterm(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_suspended_workload_receives_the_signal_and_cancellation_ends_the_lead_time(stage: Stage) -> None:
+def test_suspended_workload_receives_the_signal(stage: Stage) -> None:
     workload = running(stage)
     control.suspend(actor=stage.cast.alice, workload=workload, now=stage.clock.now())
     stage.tick(2)

@@ -50,7 +50,7 @@ def restart(stage: Stage, workload: Workload) -> timedelta:
     return length
 
 
-def test_rule_applies_only_to_its_exit_codes_and_doubles_the_backoff(stage: Stage) -> None:
+def test_retry_rule_applies_only_to_its_exit_codes(stage: Stage) -> None:
     workload = running(stage, {"on": [75, "SIGTERM"], "max": 3, "backoff": 100})
     waits = []
     for outcome in ({"exit_code": 75}, {"signal": 15}, {"exit_code": 143}):

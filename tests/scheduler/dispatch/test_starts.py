@@ -50,7 +50,7 @@ def test_number_of_concurrent_starts_is_bounded(stage: Stage, recording_runtime:
     assert not recording_runtime.unfinished
 
 
-def test_further_pod_starts_begin_between_ticks(
+def test_additional_pods_start_between_ticks(
     stage: Stage, recording_runtime: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix_tick_size(stage, monkeypatch, 5)

@@ -169,7 +169,7 @@ def test_retention_time_over_the_limit_is_rejected(stage: Stage, settings: Any) 
 
 
 @pytest.mark.heavy
-def test_lowered_limit_applies_to_later_failures(stage: Stage, settings: Any) -> None:
+def test_lowered_retention_limit_applies_to_later_failures(stage: Stage, settings: Any) -> None:
     workload = stage.submit(roles=ONE, keep_failed_pod="30m")
     settings.BERTH_KEEP_FAILED_POD_SECONDS = 300
     stage.tick(2)

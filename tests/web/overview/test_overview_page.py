@@ -310,7 +310,7 @@ def test_project_bars_have_few_axis_labels_in_whole_gpus(longest: int, labels: l
 @pytest.mark.parametrize(
     ("longest", "scale"), [(0, 0), (750, 1000), (4000, 4000), (12_000, 12_000), (12_250, 16_000)]
 )
-def test_axis_of_project_bars_ends_at_the_first_label_after_the_longest_bar(longest: int, scale: int) -> None:
+def test_project_bar_axis_ends_at_the_first_label_after_the_longest_bar(longest: int, scale: int) -> None:
     assert tight_bar_scale(longest) == scale
 
 
@@ -359,7 +359,7 @@ def test_free_gpus_are_split_by_pool(cast: Cast, sign_in: SignIn, running: Workl
     assert words == f"13 spare 8, {cast.pool.name} 2, small-0 1, 2 other pools 2"
 
 
-def test_pending_reasons_are_ordered_by_their_gpus(cast: Cast, sign_in: SignIn) -> None:
+def test_pending_reasons_are_ordered_by_gpu_count(cast: Cast, sign_in: SignIn) -> None:
     for name, replicas, reason in (
         ("a", 1, "OverQuota"), ("b", 1, "OverQuota"), ("c", 8, "WaitingForCapacity"), ("d", 4, "Backoff"),
     ):  # fmt: skip

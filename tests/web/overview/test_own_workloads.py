@@ -61,7 +61,7 @@ def test_own_workloads_heading_states_how_many_are_shown(cast: Cast, sign_in: Si
     assert '<span class="faint phone-only">3 of 10</span>' in heading, "phones show three rows"
 
 
-def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
+def test_own_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     cast: Cast, sign_in: SignIn
 ) -> None:
     because = "workloads without a maximum runtime have to end first"
@@ -83,7 +83,7 @@ def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     assert re.search(r"broken vision Failed \S.* 2 GPUs requested", words)
 
 
-def test_users_services_show_how_many_engines_serve(cast: Cast, sign_in: SignIn) -> None:
+def test_own_services_show_how_many_engines_serve(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(cast.vision, "chat", kind="service", phase="running", by=cast.dave.user)
     service = Service.objects.create(workload=row, role="worker", initial_engines=2, next_number=2)
     make.workload(cast.vision, "empty", kind="service", phase="running", by=cast.dave.user)

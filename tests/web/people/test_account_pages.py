@@ -71,7 +71,7 @@ def test_sign_in_page_names_the_installation_and_its_contact(settings: Settings)
 
 
 @pytest.mark.heavy
-def test_password_dialog_redirects_to_reconnect_live_updates(cast: Cast, sign_in: SignIn) -> None:
+def test_password_dialog_redirects_so_that_live_updates_reconnect(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").post("/account/password", FORM, headers=HTMX)
     assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/account")
 

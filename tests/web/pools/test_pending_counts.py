@@ -49,7 +49,9 @@ def figure(client: Client, title: str) -> tuple[str, str]:
     return match[1], re.sub(r"<[^>]+>", "", match[2])
 
 
-def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: Cast, pending: None) -> None:
+def test_all_pages_show_the_same_number_of_pending_workloads(
+    sign_in: SignIn, cast: Cast, pending: None
+) -> None:
     make.workload(cast.vision, "earlier", phase="completed", first_started_at=make.ago(hours=1))
     client = sign_in("alice")
     assert figure(client, "Pending") == ("3", "workloads")

@@ -135,7 +135,7 @@ def test_revert_dialog_names_a_change_applied_after_it_was_opened(
     assert f"Show change {later.pk}</a>" in text and "Revert change</button>" not in text
 
 
-def test_revert_dialog_names_the_evicted_workload_and_has_a_danger_button(
+def test_revert_dialog_names_the_workload_that_would_be_evicted(
     cast_with_quotas: Cast, sign_in: SignIn
 ) -> None:
     cast = cast_with_quotas

@@ -84,7 +84,9 @@ def test_exact_name_match_is_listed_first(cast: Cast, sign_in: SignIn) -> None:
     assert links(alice, cast.pool.name)[0] == f"/node-pools/{cast.pool.name}"
 
 
-def test_verb_finds_the_actions_that_the_role_allows(cast: Cast, rack7: None, sign_in: SignIn) -> None:
+def test_typing_a_verb_lists_the_actions_that_the_role_allows(
+    cast: Cast, rack7: None, sign_in: SignIn
+) -> None:
     train, ranker = (Workload.objects.get(name=f"rack7-{name}") for name in ("train", "ranker"))
     alice = links(sign_in("alice"), "canc rack7")
     assert alice[:2] == [f"/workloads/{ranker.pk}/cancel", f"/workloads/{train.pk}/cancel"]

@@ -187,7 +187,7 @@ def test_prediction_reads_only_end_times_of_workloads_that_count_towards_the_lim
     assert "LIMIT 100" in sql
 
 
-def test_prediction_states_no_time_for_the_limit_of_a_quota_group(cast: Cast, dave: Client) -> None:
+def test_prediction_states_no_time_for_a_quota_group_limit(cast: Cast, dave: Client) -> None:
     other = make.pool("other", gpus=8)
     group = QuotaGroup.objects.create(name="all")
     NodePool.objects.update(quota_group=group)

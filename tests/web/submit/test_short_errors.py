@@ -23,7 +23,7 @@ def test_memory_error_uses_the_units_of_the_hint(dave: Client, memory: str) -> N
     )
 
 
-def test_unknown_key_error_lists_few_keys_and_links_to_the_reference(dave: Client) -> None:
+def test_unknown_key_error_lists_only_a_few_keys_and_links_to_the_reference(dave: Client) -> None:
     page = refresh_form(dave, TEXT + "runtimes: 2h\n").content.decode()
     error = page.partition('<code class="wrap">runtimes</code>: ')[2].partition("</li>")[0]
     assert "Unknown key. " in error

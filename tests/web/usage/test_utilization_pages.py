@@ -299,7 +299,7 @@ def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in: SignIn, pod: Po
 
 
 @pytest.mark.heavy
-def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_chart_line_is_not_drawn_through_gaps_between_samples(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     now = make.ago()
     for minute in (0, 1, 30, 31):
         make.past_utilization(pod, now - timedelta(minutes=minute), gpus=1, busy=50)

@@ -78,7 +78,7 @@ def test_requested_gpu_memory_is_shown_instead_of_a_gpu_count(cast: Cast, sign_i
     assert "no GPU" in text_of(client, f"/workloads/{workload.pk}")
 
 
-def test_utilization_summary_of_a_small_load_shows_numbers_without_flat_charts(
+def test_low_utilization_is_summarized_in_numbers_without_flat_charts(
     cast: Cast, running_on_cpus: Workload, sign_in: SignIn
 ) -> None:
     pod = running_on_cpus.pods.get()

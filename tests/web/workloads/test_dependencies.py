@@ -41,7 +41,7 @@ def test_workload_page_hides_dependencies_in_other_projects(cast: Cast, sign_in:
 
 
 @pytest.mark.heavy
-def test_array_page_lists_an_array_that_waits_for_its_tasks(cast: Cast, sign_in: SignIn) -> None:
+def test_array_page_lists_dependent_arrays(cast: Cast, sign_in: SignIn) -> None:
     document = training("sweep", project="vision", array={"tasks": 2})
     sweep = arrays.submit(actor=cast.dave, document=document).array
     after = [{"workload": "sweep", "tasks": "same"}]

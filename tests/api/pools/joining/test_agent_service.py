@@ -133,9 +133,7 @@ def host(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_pods_survive_a_killed_agent_and_uninstallation_removes_all_files(
-    host: Host, metal_pool: NodePool
-) -> None:
+def test_pods_survive_a_killed_agent(host: Host, metal_pool: NodePool) -> None:
     installed = host.install()
     assert (installed.returncode, installed.stderr) == (0, "")
     assert "journalctl -u berth-agent" in installed.stdout

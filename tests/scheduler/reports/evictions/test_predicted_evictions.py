@@ -34,7 +34,7 @@ def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
     assert not table.has_several_preemptors
 
 
-def test_summary_counts_each_hidden_workload_and_describes_a_single_hidden_workload() -> None:
+def test_summary_counts_hidden_workloads_but_describes_a_single_one() -> None:
     hidden = document("a 4-GPU workload in project speech", "reclaim", 4, 0)
     assert build_prediction_table([hidden]).summary == f"Evicts {hidden['victim']} (4 GPUs)"
     assert build_prediction_table([hidden, hidden]).summary == "Evicts 2 workloads (8 GPUs)"

@@ -25,7 +25,7 @@ def test_queues_are_sorted_by_rank_and_show_borrowed_and_missing_amounts(stage: 
     assert (vision.quota, vision.share, vision.below_share, vision.used) == (4000, 4000, 3000, 0.25)
 
 
-def test_members_see_their_project_but_not_the_numbers_of_the_department(stage: Stage) -> None:
+def test_members_see_their_project_but_not_department_figures(stage: Stage) -> None:
     stage.submit(roles=ALL)
     stage.tick(2)
     ((research, children),) = share_table(stage.cast.dave, stage.cast.pool)

@@ -41,7 +41,7 @@ def run_for(stage: Stage, workload: Workload, seconds: float) -> None:
     assert stage.phase(workload) == "suspended"
 
 
-def test_cost_covers_all_runs_pools_and_prices_and_agrees_with_the_usage_report(stage: Stage) -> None:
+def test_cost_of_all_runs_agrees_with_the_usage_report(stage: Stage) -> None:
     local = stage.cast.pool
     NodePool.objects.filter(pk=local.pk).update(price_per_gpu_hour=Decimal(4))
     cloud = second_pool(stage)

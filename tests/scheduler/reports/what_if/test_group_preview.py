@@ -46,7 +46,7 @@ def gpus(rows: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, float
     return {(row["name"], row["pool"]): (row["before"]["gpu"], row["after"]["gpu"]) for row in rows}
 
 
-def test_preview_lists_quotas_over_quota_pods_evictions_and_starts(
+def test_group_preview_lists_quotas_evictions_and_starts(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
     impact = preview(stage, h100, cloud)

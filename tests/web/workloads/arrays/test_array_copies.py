@@ -160,7 +160,7 @@ def test_array_copy_without_a_valid_change_includes_all_tasks(
 
 
 @pytest.mark.parametrize("resource", ["gpu", "limit.cpu", "memory_mib", "replicas"])
-def test_copy_with_a_huge_amount_opens_with_an_error(
+def test_array_copy_with_an_excessive_amount_shows_an_error(
     sweep: WorkloadArray, sign_in: SignIn, resource: str
 ) -> None:
     change = f'{{{LOWERED}, "resource": "{resource}", "after": 1{"0" * 400}}}'

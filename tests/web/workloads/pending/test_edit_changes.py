@@ -108,7 +108,7 @@ def test_pools_are_listed_by_name(dave: Client, train: Workload) -> None:
     assert "Node pools" in words and "→ local, spare" in words and '["local"' not in words
 
 
-def test_name_that_cannot_be_edited_can_be_restored(dave: Client, train: Workload) -> None:
+def test_edit_page_explains_how_to_restore_a_changed_name(dave: Client, train: Workload) -> None:
     words = words_of(edited(dave, train, "name: train", "name: other"))
     assert "Cannot be edited. Set it to train again, or submit a new workload." in words
 

@@ -91,9 +91,7 @@ def test_matching_log_lines_are_escaped(cast: Cast, sign_in: SignIn, runtime: Fa
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
 
-def test_listed_lines_have_the_times_when_they_were_written(
-    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
-) -> None:
+def test_listed_lines_show_when_they_were_written(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     runtime.clock = clock = FixedClock(timezone.now())
     runtime.records_times = True
     pod = start_pod(cast, runtime, b"one\ntwo\n")

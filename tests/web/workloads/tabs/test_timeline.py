@@ -83,7 +83,7 @@ def test_workload_that_runs_without_a_start_event_shows_how_long_it_was_pending(
     assert round(running.lasted / timedelta(minutes=1)) == 60
 
 
-def test_timeline_states_a_restart_delay_instead_of_the_header(cast: Cast, sign_in: SignIn) -> None:
+def test_restart_delay_is_on_the_timeline_rather_than_in_its_header(cast: Cast, sign_in: SignIn) -> None:
     message = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
     ours = make.workload(
         cast.vision, "ours", reason="Backoff", message=message, explained_at=make.ago(seconds=5),

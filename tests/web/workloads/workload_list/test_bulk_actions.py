@@ -136,7 +136,7 @@ def test_bulk_dialog_explains_why_some_rows_stay_unchanged(cast: Cast, sign_in: 
     assert "1 workload stays unchanged: Not yet ended: vision/running" in words("delete")
 
 
-def test_bulk_dialog_names_the_kind_of_its_rows(cast: Cast, sign_in: SignIn) -> None:
+def test_bulk_dialog_distinguishes_workloads_from_arrays(cast: Cast, sign_in: SignIn) -> None:
     running = make.workload(cast.vision, "running", phase="running", by=cast.dave.user)
     pending = make.workload(cast.vision, "pending", by=cast.dave.user)
     array = array_of_two(cast, "sweep", "pending", "pending")
