@@ -60,7 +60,6 @@ def test_menu_near_the_right_edge_is_aligned_with_its_button(opened: Open) -> No
         )
 
 
-@pytest.mark.heavy
 def test_confirmation_to_lower_the_maximum_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
     # The form is longer than the screen, and the test scrolls down to the button.
     with opened("ada", viewport=WIDE) as (page, _):
@@ -70,3 +69,8 @@ def test_confirmation_to_lower_the_maximum_is_scrolled_into_view(opened: Open, s
         page.locator("dialog [name=nodes_max]").fill("2")
         page.locator("dialog").get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="Reduce train to 2 nodes?")).to_be_in_viewport()
+        page.get_by_role("button", name="Keep editing").click()
+        expect(page.locator("dialog [name=nodes_max]")).to_have_value("2")
+        page.locator("dialog").get_by_role("button", name="Save settings").click()
+        page.get_by_role("button", name="Save and drain nodes").click()
+        expect(page.get_by_text("Elastic, 1 to 2 nodes")).to_be_visible()

@@ -147,7 +147,7 @@ def test_pending_workload_page_shows_its_last_eviction(cast: Cast, sign_in: Sign
     preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
     eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt")
     text = sign_in("dave").get(f"/workloads/{victim.pk}").content.decode()
-    assert text.index("Pending reason") < text.index("<dt>Evicted</dt>") < text.index('id="why"')
+    assert text.index("Pending reason") < text.index('id="why"') < text.index("<dt>Evicted</dt>")
     assert text.count(f'href="/evictions/{eviction.pk}"') == 1, "told once"
     caused = sign_in("dave").get(f"/workloads/{preemptor.pk}/timeline").content.decode()
     assert caused.count(f'href="/evictions/{eviction.pk}"') == 1, "listed in the timeline alone"

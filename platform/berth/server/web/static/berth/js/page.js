@@ -266,7 +266,14 @@
       write();
     }
   }
+  function showDialogs(root) {
+    for (const dialog of root.querySelectorAll("dialog[data-show]")) { // without scripts, it is part of the page
+      dialog.close();
+      dialog.showModal();
+    }
+  }
   document.addEventListener("htmx:load", (event) => {
+    showDialogs(event.target);
     const forms = event.target.matches?.("form") ? [event.target] : event.target.querySelectorAll("form");
     forms.forEach(sections);
   });
@@ -319,10 +326,7 @@
     toast(event.detail.message, false, event.detail.link);
   });
 
-  for (const dialog of document.querySelectorAll("dialog[data-show]")) { // without scripts, it is part of the page
-    dialog.close();
-    dialog.showModal();
-  }
+  showDialogs(document);
   times(document);
   showOpenTabs();
   numberLines(document);
