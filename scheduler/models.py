@@ -335,7 +335,7 @@ class UtilizationPoint(models.Model):
     seconds = models.FloatField()
     cpu_milli_seconds = models.FloatField()
     memory_mib = models.PositiveIntegerField(help_text="Peak memory.")
-    gpu_milli_seconds = models.FloatField(help_text="Measured part of the pod's GPU allocation.")
+    gpu_milli_seconds = models.FloatField(help_text="Portion of the pod's GPU allocation that was measured.")
     gpu_busy_milli_seconds = models.FloatField()
     gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="Maximum over the pod's devices.")
 

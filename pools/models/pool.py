@@ -82,8 +82,8 @@ class NodePool(CombinedChecks, FastRows):
     )
     node_consolidation_after = models.PositiveIntegerField(
         default=300,
-        help_text="Time in seconds without changes to a node or the pool's size, after which the node may "
-        "be removed.",
+        help_text="Seconds for which a node and the pool's size must remain unchanged before the node may be "
+        "removed.",
     )
     disruption_budgets = models.JSONField(
         default=list,

@@ -354,7 +354,7 @@ class JoinTokenForm(Form):
         label="Comment",
         max_length=100,
         required=False,
-        help_text="Which machines the token is for, for example a rack.",
+        help_text="Machines that use the token, for example those of one rack.",
     )
     machines = forms.IntegerField(label="Machines", min_value=1, max_value=MAX_MACHINES)
     lasts = forms.ChoiceField(

@@ -113,7 +113,7 @@ class Call(models.Model):
     size = models.PositiveBigIntegerField(default=0, help_text="Size of payload and result in bytes.")
     created_at = models.DateTimeField(db_default=Now())
     ended = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="Sequence number in the order in which calls ended."
+        null=True, blank=True, help_text="Sequence number, assigned when the call ends."
     )
 
     class Meta:

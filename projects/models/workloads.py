@@ -147,7 +147,7 @@ class Workload(FastRows):
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,
-        help_text="Nodes on which retry rules do not restart the workload, because it failed there.",
+        help_text="Nodes that the retry rules avoid, because the workload failed there.",
     )  # fmt: skip
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(

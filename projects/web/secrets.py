@@ -90,7 +90,7 @@ class RegistryForm(SecretForm):
 
 
 class S3KeyForm(SecretForm):
-    owner = forms.ChoiceField(label="Pool", help_text="Only Berth uses the key, for volumes of this pool.")
+    owner = forms.ChoiceField(label="Pool", help_text="Only Berth uses the key, for the pool's S3 volumes.")
     username = forms.CharField(label="Access key ID", max_length=128)
     value = forms.CharField(
         label="Secret access key", strip=False, help_text="The key cannot be shown again.",

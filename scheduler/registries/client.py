@@ -102,7 +102,7 @@ class _DigestLookup:
     async def _fetch_token(self, challenge: Mapping[str, str]) -> str:
         realm = challenge.get("realm", "")
         if urlsplit(realm).scheme not in (("https", "http") if self._is_insecure else ("https",)):
-            raise self._lookup_error("did not return an HTTPS URL for tokens")
+            raise self._lookup_error("did not return an HTTPS token URL")
         scope = challenge.get("scope") or f"repository:{self.image.repository}:pull"
         query = {"service": challenge.get("service", ""), "scope": scope}
         url = realm + ("&" if urlsplit(realm).query else "?") + urlencode(query)

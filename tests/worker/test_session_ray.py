@@ -48,7 +48,7 @@ def test_worker_stopped_during_startup_does_not_wait_for_the_ray_head(
 ) -> None:
     for module in (session_ray, sys.modules["berth.worker.own_ray"]):
         monkeypatch.setattr(module, "find_spec", lambda name: SimpleNamespace())
-    with pytest.raises(RayUnavailable, match="the session's Ray could not be started"):
+    with pytest.raises(RayUnavailable, match="Ray could not be started for the session"):
         session_ray.SessionRay().join(lambda: False, WORKER_ENV)
 
 

@@ -47,7 +47,7 @@ class SessionRay:
         try:
             ray.start(START_SECONDS, should_continue)
         except RayUnavailable as missing:
-            raise RayUnavailable(f"the session's Ray could not be started: {missing}") from None
+            raise RayUnavailable(f"Ray could not be started for the session: {missing}") from None
         self._ray = ray
         os.environ.update({**ray.environment, RAY_DIRECTORY_VARIABLE: ray.directory})
 

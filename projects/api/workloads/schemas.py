@@ -143,7 +143,7 @@ class WorkloadCodeResponse(ResponseModel):
 class WorkloadDetailResponse(WorkloadResponse):
     spec: dict[str, Any]
     code: WorkloadCodeResponse | None = Field(description="Null for a workload without code.")
-    avoided_nodes: list[str] = Field(description="Nodes on which retry rules do not restart the workload.")
+    avoided_nodes: list[str] = Field(description="Nodes that the retry rules avoid.")
     version: int = Field(description="Version for If-Match. Scheduling decisions and edits change it.")
     idle: IdleResponse | None = Field(
         description="Null if no rule for idle GPUs applies, and in responses to submissions."

@@ -15,7 +15,7 @@ class IdleWarning(models.Model):
         Workload, primary_key=True, on_delete=models.CASCADE, related_name="idle_warning"
     )
     run = models.PositiveIntegerField()
-    since = models.DateTimeField(help_text="Time since which all GPUs have been idle.")
+    since = models.DateTimeField(help_text="Start of the period in which all GPUs have been idle.")
     at = models.DateTimeField(help_text="Time of the warning.")
     suspend_at = models.DateTimeField(
         null=True, help_text="Time of the planned suspension. Empty if the rule only warns."

@@ -26,7 +26,7 @@ class PodOutputs(models.Model):
     volume = models.CharField(max_length=63, blank=True, help_text="Name of the changed volume.")
     source = models.CharField(max_length=32, blank=True, help_text="Digest of the volume's source.")
     state = models.CharField(max_length=8, choices=OutputState.choices, default=OutputState.WAITING)
-    message = models.TextField(blank=True, help_text="Reason why the files are not stored or not yet stored.")
+    message = models.TextField(blank=True, help_text="Reason why the files have not been stored.")
     skipped = models.JSONField(default=dict, help_text="Reason for each omitted path.")
     tree = models.ForeignKey(
         CodeTree, null=True, on_delete=models.SET_NULL, related_name="+", help_text="Stored files."

@@ -32,7 +32,7 @@ class PortLink(models.Model):
     expires_at = models.DateTimeField(help_text="Expiry of the link.")
     used_at = models.DateTimeField(null=True, blank=True)
     cookie_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
-    session_until = models.DateTimeField(help_text="Latest time at which the port session ends.")
+    session_until = models.DateTimeField(help_text="Time by which the port session ends.")
     seen_at = models.DateTimeField(null=True, blank=True, help_text="Time of the last request.")
 
     class Meta:

@@ -79,7 +79,7 @@ class QuotaForm(Form):
         label="Expires",
         required=False,
         widget=forms.TextInput(attrs={"type": "datetime-local"}),
-        help_text="The previous values are then restored. Leave empty to make the change permanent.",
+        help_text="Time at which the previous values are restored. Leave empty to make the change permanent.",
     )
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened

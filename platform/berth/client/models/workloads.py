@@ -272,7 +272,7 @@ class WorkloadDetail(Workload):
     code: WorkloadCode | None = None
     """None for a workload without code."""
     avoided_nodes: list[str] = []
-    """Nodes on which retry rules do not restart the workload."""
+    """Nodes that the retry rules avoid."""
     version: int = 0
     """Version for If-Match. Scheduling decisions and edits change it."""
     idle: Idle | None = None

@@ -93,7 +93,7 @@ class Packer:
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(0, "Was replaced while being copied")
+                raise OSError(0, "The file was replaced during the copy")
             yield _header(member, status, tarfile.REGTYPE, status.st_size)
             left = status.st_size
             while left:

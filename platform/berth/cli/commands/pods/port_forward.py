@@ -23,7 +23,7 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class PortMapping:
-    """Local port (0 for any free port), and the number or name of the pod's port."""
+    """Local port (0 for any free port) and the pod's port, as a number or name."""
 
     local: int
     remote: int | str
@@ -35,7 +35,7 @@ def port_forward(
         list[str],
         typer.Argument(
             metavar="[LOCAL:]REMOTE...",
-            help="Local port (0 for any free port), and the number or name of the pod's port.",
+            help="Local port (0 for any free port) and the pod's port, as a number or name.",
         ),
     ],
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
