@@ -17,7 +17,7 @@ CHECKPOINT = "allocations__pod__workload__last_checkpoint_at"
 NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 
-def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, LostWork]:
+def lost_work_by_node(now: datetime, pool: NodePool | None = None) -> dict[int, LostWork]:
     """Return the work that each node with allocations or reservations would lose, keyed by node ID."""
     running: Iterable[tuple[int, ...]]
     reserved: Iterable[int]
@@ -58,7 +58,7 @@ RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once
 
 
 class LazyLostWork(Mapping[int, LostWork]):
-    """Result of `work_to_lose`, computed on first use because most passes drain no nodes."""
+    """Result of `lost_work_by_node`, computed on first use because most passes drain no nodes."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -77,7 +77,7 @@ class LazyLostWork(Mapping[int, LostWork]):
 
     @cached_property
     def _lost_work_rows(self) -> dict[int, LostWork]:
-        return work_to_lose(self._now)
+        return lost_work_by_node(self._now)
 
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:

@@ -9,7 +9,7 @@ from pools.budgets import describe_budget, drain_allowance
 from pools.engine.budgets import Allowance, DisruptionReason
 from pools.engine.reconciler import surplus_nodes
 from pools.engine.victims import NO_WORK, LostWork, disruption_reason, split_by_budget
-from pools.lost_work import work_to_lose
+from pools.lost_work import lost_work_by_node
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.reconciler.rows import build_fleet, load_living_nodes
@@ -37,7 +37,7 @@ class NodeToDrain:
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
     """Return the nodes to drain when scaling to `desired` nodes, in order. Draining nodes come first."""
-    nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
+    nodes, work = load_living_nodes(pool.pk), lost_work_by_node(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired_nodes(desired)
     returning = max(0, desired - len(fleet.current))

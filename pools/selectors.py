@@ -23,7 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Least
 
-from berth.db.loops.reconnect import reconnects
+from berth.db.loops.reconnect import reconnect_after_failure
 from pools.joining import secrets
 from pools.kubernetes.manifests import namespace_name
 from pools.models import Installation, Node, NodePool, ScalingEvent
@@ -101,7 +101,7 @@ def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]
     return workloads
 
 
-@reconnects
+@reconnect_after_failure
 def ray_nodes() -> list[RayNode]:
     """Return the nodes of Ray pools, except lost nodes and nodes without an address."""
     nodes = Node.objects.filter(pool__runtime=NodePool.Runtime.RAY, state__in=(*PENDING, *HOSTING))

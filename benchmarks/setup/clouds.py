@@ -46,7 +46,7 @@ class _Machine:
 class Cloud:
     """Simulated provider whose clock only `pass_time` advances."""
 
-    machines_join = False
+    has_joining_machines = False
 
     def __init__(self, now: datetime, luck: FaultRates, seed: int) -> None:
         self.now, self._luck, self._chance = now, luck, random.Random(seed)

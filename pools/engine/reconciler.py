@@ -75,7 +75,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelQueued:
+class CancelQueuedNodes:
     """Command to withdraw node requests that are still in the provider's queue."""
 
     ordinals: tuple[int, ...]
@@ -100,7 +100,7 @@ class Step:
     blocked: tuple[int, ...] = ()
 
 
-Command = Launch | Drain | CancelQueued | UndoDrain
+Command = Launch | Drain | CancelQueuedNodes | UndoDrain
 
 
 def next_step(
@@ -122,7 +122,7 @@ def next_step(
         commands.append(launch)
     elif withdrawn := _surplus_queued_nodes(fleet):
         fleet = replace(fleet, pending=fleet.pending - set(withdrawn), queued=fleet.queued - set(withdrawn))
-        commands.append(CancelQueued(withdrawn))
+        commands.append(CancelQueuedNodes(withdrawn))
     elif fleet.desired < len(fleet.current) and fleet.may_drain:
         chosen = surplus_nodes(fleet, work_to_lose or {})
         drainable, blocked = split_by_budget(chosen, work_to_lose or {}, allowance)

@@ -3,7 +3,7 @@
 from pools.runtimes.ledger import LedgerEntry
 
 
-def place_key(pool: str, namespace: str) -> str:
+def namespace_key(pool: str, namespace: str) -> str:
     return f"{pool}/{namespace}"
 
 

@@ -22,7 +22,7 @@ from pools.kubernetes.files.store import CopiedFilesMixin, CopyLimits, FileCopie
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.reading import LogReadingMixin
 from pools.kubernetes.manifests import namespace_name
-from pools.kubernetes.places import api_path, place_key, pool_name
+from pools.kubernetes.places import api_path, namespace_key, pool_name
 from pools.kubernetes.pods import VANISHED, PodClient, translate_failures
 from pools.kubernetes.quotas import read_quotas
 from pools.kubernetes.reports import (
@@ -120,7 +120,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         access = check_access(spec.pool, self._cached_pool_access().get(spec.pool))
         namespace = namespace_name(access.cluster.installation, spec.project)
         self.ledger.record_placement(
-            spec.pod_id, place_key(spec.pool, namespace), spec.workspace, received=False
+            spec.pod_id, namespace_key(spec.pool, namespace), spec.workspace, received=False
         )
         return access, partial(self._pods.start, spec, access, namespace)
 
@@ -261,7 +261,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         for pod_id, pod in self._own_pods(pool).items():
             if self.ledger.find(pod_id) is None and not self.ledger.log_path(pod_id).exists():
                 self.ledger.record_placement(
-                    pod_id, place_key(pool, pod["metadata"]["namespace"]), "adopted", received=True
+                    pod_id, namespace_key(pool, pod["metadata"]["namespace"]), "adopted", received=True
                 )
                 adopted.add(pod_id)
         return adopted

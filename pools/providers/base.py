@@ -133,12 +133,13 @@ class ProviderError(Exception):
 class Provider(Protocol):
     """Provider of machines, such as a cloud or a cluster.
 
-    Every call may be slow and raise ProviderError, and runs outside transactions. If `machines_join` is true,
-    a node is ready once its machine has booted and joined, otherwise once its instance is ready.
+    Every call may be slow and raise ProviderError, and runs outside transactions. If
+    `has_joining_machines` is true, a node is ready once its machine has booted and joined, otherwise once its
+    instance is ready.
     """
 
     @property
-    def machines_join(self) -> bool: ...
+    def has_joining_machines(self) -> bool: ...
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Create `order.count` instances tagged with the pool, the client token and their ordinals.

@@ -39,7 +39,7 @@ class KubernetesProvider:
     connection. Both raise ProviderError.
     """
 
-    machines_join = False
+    has_joining_machines = False
 
     def __init__(
         self, access: Callable[[], PoolAccess], connect: Callable[[], AbstractContextManager[PoolAccess]],

@@ -32,7 +32,7 @@ class LocalProvider:
     A node's CPU and memory come from the pool's node shape, and only the scheduler enforces them.
     """
 
-    machines_join = False
+    has_joining_machines = False
 
     def __init__(self, root: Path, machine: Machine) -> None:
         self.root, self.machine = root, machine

@@ -23,7 +23,7 @@ class PreparedNodes:
     by instance ID.
     """
 
-    machines_join = False
+    has_joining_machines = False
 
     def __init__(
         self, provider: Provider, environments: LocalEnvironments,

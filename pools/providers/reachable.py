@@ -25,8 +25,8 @@ class ReachableNodes:
         self.provider, self._obstacles, self._pending = provider, obstacles, pending
 
     @property
-    def machines_join(self) -> bool:
-        return self.provider.machines_join
+    def has_joining_machines(self) -> bool:
+        return self.provider.has_joining_machines
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Provision instances, and report all of them as booting."""
@@ -37,7 +37,7 @@ class ReachableNodes:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         listed = self.provider.list_instances(pool)
-        pending = self._pending(pool, joined=self.machines_join)
+        pending = self._pending(pool, joined=self.has_joining_machines)
         ready = {instance.instance_id for instance in listed if instance.state is InstanceState.READY}
         obstacles = self._obstacles(sorted(ready.intersection(pending)))
         return tuple(

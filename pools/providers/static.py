@@ -36,7 +36,7 @@ class StaticProvider:
     script, other machines are tried first for two minutes.
     """
 
-    machines_join = False  # machines join before they are requested, not afterwards
+    has_joining_machines = False  # machines join before they are requested, not afterwards
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now

@@ -165,7 +165,7 @@ def _create_node(
     pool: NodePool, instance: Instance, order: LaunchRequest, expected: datetime | None, context: PassContext
 ) -> Node:
     prepared = instance.prepared or not order.environment
-    ready = instance.state == InstanceState.READY and prepared and not context.provider.machines_join
+    ready = instance.state == InstanceState.READY and prepared and not context.provider.has_joining_machines
     node = Node.objects.create(
         pool=pool,
         name=f"{pool.name}-{instance.ordinal}",

@@ -116,7 +116,7 @@ def _interrupt_node(node: Node, interruption: Interruption, context: PassContext
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
     """Return whether the machine is running, has joined if required, and has installed its environment."""
-    joined = node.joined_at or not context.provider.machines_join
+    joined = node.joined_at or not context.provider.has_joining_machines
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
 
@@ -135,7 +135,7 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
 
     Joining machines report their own.
     """
-    if context.provider.machines_join or node.address or not instance.address:
+    if context.provider.has_joining_machines or node.address or not instance.address:
         return False
     node.address = instance.address
     node.save(update_fields=["address"])

@@ -68,7 +68,7 @@ def _apply_command(
             pool.save(update_fields=["provisioning"])
         case decisions.Drain(ordinals):
             _drain_nodes([nodes[ordinal] for ordinal in ordinals], pool, context)
-        case decisions.CancelQueued(ordinals):
+        case decisions.CancelQueuedNodes(ordinals):
             _drain_queued_nodes([nodes[ordinal] for ordinal in ordinals], pool, context)
         case decisions.UndoDrain(ordinals):
             for ordinal in ordinals:

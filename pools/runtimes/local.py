@@ -26,16 +26,16 @@ from pools.runtimes.base import (
     RuntimeFailure,
     StopNotice,
 )
+from pools.runtimes.cgroup_usage import cgroup_usage
 from pools.runtimes.device_usage import DeviceProbe
 from pools.runtimes.enclosure.devices import UnknownDevice
-from pools.runtimes.enclosure.enclosures import Enclosures, NotVisible
+from pools.runtimes.enclosure.enclosures import DirectoryNotVisible, Enclosures
 from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim as ProbedShim
 from pools.runtimes.enclosure.volumes import UnusableVolume
 from pools.runtimes.files.local import LocalFiles
-from pools.runtimes.group_usage import group_usage
 from pools.runtimes.images.order import image_env
 from pools.runtimes.pod_dir import (
     NAME,
@@ -141,7 +141,7 @@ class LocalRuntime(LocalFiles):
                 fields += self._enclosures.prepare(spec, env, pod.path, start, environment)
                 pod.write_pod_spec(spec, env, pod.work_directory / start.path, fields)
                 return True
-            except (UnenforcedLimit, UnknownDevice, UnusableVolume, NotVisible) as error:
+            except (UnenforcedLimit, UnknownDevice, UnusableVolume, DirectoryNotVisible) as error:
                 reason = str(error)
         pod.finish(PodCause.START_FAILED, reason)
         return False
@@ -165,7 +165,7 @@ class LocalRuntime(LocalFiles):
             return
         try:
             pod.create()
-            pod.write_stop(max(grace_seconds, 0), notice)
+            pod.write_stop_request(max(grace_seconds, 0), notice)
             pod.notify_shim()
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
@@ -348,7 +348,7 @@ class LocalRuntime(LocalFiles):
 
 def _usage_by_pod(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
     """Return the pods' usage from control groups or, failing that, from their processes."""
-    usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
+    usages = {pod_id: cgroup_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
     measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}
     rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}
     return measured | usage_by_pod(rest) if rest else measured

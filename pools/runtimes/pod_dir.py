@@ -114,7 +114,7 @@ class PodDir:
         draft.write_text(auth or "{}")
         draft.rename(self.path / "auth.json")
 
-    def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
+    def write_stop_request(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Record a request to stop the pod.
 
         The request with the earliest deadline applies, including its lead time.

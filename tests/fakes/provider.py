@@ -41,7 +41,7 @@ class FakeProvider:
     Unless `boots_immediately` is set, instances keep booting until `boot` is called.
     """
 
-    machines_join = False
+    has_joining_machines = False
 
     def __init__(self, *, boots_immediately: bool = True, capacity: int | None = None) -> None:
         self.boots_immediately, self.capacity = boots_immediately, capacity

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodState, PodUsage
+from pools.runtimes.cgroup_usage import cgroup_usage
 from pools.runtimes.enclosure.limits import MIB, PROCESSES_MAX
-from pools.runtimes.group_usage import group_usage
 from pools.runtimes.shim.entry import OPEN_FILES_HARD, OPEN_FILES_SOFT
 from pools.runtimes.shim.limits import cgroups
 from pools.runtimes.shim.limits.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
@@ -263,9 +263,9 @@ def test_memory_usage_in_cgroup_v2_is_the_working_set(tmp_path: Path) -> None:
     group = tmp_path / "berth-p-1"
     group.mkdir()
     groups = {MEMORY: str(group), CPU: str(group), PROCESSES: str(group)}
-    assert group_usage(groups) is None, "the kernel measures nothing"
+    assert cgroup_usage(groups) is None, "the kernel measures nothing"
     (group / "memory.current").write_text(f"{100 * MIB}\n")
     (group / "memory.stat").write_text(f"anon {60 * MIB}\ninactive_file {30 * MIB}\n")
     (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
-    assert group_usage(groups) == PodUsage(2.5, 70)
-    assert group_usage({PROCESSES: str(group)}) is None
+    assert cgroup_usage(groups) == PodUsage(2.5, 70)
+    assert cgroup_usage({PROCESSES: str(group)}) is None

@@ -115,7 +115,7 @@ class _Watched:
 
     def __init__(self, provider: FakeProvider, kill: Callable[[str], None]) -> None:
         self._provider, self._kill = provider, kill
-        self.machines_join = provider.machines_join
+        self.has_joining_machines = provider.has_joining_machines
 
     def __getattr__(self, call: str) -> Callable[..., Any]:
         def calling(*arguments: Any) -> Any:

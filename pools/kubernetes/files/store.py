@@ -89,7 +89,7 @@ class FileCopies:
 
     def list_retained(self, pod_id: str, path: str) -> PodFiles:
         roots, info = self._retained_roots(pod_id)
-        listing = reading.list_below(roots, path)
+        listing = reading.list_files_below(roots, path)
         left_out = {
             each: reason
             for each, reason in info["skipped"].items()

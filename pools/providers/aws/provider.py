@@ -28,7 +28,7 @@ class AwsProvider:
     first-boot script for a launch request, always the same one.
     """
 
-    machines_join = True
+    has_joining_machines = True
 
     def __init__(
         self, settings: AwsSettings, clients: Clients, installation: str, *,

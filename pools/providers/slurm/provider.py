@@ -28,7 +28,7 @@ class SlurmProvider:
     launch request's jobs need to join the pool.
     """
 
-    machines_join = True
+    has_joining_machines = True
 
     def __init__(
         self, settings: SlurmSettings, client: SlurmClient, installation: str, *,

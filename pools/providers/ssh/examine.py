@@ -33,9 +33,9 @@ def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, tim
     """Return a preview that lists the hosts as machines, with any obstacles to their use."""
     hosts = ssh_settings(pool.provider_settings).resolved_hosts()
     results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
-    pools = _pools_by_place(pool)
+    pools = _pools_by_endpoint(pool)
     nodes = tuple(
-        _previewed_node(host, result, shape, installation, pools.get(_place_key(host), ""))
+        _previewed_node(host, result, shape, installation, pools.get(_endpoint_key(host), ""))
         for host, result in zip(hosts, results, strict=True)
     )
     source = f"SSH hosts: {len(hosts)}"
@@ -132,10 +132,10 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _place_key(host: Mapping[str, Any]) -> tuple[str, int, str]:
+def _endpoint_key(host: Mapping[str, Any]) -> tuple[str, int, str]:
     return host["address"], host["port"], host["bastion"]["address"] if host["bastion"] else ""
 
 
-def _pools_by_place(pool: NodePool) -> Mapping[tuple[str, int, str], str]:
+def _pools_by_endpoint(pool: NodePool) -> Mapping[tuple[str, int, str], str]:
     rows = SshHost.objects.exclude(pool__name=pool.name).select_related("pool")
     return {(row.address, row.port, row.through): row.pool.name for row in rows}

@@ -30,7 +30,7 @@ from pools.runtimes.shim.records import Record
 _SERVED = ".project"
 
 
-class NotVisible(Exception):
+class DirectoryNotVisible(Exception):
     """Raised if a pod's working directory is not visible inside its enclosure."""
 
 
@@ -104,8 +104,8 @@ class Enclosures:
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the pod spec fields that describe it.
 
-        Set CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible, UnknownDevice and
-        UnusableVolume.
+        Set CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises DirectoryNotVisible,
+        UnknownDevice and UnusableVolume.
         """
         if spec.image:
             return self._container_fields(spec, env, directory, start)
@@ -122,7 +122,7 @@ class Enclosures:
         )
         view = machine_view([self._state, workspace.parent])
         if not is_visible(str(work / start.path), view, files):
-            raise NotVisible(f"{start.path}: No such file or directory in the pod")
+            raise DirectoryNotVisible(f"{start.path}: No such file or directory in the pod")
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(

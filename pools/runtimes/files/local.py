@@ -23,7 +23,7 @@ class LocalFiles:
         return reading.read_file(*self._root_and_subdirectory(pod_id), path, offset, limit)
 
     def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        return reading.list_below(self._retained_directories(pod_id, workspace), path)
+        return reading.list_files_below(self._retained_directories(pod_id, workspace), path)
 
     def read_retained_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         return reading.read_listed_file(self._retained_directories(pod_id, workspace), path, offset, limit)

@@ -31,7 +31,7 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
 
 
-def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
+def list_files_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     """Return the regular files at or below `path`, which begins with the name of a root.
 
     An empty path selects all `roots`, each with its directory's parent and name. Missing directories are
@@ -63,7 +63,7 @@ def list_changed_files(parent: str, name: str, since: int) -> tuple[PodFiles, se
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes from `offset` in a file that `list_below` has listed. Raises
+    """Return at most `limit` bytes from `offset` in a file that `list_files_below` has listed. Raises
     FilesNotFound.
     """
     label, *inside = _split_path(path) or [""]

@@ -6,7 +6,7 @@ import binascii
 import os
 from collections.abc import Iterable
 
-from pools.runtimes.images.traces import kill_processes, remove_groups
+from pools.runtimes.images.traces import kill_processes, remove_container_cgroups
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 
 _LOCAL = "/run"  # files in /run disappear at a reboot, which is how podman detects reboots
@@ -124,7 +124,7 @@ def _try_removal(name: str, store: str) -> bool:
 
 def remove_traces(pod_directory: str, name: str) -> None:
     """Remove the control groups and the record of a container that no longer exists."""
-    remove_groups(name)
+    remove_container_cgroups(name)
     _unlink(f"{pod_directory}/container")
 
 

@@ -32,7 +32,7 @@ def kill_processes(name: str) -> None:
         time.sleep(_PAUSE)
 
 
-def remove_groups(name: str) -> None:
+def remove_container_cgroups(name: str) -> None:
     """Remove an ended container's control groups, and the OCI runtime's record of the container."""
     for group in _outer_cgroups(name):
         for directory, _, _ in os.walk(group, topdown=False):

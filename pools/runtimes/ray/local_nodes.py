@@ -34,7 +34,7 @@ class LocalRayNodes:
     address in 127.0.0.0/8.
     """
 
-    machines_join = False
+    has_joining_machines = False
 
     def __init__(self, local: LocalProvider, root: Path, secret_of: Callable[[str], str]) -> None:
         self.local, self.root, self._get_secret = local, root, secret_of

@@ -18,7 +18,7 @@ _PARTS = (
     "pools/runtimes/local_log.py", "pools/runtimes/log_times.py", "pools/runtimes/pod_dir.py",
     "pools/runtimes/pod_env.py",
     "pools/runtimes/files/*.py",
-    "pools/runtimes/device_usage.py", "pools/runtimes/process_usage.py", "pools/runtimes/group_usage.py",
+    "pools/runtimes/device_usage.py", "pools/runtimes/process_usage.py", "pools/runtimes/cgroup_usage.py",
     "pools/runtimes/rendezvous.py", "pools/runtimes/shims.py", "pools/runtimes/shim/**/*.py",
     "pools/runtimes/enclosure/*.py", "pools/runtimes/images/*.py",
     "pools/runtimes/ray/__init__.py",

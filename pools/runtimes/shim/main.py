@@ -80,7 +80,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
     for fd in (control, signals, anchor, pod.channels.fd):
         if fd is not None:
             poller.register(fd, select.POLLIN)
-    _apply_stop(pod)
+    _apply_stop_request(pod)
     pod.reap()
     while not pod.is_over:
         timeout = checks.seconds_left()
@@ -97,7 +97,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
             pod.stop("host_stopped", grace)
         if control in ready:
             os.read(control, 4096)
-            _apply_stop(pod)
+            _apply_stop_request(pod)
         if anchor is not None and anchor in ready:
             poller.unregister(anchor)
             pod.stop("host_stopped", grace)
@@ -105,13 +105,13 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
             pod.channels.accept()
         pod.reap()
         pod.channels.sweep()
-        pod.end_lead_time()
+        pod.terminate_after_lead_time()
         checks.run()
     pod.kill()
     checks.log.check()
 
 
-def _apply_stop(pod: Pod) -> None:
+def _apply_stop_request(pod: Pod) -> None:
     stop = read_record(f"{pod.directory}/stop")
     if stop is not None and pod.wait_status is None:
         pod.stop("stopped", float(stop["grace"]), int(stop.get("signal", "0")), float(stop.get("lead", "0")))

@@ -307,7 +307,7 @@ class Pod:
             self.deadline = min(self.deadline, deadline)
             if self.term_at is not None:
                 self.term_at = min(self.term_at, term_at)
-        self.end_lead_time()
+        self.terminate_after_lead_time()
 
     def _send_notice(self, number: int) -> None:
         """Send a signal only to processes that handle it, because it would end all others."""
@@ -315,7 +315,7 @@ class Pod:
             if handles_signal(pid, number):
                 send_signal(pid, number)
 
-    def end_lead_time(self) -> None:
+    def terminate_after_lead_time(self) -> None:
         """Send SIGTERM to all processes once the lead time is over or the command has ended."""
         if self.term_at is None or self.deadline is None:
             return

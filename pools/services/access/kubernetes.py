@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from berth.db.loops.reconnect import reconnects
+from berth.db.loops.reconnect import reconnect_after_failure
 from pools.joining.sealed import UnsealError, seal, unseal
 from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.api_server.credentials import Connection, in_cluster_connection, parse_kubeconfig
@@ -60,7 +60,7 @@ class KubernetesAccess:
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
 
-    @reconnects
+    @reconnect_after_failure
     def access_by_pool(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return each pool's cluster, or why it cannot be used, by pool name.
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from pools.lost_work import work_to_lose
+from pools.lost_work import lost_work_by_node
 from pools.models import Node, NodePool
 from pools.providers.base import Instance, InstanceState
 from pools.reconciler import reconcile
@@ -144,7 +144,7 @@ def test_lowering_the_maximum_drains_the_excess_nodes_listed_in_the_preview(
         draining,
     )
     now = timezone.now()
-    reconcile(cast.pool.pk, provider=ListingProvider(nodes), now=now, work_to_lose=work_to_lose(now))
+    reconcile(cast.pool.pk, provider=ListingProvider(nodes), now=now, work_to_lose=lost_work_by_node(now))
     drained = Node.objects.filter(state="draining").order_by("ordinal").values_list("name", flat=True)
     assert list(drained) == sorted(draining)
 

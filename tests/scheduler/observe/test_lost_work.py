@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.values.amounts import MILLI
 from pools.engine.victims import LostWork
-from pools.lost_work import work_to_lose
+from pools.lost_work import lost_work_by_node
 from pools.models import Node
 from projects.models import Workload
 from scheduler.models import Allocation, Reservation
@@ -39,8 +39,8 @@ def test_lost_work_is_counted_from_the_last_checkpoint_and_includes_reservations
     assert Allocation.objects.filter(released_at=None).count() == 5
     Allocation.objects.update(bound_at=NOON - timedelta(seconds=1000.9))
     Workload.objects.filter(name="saved").update(last_checkpoint_at=stage.clock.now() - timedelta(seconds=7))
-    assert work_to_lose(stage.clock.now()) == expected_lost_work(stage)
-    earlier = work_to_lose(NOON - timedelta(days=1))  # no work counts as lost if the clock was set back
+    assert lost_work_by_node(stage.clock.now()) == expected_lost_work(stage)
+    earlier = lost_work_by_node(NOON - timedelta(days=1))  # no work counts as lost if the clock was set back
     assert {(work.gpu_seconds, work.cpu_seconds) for work in earlier.values()} == {(0, 0)}
     held = Allocation.objects.filter(released_at=None)[0]
     held.released_at = stage.clock.now()
@@ -50,5 +50,7 @@ def test_lost_work_is_counted_from_the_last_checkpoint_and_includes_reservations
         devices=[], gpu_milli=0,
     )  # fmt: skip
     left = expected_lost_work(stage)
-    assert work_to_lose(stage.clock.now())[held.node_id].pods == left.get(held.node_id, LostWork()).pods + 1
-    assert work_to_lose(stage.clock.now(), stage.cast.pool) == work_to_lose(stage.clock.now())
+    assert (
+        lost_work_by_node(stage.clock.now())[held.node_id].pods == left.get(held.node_id, LostWork()).pods + 1
+    )
+    assert lost_work_by_node(stage.clock.now(), stage.cast.pool) == lost_work_by_node(stage.clock.now())

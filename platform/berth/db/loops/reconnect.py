@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def reconnects(query: Callable[P, R]) -> Callable[P, R]:
+def reconnect_after_failure(query: Callable[P, R]) -> Callable[P, R]:
     """Decorator for database reads in long-lived threads.
 
     After a failed connection, the error is raised and the next query reconnects.

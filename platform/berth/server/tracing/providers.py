@@ -21,8 +21,8 @@ class TracedProvider:
         self._kind = kind
 
     @property
-    def machines_join(self) -> bool:
-        return self._provider.machines_join
+    def has_joining_machines(self) -> bool:
+        return self._provider.has_joining_machines
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         with self._call("provision", order.pool) as call_span:

@@ -47,7 +47,7 @@ class Cgroups:
             self.paths[resource] = path = f"{parent}/{self.name}"
             if is_v2:
                 self._v2.add(path)
-        own = _own_groups()
+        own = _own_cgroups()
         if CPU in self.limits and _USAGE_CONTROLLER in own:
             parent = _cgroup_v1_path(_USAGE_CONTROLLER, own)
             if os.path.realpath(parent) != os.path.realpath(os.path.dirname(self.paths[CPU])):
@@ -118,7 +118,7 @@ def find_parent(controller: str) -> tuple[str, bool]:
 
     Raises OSError if the controller is not mounted.
     """
-    own = _own_groups()
+    own = _own_cgroups()
     if controller in own:
         return _cgroup_v1_path(controller, own), False
     parent = _ROOT + os.path.dirname(own.get("", "/")).rstrip("/")
@@ -127,7 +127,7 @@ def find_parent(controller: str) -> tuple[str, bool]:
     return parent, True
 
 
-def _own_groups() -> dict[str, str]:
+def _own_cgroups() -> dict[str, str]:
     """Return this process's control group for each controller, or for "" in version 2."""
     own = {}
     with open(_OWN_GROUPS) as file:

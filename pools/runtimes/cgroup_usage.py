@@ -15,7 +15,7 @@ _MIB = 1024 * 1024
 _NANOSECONDS, _MICROSECONDS = 1e-9, 1e-6
 
 
-def group_usage(groups: Mapping[str, str]) -> PodUsage | None:
+def cgroup_usage(groups: Mapping[str, str]) -> PodUsage | None:
     """Return the usage that a pod's control groups report, or None if it is unknown.
 
     Memory is the working set, as in Kubernetes, without page cache that was not used recently.
