@@ -11,7 +11,7 @@ def deliver(delivery: int) -> bool:
 
 
 def enqueue_deliveries(pks: list[int]) -> None:
-    deliveries.enqueue_each(pks)
+    deliveries.enqueue_delivery_tasks(pks)
 
 
 def notify_conditions() -> dict[str, int]:
@@ -23,7 +23,7 @@ def notify_conditions() -> dict[str, int]:
     return {
         "pending": notify.notify_about_pending_workloads(now),
         "idle": idle.notify_about_idle_gpus(now),
-        "pools": notify.notify_pools(now),
+        "pools": notify.notify_about_pools(now),
     }
 
 

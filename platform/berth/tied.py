@@ -11,7 +11,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def tied_command(
+def parent_bound_command(
     command: list[str], *, death_signal: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
     """Return a command line that runs `command` and kills it if this process dies.

@@ -129,7 +129,7 @@ class StaticProvider:
             client_token=use.client_token,
             address=machine.address,
             devices=tuple(machine.devices),
-            shape=_own_shape(machine),
+            shape=_machine_shape(machine),
             interruption=Interruption(f"machine {machine.name} is being removed")
             if machine.removed_at
             else None,
@@ -161,7 +161,7 @@ def _pool_uses(pool: str) -> QuerySet[MachineUse]:
     return MachineUse.objects.filter(machine__pool__name=pool).select_related("machine__pool").order_by("pk")
 
 
-def _own_shape(machine: Machine) -> Shape:
+def _machine_shape(machine: Machine) -> Shape:
     memory = [int(gpu["memory_mib"]) for gpu in machine.inventory.get("gpus", ())]
     return Shape(
         machine.cpu_milli, machine.memory_mib, len(machine.devices), machine.gpu_model, min(memory, default=0)

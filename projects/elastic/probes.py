@@ -93,11 +93,11 @@ def _is_due(engine: InferenceEngine, view: ServiceView, now: datetime) -> bool:
     if view.processes[engine.pk].process_state is not ProcessState.RUNNING or not engine.url:
         return False
     if engine.state in PROBED_EVERY_PASS:
-        return not engine.connection_failures or _has_passed(engine, RETRY_INTERVAL, now)
-    return engine.state == "ACTIVE" and _has_passed(engine, PROBE_INTERVAL, now)
+        return not engine.connection_failures or _pause_has_passed(engine, RETRY_INTERVAL, now)
+    return engine.state == "ACTIVE" and _pause_has_passed(engine, PROBE_INTERVAL, now)
 
 
-def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
+def _pause_has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
     """Return whether `pause` has passed since the last probe, or the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 

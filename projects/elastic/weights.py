@@ -98,7 +98,7 @@ def _copy_weights(
         return
     crash_point("services.marked_sync")
     try:
-        version = _copy_from_initial(engine, view, adapter)
+        version = _copy_from_initial_engine(engine, view, adapter)
         outcome = {"sync": "done", "weight_version": version, "sync_message": ""}
     except ServingError as error:
         log.warning("could not copy weights to %s of %s: %s", engine.name, view.service, error)
@@ -133,7 +133,7 @@ def _resume_interrupted_engine(engine: InferenceEngine, view: ServiceView, pass_
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _copy_from_initial(engine: InferenceEngine, view: ServiceView, adapter: EngineAdapter) -> str:
+def _copy_from_initial_engine(engine: InferenceEngine, view: ServiceView, adapter: EngineAdapter) -> str:
     """Copy weights from the first healthy initial inference engine. Return the copied version."""
     seeds = healthy_initial_engines(view.engines)
     if not seeds:

@@ -25,7 +25,7 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
         for total in (_smallest_gang_total, _max_replicas_total):
             old, new = total(old_tree, amount), total(new_tree, amount)
             if new > old:
-                increases.append(f"{format_amount(resource, new)} instead of {_without_unit(resource, old)}")
+                increases.append(f"{format_amount(resource, new)} instead of {_bare_amount(resource, old)}")
                 break
     old_runtime, new_runtime = before.max_runtime, after.max_runtime
     if old_runtime is not None and (new_runtime is None or new_runtime > old_runtime):
@@ -36,7 +36,7 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
     return increases
 
 
-def _without_unit(resource: str, amount: int) -> str:
+def _bare_amount(resource: str, amount: int) -> str:
     """Format an amount without the name of its resource, such as "2", "24 GiB" or "none"."""
     if not amount:
         return "none"

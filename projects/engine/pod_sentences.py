@@ -15,6 +15,6 @@ def pod_ending(role: str, index: int, exit_code: int | None, signal: int | None)
     return f"{pod_subject(role, index)} ended with exit code {exit_code}"
 
 
-def as_clause(sentence: str) -> str:
+def sentence_to_clause(sentence: str) -> str:
     """Return the sentence without its initial capital and full stop, for use as a clause."""
     return sentence[:1].lower() + sentence[1:].removesuffix(".")

@@ -50,15 +50,15 @@ class TaskReports:
         return [point.step for point in self.series.points]
 
     @cached_property
-    def _lowest_so_far(self) -> list[float]:
+    def _running_minimums(self) -> list[float]:
         return list(accumulate((point.value for point in self.series.points), min))
 
     @cached_property
-    def _highest_so_far(self) -> list[float]:
+    def _negated_running_maximums(self) -> list[float]:
         return list(accumulate((-point.value for point in self.series.points), min))
 
     def _best_values(self, sign: int) -> list[float]:
-        return self._lowest_so_far if sign > 0 else self._highest_so_far
+        return self._running_minimums if sign > 0 else self._negated_running_maximums
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +119,14 @@ def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[i
         others = len(losses[step]) - 1
         if others < rule.min_tasks:
             continue
-        median = _median_without(losses[step], loss)
+        median = _median_of_others(losses[step], loss)
         if loss > median:
             value = None if loss == WORST else sign * loss
             stops.append(TaskStop(index, rule.metric, step, value, sign * median, others))
     return stops
 
 
-def _median_without(ordered: Sequence[float], value: float) -> float:
+def _median_of_others(ordered: Sequence[float], value: float) -> float:
     """Return the median of sorted values, ignoring one occurrence of `value`."""
     position = bisect_left(ordered, value)
     count = len(ordered) - 1

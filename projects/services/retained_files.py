@@ -67,7 +67,7 @@ def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
         audit.write_entry(actor, "read_files", workload, after=after, project=workload.project)
 
 
-def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None:
+def release_excess_files(workloads: Collection[Workload], now: datetime) -> None:
     """Release the files of all but the latest PODS_MAX failed pods of each workload or array.
 
     The caller must have locked `workloads`. Pods that another transaction has locked are skipped.

@@ -18,7 +18,7 @@ from projects.models import Department
 from projects.selectors import workloads
 from scheduler.models import Cycle
 from scheduler.reports.evictions.by_decision import RecordedEviction, evictions_by_decision
-from scheduler.reports.evictions.rendering import rule_to_sentence
+from scheduler.reports.evictions.rendering import capitalize_rule
 from scheduler.reports.visibility import project_from_handle
 
 KIND_TITLES = {
@@ -302,7 +302,7 @@ def _render_bundle(
         victims=victims,
         steps=list(_group_steps(bundle["steps"], names)),
         summary=_summary(bundle, names[handle], placed, victims),
-        reason=rule_to_sentence(reason, {*departments, *(name for each in names for name in each.split("/"))})
+        reason=capitalize_rule(reason, {*departments, *(name for each in names for name in each.split("/"))})
         or KIND_REASONS.get(bundle["kind"], ""),
     )
 

@@ -110,11 +110,11 @@ def test_budget_warning_notifies_project_and_department_subscriptions(cast: Cast
 def test_platform_admins_are_notified_of_a_failing_pool_at_most_every_few_hours(cast: Cast) -> None:
     subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     now = timezone.now()
-    assert notify.notify_pools(now) == 0
+    assert notify.notify_about_pools(now) == 0
     cast.pool.last_error = "provision: quota: 0 vCPUs"
     cast.pool.save()
-    assert [notify.notify_pools(now), notify.notify_pools(now + timedelta(minutes=5))] == [1, 0]
-    assert notify.notify_pools(now + timedelta(hours=7)) == 1
+    assert [notify.notify_about_pools(now), notify.notify_about_pools(now + timedelta(minutes=5))] == [1, 0]
+    assert notify.notify_about_pools(now + timedelta(hours=7)) == 1
     assert letters.plain_text(Delivery.objects.order_by("pk")[0].content).startswith(
         "The node pool local is failing."
     )

@@ -41,7 +41,7 @@ import json, os, signal, socket, subprocess, sys, time
 from pathlib import Path
 from berth.server.up.supervision.forks import Forks
 from berth.server.up.supervision.orphans import adopt_orphans, find_orphans
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 
 place = Path(sys.argv[1])
 adopt_orphans()
@@ -49,7 +49,7 @@ forks = Forks()
 number = forks.inherited.fileno()
 
 def start():
-    command = tied_command([sys.executable, "-c", sys.argv[2], str(number)])
+    command = parent_bound_command([sys.executable, "-c", sys.argv[2], str(number)])
     process = subprocess.Popen(command, pass_fds=[number])
     forks.wait_until_loaded(process)
     return process

@@ -13,7 +13,7 @@ from berth.server.up.address import bind_socket, socket_url
 from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import StartupError
 from berth.server.up.supervision.child import LOG_LIMIT, Child, Process, command_launcher
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 from tests.journeys.installation import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ def test_long_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
 SUPERVISED = """
 import sys
 from pathlib import Path
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 from berth.server.up.supervision.child import Child, command_launcher
 from berth.server.up.supervision.orphans import adopt_orphans
 from berth.server.up.supervision.supervisor import Supervisor
@@ -108,7 +108,7 @@ signal.pause()
 supervisor = Supervisor(lambda text: None)
 supervisor.listen()
 adopt_orphans()
-launch = command_launcher(lambda: tied_command([sys.executable, "-c", starter]), {})
+launch = command_launcher(lambda: parent_bound_command([sys.executable, "-c", starter]), {})
 supervisor.start(Child("starter", launch, place / "log"))
 supervisor.run()
 supervisor.stop()
@@ -130,8 +130,8 @@ def test_pods_that_outlive_their_starting_process_are_stopped(tmp_path: Path) ->
 
 def test_process_tied_to_its_parent_ends_when_the_parent_ends(tmp_path: Path) -> None:
     code = (
-        "import os, subprocess, sys, time; from berth.tied import tied_command; import signal\n"
-        "child = subprocess.Popen(tied_command(['sleep', '1000'], death_signal=signal.SIGKILL))\n"
+        "import os, subprocess, sys, time; from berth.tied import parent_bound_command; import signal\n"
+        "child = subprocess.Popen(parent_bound_command(['sleep', '1000'], death_signal=signal.SIGKILL))\n"
         "print(child.pid, flush=True); time.sleep(1000)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], env=ENV, stdout=subprocess.PIPE, text=True)
@@ -144,7 +144,7 @@ def test_process_tied_to_its_parent_ends_when_the_parent_ends(tmp_path: Path) ->
 
 
 def test_process_tied_to_an_ended_parent_never_starts(tmp_path: Path) -> None:
-    line = tied_command(["touch", str(tmp_path / "started")])
+    line = parent_bound_command(["touch", str(tmp_path / "started")])
     line[3] = "1"  # a different process, as if the original process had exited
     assert subprocess.run(line, check=False).returncode == 0
     assert not (tmp_path / "started").exists()

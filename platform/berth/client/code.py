@@ -107,7 +107,7 @@ def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     root = _resolve_root(Path(directory))
     tracked, checkout = _inspect_checkout(root)
     paths = _walk(root) if tracked is None else tracked
-    files = sorted(_inspect_files(root, _without_ignored(root, paths)), key=lambda file: file.path)
+    files = sorted(_inspect_files(root, _without_ignored_files(root, paths)), key=lambda file: file.path)
     _check_size(files, size_max, files_max)
     tree = CodeTree(root, checkout)
     for file in files:
@@ -192,7 +192,7 @@ def _is_ignored(specs: Mapping[str, Any], path: str) -> bool:
         at = path.rfind("/", 0, at - 1) + 1
 
 
-def _without_ignored(root: Path, paths: Iterable[str]) -> Iterator[str]:
+def _without_ignored_files(root: Path, paths: Iterable[str]) -> Iterator[str]:
     ignored = _ignore_spec(root / IGNORE_FILE)
     return (path for path in paths if not ignored.match_file(path))
 

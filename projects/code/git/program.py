@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 from projects.code.git.errors import GitFailure, GitRejection
 
 POLL_SECONDS = 0.25
@@ -85,7 +85,7 @@ class GitProgram:
         command = ["nice", "-n", "10", "/bin/sh", "-c", LIMITED, "sh", *limits, "git", *arguments]
         try:
             return subprocess.Popen(
-                tied_command(command, death_signal=signal.SIGTERM),
+                parent_bound_command(command, death_signal=signal.SIGTERM),
                 stdin=source, stdout=output, stderr=errors, cwd=self.directory, env=dict(self.environment),
                 start_new_session=True,
             )  # fmt: skip

@@ -96,7 +96,9 @@ def conditions(window: SampleWindow, config: AutoscalerConfig, now: float) -> tu
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
     evaluated = evaluate_conditions(compute_metrics(window, config) if is_fresh else None, config)
     at = latest.at if latest is not None else now
-    return tuple(with_streak(condition, window.held_since(condition.name), at) for condition in evaluated)
+    return tuple(
+        with_streak(condition, window.condition_start(condition.name), at) for condition in evaluated
+    )
 
 
 def with_streak(condition: Condition, since: float | None, at: float) -> Condition:
@@ -130,7 +132,7 @@ def evaluate_conditions(metrics: ServiceMetrics | None, config: AutoscalerConfig
 
 
 def _condition_above(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    is_met = measure.value > threshold if measure.reported_by_half and measure.value is not None else None
+    is_met = measure.value > threshold if measure.is_reported_by_half and measure.value is not None else None
     return _build_condition(
         name, measure, is_met, threshold, config.scale_out_policy.durations[name], out=True
     )
@@ -139,7 +141,7 @@ def _condition_above(name: str, measure: Measure, threshold: float, config: Auto
 def _condition_below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
     """Return a scale-in condition, which can be met only if all inference engines report."""
     is_met: bool | None = None
-    if measure.reported_by_all and measure.value is not None:
+    if measure.is_reported_by_all and measure.value is not None:
         is_met = measure.value <= threshold if name == names.NO_QUEUE else measure.value < threshold
     return _build_condition(
         name, measure, is_met, threshold, config.scale_in_policy.durations[name], out=False
@@ -155,7 +157,7 @@ def _build_condition(
 
 
 def _streak_start(window: SampleWindow, name: str, at: float) -> float:
-    since = window.held_since(name)
+    since = window.condition_start(name)
     return at if since is None else since
 
 

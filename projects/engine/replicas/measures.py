@@ -19,11 +19,11 @@ class Measure:
     engines: int
 
     @property
-    def reported_by_half(self) -> bool:
+    def is_reported_by_half(self) -> bool:
         return self.engines > 0 and 2 * self.reporting >= self.engines
 
     @property
-    def reported_by_all(self) -> bool:
+    def is_reported_by_all(self) -> bool:
         return self.engines > 0 and self.reporting >= self.engines
 
 
@@ -61,8 +61,8 @@ def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
     totals = [sum_values(sample, pick) for sample in samples]
-    reporting = min(measure.reporting if measure.reported_by_all else 0 for measure in totals)
-    values = [measure.value for measure in totals if measure.value is not None and measure.reported_by_all]
+    reporting = min(measure.reporting if measure.is_reported_by_all else 0 for measure in totals)
+    values = [measure.value for measure in totals if measure.value is not None and measure.is_reported_by_all]
     engines = len(samples[-1].engines)
     if len(values) < len(totals):
         return Measure(None, reporting, engines)

@@ -59,5 +59,5 @@ class SampleWindow:
     def latest(self) -> MetricsSample | None:
         return self.samples[-1] if self.samples else None
 
-    def held_since(self, condition: str) -> float | None:
+    def condition_start(self, condition: str) -> float | None:
         return next((at for name, at in self.since if name == condition), None)

@@ -98,7 +98,7 @@ def due_arrays() -> list[uuid.UUID]:
         return [pk for (pk,) in cursor.fetchall()]
 
 
-def advance_and_end(arrays: Sequence[uuid.UUID], now: datetime) -> int:
+def lock_and_advance_arrays(arrays: Sequence[uuid.UUID], now: datetime) -> int:
     """Release tasks of the arrays, and end arrays whose tasks have all ended, in the caller's transaction.
 
     Return the number of released tasks and ended arrays.

@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.core.spec import SpecError, parse_workload
 from berth.core.spec.sections.after import Dependency
-from berth.core.wording.dependencies import Awaited, describe_awaited
+from berth.core.wording.dependencies import AwaitedWorkload, describe_awaited
 from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadArray
@@ -73,7 +73,7 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
 def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
     """Return a current message about the unmet dependencies, or None if there are none."""
     waiting = [each for each in dependency_statuses(actor, workload) if each.outcome != "met"]
-    awaited = [Awaited(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]
+    awaited = [AwaitedWorkload(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]
     return f"Waiting for {describe_awaited(awaited)}." if awaited else None
 
 

@@ -51,7 +51,7 @@ class PhaseChange:
     message: str
 
 
-def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
+def enqueue_phase_changes(changes: Iterable[PhaseChange], now: datetime) -> int:
     """Queue deliveries in the transaction that changes the phases.
 
     Return the number of deliveries. Array tasks are not reported.
@@ -108,7 +108,7 @@ def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: 
     return notify.create_deliveries(_build_deliveries("cancelled", addresses, array, reason, message, now))
 
 
-def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
+def enqueue_unschedulable_workloads(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
     """Queue notifications in the transaction that marks the workloads as unschedulable.
 
     Return the number of deliveries. Each report is a workload with a message. Without a subscription, the
@@ -224,7 +224,7 @@ def _build_deliveries(
     ]
 
 
-def enqueue_each(pks: Iterable[int]) -> None:
+def enqueue_delivery_tasks(pks: Iterable[int]) -> None:
     """Enqueue one task per delivery, so that a slow address does not delay the others."""
     for pk in pks:
         async_task(notify.TASK, pk)
@@ -259,7 +259,7 @@ def enqueue_due_retries(now: datetime) -> int:
         "next_attempt_at", "pk"
     )
     waiting = list(due.values_list("pk", flat=True)[:MAX_BATCH])
-    enqueue_each(waiting)
+    enqueue_delivery_tasks(waiting)
     return len(waiting)
 
 

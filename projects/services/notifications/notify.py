@@ -172,7 +172,7 @@ def lock_subscription(pk: int) -> Subscription | None:
     return rows.select_related("user", "project", "department").filter(pk=pk).first()
 
 
-def notify_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:
+def notify_about_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:
     """Notify subscribers in the transaction that records the budget warning.
 
     Return the number of deliveries.
@@ -200,7 +200,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
     return len(rows)
 
 
-def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
+def notify_about_schedule(schedule: Schedule, message: str, now: datetime) -> int:
     """Notify the owner and subscribers in the transaction that pauses the schedule or rejects its run.
 
     Return the number of deliveries.
@@ -221,7 +221,7 @@ def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
     )
 
 
-def notify_pools(now: datetime) -> int:
+def notify_about_pools(now: datetime) -> int:
     """Notify subscribers about failing pools every few hours, and immediately when a pool stops launching
     nodes. Return the number of deliveries.
     """

@@ -24,7 +24,7 @@ from projects.models import ArrayState, Schedule, ScheduleRun, Workload, Workloa
 from projects.models.schedules import Overlap, RunOutcome
 from projects.models.workloads import LIVE_PHASES
 from projects.services import announce, arrays, workloads
-from projects.services.notifications.notify import notify_schedule
+from projects.services.notifications.notify import notify_about_schedule
 from projects.services.schedules.values import parse_schedulable_document, schedule_document
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -167,7 +167,7 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
         run.outcome, run.workload, run.array = RunOutcome.REJECTED, None, None
         run.message = describe_error(error)
         message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was rejected: {run.message}"
-        notify_schedule(schedule, message, now)
+        notify_about_schedule(schedule, message, now)
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
@@ -186,7 +186,7 @@ def _pause_schedule(schedule: Schedule, now: datetime) -> None:
     message = f"{name} may no longer submit to {schedule.project.name}."
     _save_next_due_time(schedule, None, now, message)
     schedule.runs.filter(outcome=RunOutcome.QUEUED).update(outcome=RunOutcome.SKIPPED, message=message)
-    notify_schedule(schedule, f"The schedule is paused: {message}", now)
+    notify_about_schedule(schedule, f"The schedule is paused: {message}", now)
     announce.tenants_changed(project_id=schedule.project_id)
 
 

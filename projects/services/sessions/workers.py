@@ -200,15 +200,15 @@ def _version_mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> s
         ("Python", versions.python, session.python),
         ("cloudpickle", versions.cloudpickle, session.cloudpickle),
     ):
-        if _version_series(worker_version) != _version_series(client_version):
+        if _minor_version(worker_version) != _minor_version(client_version):
             return (
                 f"Node {pod.rank} of pool {pod.node.pool.name} runs {software} {worker_version}, "
                 f"but the client runs {client_version}: functions cannot be sent between them. "
-                f"Use {software} {_version_series(worker_version)} in the client, "
-                f"or install {software} {_version_series(client_version)} in the pool."
+                f"Use {software} {_minor_version(worker_version)} in the client, "
+                f"or install {software} {_minor_version(client_version)} in the pool."
             )
     return ""
 
 
-def _version_series(version: str) -> str:
+def _minor_version(version: str) -> str:
     return ".".join(version.split(".")[:2])

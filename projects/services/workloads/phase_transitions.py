@@ -117,7 +117,7 @@ def change_phases(
             return []
         _delete_reservations(applied)
         events.record_all([transition.event(actor) for transition in applied])
-        deliveries.enqueue_all(
+        deliveries.enqueue_phase_changes(
             [
                 deliveries.PhaseChange(
                     transition.workload, transition.to, transition.reason, transition.message

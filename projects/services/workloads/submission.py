@@ -32,8 +32,8 @@ from projects.services.workloads.checks.code import find_code, pools_for_code, p
 from projects.services.workloads.checks.features import pools_with_features
 from projects.services.workloads.checks.general import (
     check_array_use,
+    check_commands,
     check_deadline,
-    check_runnable,
     resolve_pools,
     resolve_project,
 )
@@ -179,7 +179,7 @@ def prepare(
     project = resolve_project(view, spec, project, where)
     view.require_submit_permission(project)
     check_array_use(spec, is_array=is_array)
-    check_runnable(spec)
+    check_commands(spec)
     services.check_service(spec)
     at = now or timezone.now()
     check_deadline(spec, at)

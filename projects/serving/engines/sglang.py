@@ -69,8 +69,8 @@ class SGLangEngines:
             self._post_command(engine, "/send_weights_to_remote_instance", connection, seconds)
 
         # Each call returns only after the other engine has joined.
-        _call_both(join, seed, to)
-        _call_both(send, seed, to)
+        _call_both_engines(join, seed, to)
+        _call_both_engines(send, seed, to)
 
     def set_weight_version(self, engine: str, version: str) -> None:
         self._post_command(
@@ -118,7 +118,7 @@ class SGLangEngines:
             raise ServingError(ErrorKind.REJECTED, engine, _error_message(response))
 
 
-def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
+def _call_both_engines(call: Callable[[str, int], None], seed: str, to: str) -> None:
     """Call both engines concurrently, and raise the first error as soon as it occurs."""
     results: SimpleQueue[Exception | None] = SimpleQueue()
 

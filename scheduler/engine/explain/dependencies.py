@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.wording.dependencies import Awaited, describe_awaited
+from berth.core.wording.dependencies import AwaitedWorkload, describe_awaited
 from scheduler.engine.model import Dependency
 from scheduler.engine.plan import Numbers
 
@@ -13,7 +13,10 @@ def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),
         "awaited": describe_awaited(
-            [Awaited(dependency.workload, dependency.state, dependency.status) for dependency in unmet]
+            [
+                AwaitedWorkload(dependency.workload, dependency.state, dependency.status)
+                for dependency in unmet
+            ]
         ),
     }
     if len(unmet) == 1:

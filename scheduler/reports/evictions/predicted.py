@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.wording.words import format_count, format_gpu_time
-from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, rule_to_sentence
+from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, capitalize_rule
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"
 # Matches the start of a recorded eviction rule for a queue that was above its fair share.
@@ -75,7 +75,7 @@ def _predicted_eviction(document: Mapping[str, Any], condition: str) -> Predicte
         kind=document["kind"],
         gpus=document["gpus"],
         lost_gpu_seconds=work_seconds,
-        rule=rule_to_sentence(
+        rule=capitalize_rule(
             rule_in_present_tense(document["rule"], condition),
             parties | {line.partition(":")[0] for line in queues},
         ),

@@ -148,10 +148,10 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
 def rule_sentence(row: Eviction, rule: str) -> str:
     """Return an eviction's rule as a sentence. A name at its beginning is not capitalized."""
     names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
-    return rule_to_sentence(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
+    return capitalize_rule(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
 
 
-def rule_to_sentence(rule: str, names: Collection[str]) -> str:
+def capitalize_rule(rule: str, names: Collection[str]) -> str:
     """Return an eviction rule as a sentence.
 
     Capitalize the sentence unless it starts with one of the `names`.

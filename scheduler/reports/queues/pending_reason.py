@@ -48,8 +48,8 @@ def pending_reason(workload: Workload) -> ReasonText:
         return ReasonText("Reserved", "")
     label = token_to_words(workload.reason) or "Not evaluated yet"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
-        return ReasonText(label, as_clause(workload.message))
-    has_ended, awaited = delay_has_ended(workload), awaited_after_delay(workload)
+        return ReasonText(label, message_to_clause(workload.message))
+    has_ended, awaited = delay_has_ended(workload), describe_wait_after_delay(workload)
     detail = f"{'ended' if has_ended else 'until'} {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
     if awaited == FOR_FAIR_SHARE:  # lasts longer than the delay
         label = token_to_words(Reason.WOULD_EXCEED_FAIR_SHARE)
@@ -67,7 +67,7 @@ def delay_has_ended(workload: Workload) -> bool:
     return workload.reason == Reason.BACKOFF and until is not None and until <= timezone.now()
 
 
-def as_clause(message: str) -> str:
+def message_to_clause(message: str) -> str:
     """Turn a message into a clause: remove the full stop and the initial capital.
 
     Messages with several sentences keep their full stop.
@@ -96,7 +96,7 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
         setattr(workload, AWAITS_SHARE, remaining is not None and workload.gpu_milli_min > remaining)
 
 
-def awaited_after_delay(workload: Workload) -> str:
+def describe_wait_after_delay(workload: Workload) -> str:
     """Return "for fair share" or "in the queue" if the workload will stay pending after its restart delay,
     else "".
     """

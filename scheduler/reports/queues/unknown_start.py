@@ -38,7 +38,7 @@ UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even i
 LATE_NODES, UNKNOWN_BOOT = (" is late", " are late"), "the boot time of "
 
 
-def short_start_reason(reason: str) -> str:
+def unknown_start_summary(reason: str) -> str:
     """Return a brief text for a workload without an expected start.
 
     `reason` is the stored sentence that says why.

@@ -10,7 +10,7 @@ from projects import selectors
 from projects.actor import Actor
 from projects.models import Budget, Department
 from projects.services import announce
-from projects.services.notifications.notify import notify_budget
+from projects.services.notifications.notify import notify_about_budget
 from projects.services.quotas.budgets import record_warning
 from scheduler.reports.usage.report import UsageDimension, UsageRequest, floor_to_hour, usage_report
 
@@ -77,7 +77,7 @@ def record_budget_warnings(now: datetime) -> int:
                 if not record_warning(status.budget, status.begin.date(), percent):
                     continue
                 count += 1
-                notify_budget(status.budget, percent, status.used, status.forecast, now)
+                notify_about_budget(status.budget, percent, status.used, status.forecast, now)
                 announce.tenants_changed(
                     department_id=status.budget.department_id, project_id=status.budget.project_id
                 )

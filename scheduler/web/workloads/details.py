@@ -30,8 +30,8 @@ from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import (
     RESTART_DELAY,
-    awaited_after_delay,
     delay_has_ended,
+    describe_wait_after_delay,
     pending_reason,
 )
 from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, with_readable_values
@@ -184,7 +184,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
 
     A fair share that is too small is marked in `queue`.
     """
-    awaited = awaited_after_delay(workload)
+    awaited = describe_wait_after_delay(workload)
     verb = "Now waits" if delay_has_ended(workload) else "Then waits"
     share, requested = (queue["share"] or {}).get("gpu"), workload.gpu_milli_min / MILLI
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))

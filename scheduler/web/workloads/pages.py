@@ -40,7 +40,7 @@ from scheduler.reports.explanations.edits import edited_since_evaluation
 from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.log_errors import ERROR_PATTERN
-from scheduler.reports.queues.unknown_start import short_start_reason
+from scheduler.reports.queues.unknown_start import unknown_start_summary
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
@@ -244,7 +244,7 @@ def _queue_context(workload: Workload) -> Context | None:
         "position": None if is_reserved else stored["queue_position"],
         "pool": stored.get("pool"),
         "start": start,
-        "unknown_start": because and short_start_reason(because),
+        "unknown_start": because and unknown_start_summary(because),
     }
 
 

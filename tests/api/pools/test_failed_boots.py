@@ -189,9 +189,9 @@ def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning
     subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     cloud.create(boot_failure_limit=2)
     cloud.run(75)
-    assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
+    assert [notify.notify_about_pools(cloud.now), notify.notify_about_pools(cloud.now)] == [1, 0]
     cloud.run(300)
-    assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
+    assert [notify.notify_about_pools(cloud.now), notify.notify_about_pools(cloud.now)] == [1, 0]
     sent = [(delivery.to, delivery.content["stopped"]) for delivery in Delivery.objects.order_by("pk")]
     assert sent == [("ops@example.org", False), ("ops@example.org", True)]
 

@@ -13,7 +13,7 @@ from scheduler.engine.forecast import UNKNOWN_START
 from scheduler.engine.plan import Reason
 from scheduler.models import Reservation
 from scheduler.reports.queues.queue_ordering import describe_order_difference
-from scheduler.reports.queues.unknown_start import short_start_reason
+from scheduler.reports.queues.unknown_start import unknown_start_summary
 from scheduler.web.queue_starts import load_workloads_without_max_runtime
 from tests import factories as make
 from tests.cast import Cast
@@ -128,7 +128,7 @@ def sections(client: Client, query: str = "") -> list[str]:
     ],
 )  # fmt: skip
 def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
-    assert short_start_reason(reason) == words
+    assert unknown_start_summary(reason) == words
 
 
 def test_queue_names_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
@@ -239,7 +239,7 @@ def test_selecting_a_pool_keeps_the_filters(cast: Cast, sign_in: SignIn) -> None
 
 
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
-    assert {short_start_reason(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})
+    assert {unknown_start_summary(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})
 
 
 def test_first_click_on_priority_shows_the_highest_priority_first(cast: Cast, sign_in: SignIn) -> None:

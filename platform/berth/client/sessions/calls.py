@@ -54,7 +54,7 @@ class PendingBroadcast:
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingCall:
     key: uuid.UUID
     payload: bytes
     everywhere: bool = False
@@ -70,7 +70,7 @@ class PendingCalls:
         self._lock = threading.RLock()
         self._calls: dict[uuid.UUID, CallFuture] = {}
         self._broadcasts: dict[uuid.UUID, PendingBroadcast] = {}
-        self._outgoing: deque[Outgoing] = deque()
+        self._outgoing: deque[OutgoingCall] = deque()
         self._cancelled_after_send: list[uuid.UUID] = []
         self._fatal: BaseException | None = None
         self.changed: Callable[[], None] = lambda: None
@@ -94,14 +94,14 @@ class PendingCalls:
                 self._broadcasts[key] = PendingBroadcast(future)
             else:
                 self._calls[key] = future
-            self._outgoing.append(Outgoing(key, payload, everywhere))
+            self._outgoing.append(OutgoingCall(key, payload, everywhere))
         self.changed()
         return future
 
-    def take_batch(self) -> list[Outgoing]:
+    def take_batch(self) -> list[OutgoingCall]:
         """Remove and return the calls to send in one request. A broadcast has a request of its own."""
         with self._lock:
-            batch: list[Outgoing] = []
+            batch: list[OutgoingCall] = []
             size = 0
             while self._outgoing and len(batch) < BATCH_CALLS:
                 next_call = self._outgoing[0]
@@ -113,7 +113,7 @@ class PendingCalls:
                     break
             return batch
 
-    def requeue(self, batch: Iterable[Outgoing]) -> None:
+    def requeue(self, batch: Iterable[OutgoingCall]) -> None:
         with self._lock:
             self._outgoing.extendleft(reversed(list(batch)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.client.errors import ClientError, Conflict, Rejected, ServerFailed, SessionEnded, Unreachable
 from berth.client.models.sessions import SessionState
-from berth.client.sessions.calls import Outgoing, PendingCalls
+from berth.client.sessions.calls import OutgoingCall, PendingCalls
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 
 BULK_THRESHOLD = 8  # above this number of open calls, wait briefly to fetch results in bulk
@@ -61,7 +61,7 @@ class Outage:
         return now - self._unreachable_since > MAX_OUTAGE_SECONDS
 
 
-def calls_body(batch: Iterable[Outgoing]) -> bytes:
+def calls_body(batch: Iterable[OutgoingCall]) -> bytes:
     return pack_frames(call.frame() for call in batch)
 
 

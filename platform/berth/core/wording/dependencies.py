@@ -8,7 +8,7 @@ VERBS = {"completed": "complete", "failed": "fail", "any": "end"}
 PAST_VERBS = {"completed": "completed", "failed": "failed", "any": "ended"}
 
 
-class Awaited(NamedTuple):
+class AwaitedWorkload(NamedTuple):
     """Awaited workload, the state that it must reach, and a clause about its current status, or ""."""
 
     workload: str
@@ -16,7 +16,7 @@ class Awaited(NamedTuple):
     status: str = ""
 
 
-def describe_awaited(awaited: Sequence[Awaited]) -> str:
+def describe_awaited(awaited: Sequence[AwaitedWorkload]) -> str:
     """Return a phrase such as "vision/first to complete (running) and vision/second to end"."""
     parts = [
         f"{each.workload} to {VERBS[each.state]}{f' ({each.status})' if each.status else ''}"

@@ -26,7 +26,7 @@ from berth.db.embedded.roles import (
     write_private_file,
 )
 from berth.home import home
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 
 VERSION = 18
 LONGEST_SOCKET_PATH = 90
@@ -106,7 +106,7 @@ class EmbeddedCluster:
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs_directory() / "postgres"), "-D", str(self.data), *options]
-        return tied_command(command, death_signal=signal.SIGINT, account=_system_account())
+        return parent_bound_command(command, death_signal=signal.SIGINT, account=_system_account())
 
     def server_pid(self) -> int | None:
         """Return the process ID of the cluster's server, or None if no server is running."""
@@ -278,7 +278,7 @@ def programs_directory() -> Path:
 def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a PostgreSQL program as PostgreSQL's system user."""
     return subprocess.run(
-        tied_command(command, death_signal=signal.SIGKILL, account=_system_account()),
+        parent_bound_command(command, death_signal=signal.SIGKILL, account=_system_account()),
         input=text,
         capture_output=True,
         text=True,

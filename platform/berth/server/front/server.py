@@ -36,7 +36,7 @@ def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Co
     ports = importlib.import_module("berth.server.asgi").hosts  # this import also loads the settings
     set_process_name("web")
     gc.set_threshold(NEW_OBJECTS)
-    pool_database_connections(settings.BERTH_DATABASE_POOL)
+    enable_connection_pooling(settings.BERTH_DATABASE_POOL)
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
     http, websockets = protocol_classes(
         ConnectionCounter(settings.BERTH_CONNECTIONS_PER_ADDRESS, network_matcher(proxies)),
@@ -58,7 +58,7 @@ def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Co
     )
 
 
-def pool_database_connections(size: int) -> None:
+def enable_connection_pooling(size: int) -> None:
     """Share up to `size` database connections among this process's threads.
 
     Call this before any thread connects. With a size of 0, each thread has its own connection.

@@ -14,7 +14,7 @@ from berth.server.up.errors import StartupError
 from berth.server.up.supervision.child import Child, command_launcher
 from berth.server.up.supervision.forks import Forks
 from berth.server.up.supervision.orphans import process_identity
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 
 WEB_PROCESSES_VARIABLE = "BERTH_WEB_PROCESSES"
 WEB_PROCESSES_MAX = 32
@@ -55,7 +55,9 @@ def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
         env.setdefault("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
     number = forks.inherited.fileno()
     command = [sys.executable, "-m", "berth.server.up.preload", str(number)]
-    launch = command_launcher(lambda: tied_command(command, death_signal=signal.SIGKILL), env, [number])
+    launch = command_launcher(
+        lambda: parent_bound_command(command, death_signal=signal.SIGKILL), env, [number]
+    )
     return Child("preload", launch, home / "logs" / "preload.log")
 
 

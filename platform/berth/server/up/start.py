@@ -28,7 +28,7 @@ from berth.server.up.supervision.forks import Forks
 from berth.server.up.supervision.orphans import adopt_orphans
 from berth.server.up.supervision.separate import call_in_fork
 from berth.server.up.supervision.supervisor import Supervisor
-from berth.tied import tied_command
+from berth.tied import parent_bound_command
 
 if TYPE_CHECKING:
     from berth.server.up.isolation import LocalChoices
@@ -123,7 +123,7 @@ class Startup:
     def _prepare(self, demo: bool) -> None:
         command = [sys.executable, "-m", "berth.server.up.prepare", *(["--demo"] if demo else [])]
         completed = subprocess.run(
-            tied_command(command),
+            parent_bound_command(command),
             env=environment(self.home),
             cwd="/",
             capture_output=True,

@@ -87,7 +87,7 @@ def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
         raise Invalid([Problem("array", "is missing", "", "tasks, values or matrix")])
 
 
-def check_runnable(spec: WorkloadSpec) -> None:
+def check_commands(spec: WorkloadSpec) -> None:
     """Raise Invalid if a role needs a command, but neither the role nor its image has one."""
     if spec.image is not None:
         return

@@ -31,5 +31,5 @@ def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datet
         )
         for row in reported
     )
-    deliveries.enqueue_unschedulable([(row, messages[row.pk]) for row in reported], now)
+    deliveries.enqueue_unschedulable_workloads([(row, messages[row.pk]) for row in reported], now)
     return len(reported)

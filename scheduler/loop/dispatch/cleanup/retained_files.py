@@ -8,7 +8,7 @@ from django.conf import settings
 
 from berth.db.writes.moves import RowChange, change_rows
 from projects.models import Pod, PodState, Workload
-from projects.services.retained_files import release_beyond_limit
+from projects.services.retained_files import release_excess_files
 from scheduler.loop.observe.specs import SpecCache
 
 
@@ -31,4 +31,4 @@ def keep_files(
             keeping.append(workload)
     if rows:
         change_rows(Pod, "state", rows)
-        release_beyond_limit(keeping, now)
+        release_excess_files(keeping, now)

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import fenced_transaction
-from projects.services.arrays.progress import advance_and_end, due_arrays
+from projects.services.arrays.progress import due_arrays, lock_and_advance_arrays
 from scheduler.loop.context import SchedulerContext
 
 
@@ -14,7 +14,7 @@ def advance_arrays(now: datetime, context: SchedulerContext) -> int:
     if not due:
         return 0
     with fenced_transaction(context.held_lease):
-        advanced = advance_and_end(due, now)
+        advanced = lock_and_advance_arrays(due, now)
         crash_point("arrays.before_end")
     crash_point("arrays.done")
     return advanced

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from berth.core.spec.sections import retry as kinds
 from berth.core.values.signals import signal_name
 from projects.engine.lifecycle import PROGRESS_TIME
-from projects.engine.pod_sentences import as_clause, pod_ending, pod_subject
+from projects.engine.pod_sentences import pod_ending, pod_subject, sentence_to_clause
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from scheduler.engine.model import Role, RoleGroup
 
@@ -111,7 +111,7 @@ def decide_verdict(gang: GangFacts) -> Verdict | None:
         first = min(failed, key=_end_sort_key)
         peer = lost_pods[0] if lost_pods else _lost_peer_before_failure(gang, first)
         return _failure_verdict(gang, first) if peer is None else _peer_failure_verdict(gang, first, peer)
-    if lost_pods and (not live or _should_end_because_of_loss(gang)):
+    if lost_pods and (not live or _should_end_after_loss(gang)):
         return _loss_verdict(gang, lost_pods[0])
     if gang.phase == "starting" and meets_minimum(gang.tree, gang.pods, RUNNING_STATES):
         return Verdict("running", "Running", "All required pods are running.", stale=False)
@@ -231,14 +231,14 @@ def _command_pod_states(gang: GangFacts) -> list[str]:
 
 def _restart_verdict(retry: Retry, cause: str) -> Verdict:
     text = f"{cause} {retry.sentence}"
-    start_failure = as_clause(cause) if retry.failure.kind in START_FAILURES else ""
+    start_failure = sentence_to_clause(cause) if retry.failure.kind in START_FAILURES else ""
     return Verdict(
         "stopping", RESTARTING, text, next_phase="pending", failure=retry.failure,
         start_failure=start_failure, retry=retry,
     )  # fmt: skip
 
 
-def _should_end_because_of_loss(gang: GangFacts) -> bool:
+def _should_end_after_loss(gang: GangFacts) -> bool:
     return _has_loss_rule(gang) and not meets_minimum(gang.tree, gang.pods, COUNTED_STATES)
 
 

@@ -16,7 +16,7 @@ from projects.models import Membership
 from projects.services.people import tokens
 from projects.services.workloads.prediction import dry_run
 from scheduler.models import Eviction
-from scheduler.reports.evictions.rendering import rule_to_sentence
+from scheduler.reports.evictions.rendering import capitalize_rule
 from tests.cast import Person, training
 from tests.scheduler.stage import Stage
 
@@ -212,4 +212,4 @@ def _events(case: Case) -> list[Any]:
     ],
 )
 def test_name_at_the_beginning_of_a_rule_keeps_its_case(rule: str, sentence: str) -> None:
-    assert rule_to_sentence(rule, {"diffusion-xl", "vision"}) == sentence
+    assert capitalize_rule(rule, {"diffusion-xl", "vision"}) == sentence

@@ -95,12 +95,12 @@ def _parse_dimensions(text: str) -> list[str]:
 
 
 def _usage_columns(dimensions: list[str], step: UsageStep | None) -> list[Column]:
-    def make_getter(dimension: str) -> Any:
+    def dimension_getter(dimension: str) -> Any:
         return lambda used: getattr(used, dimension) or "-"
 
     return [
         *([Column(step.upper(), lambda used: _format_period(used.at, step))] if step else []),
-        *(Column(dimension.upper(), make_getter(dimension)) for dimension in dimensions),
+        *(Column(dimension.upper(), dimension_getter(dimension)) for dimension in dimensions),
         Column("GPU-HOURS", lambda used: f"{used.gpu_hours:,.2f}", right=True),
         Column("CPU-HOURS", lambda used: f"{used.cpu_hours:,.1f}", right=True),
         Column("MEMORY GIB-H", lambda used: f"{used.memory_gib_hours:,.1f}", right=True, wide=True),

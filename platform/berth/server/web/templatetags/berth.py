@@ -36,7 +36,7 @@ from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES, eviction_preposition
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, explain_queue_states
-from scheduler.reports.queues.unknown_start import short_start_reason
+from scheduler.reports.queues.unknown_start import unknown_start_summary
 from scheduler.web.workloads.timeline.bar import PeriodBar, bar_context
 
 register = template.Library()
@@ -63,7 +63,7 @@ register.filter("eviction_preposition", eviction_preposition)
 register.filter("pending_reason", pending_reason)
 register.filter("describe_queue_states", describe_queue_states)
 register.filter("explain_queue_states", explain_queue_states)
-register.filter("short_start_reason", short_start_reason)
+register.filter("unknown_start_summary", unknown_start_summary)
 register.filter("full_stop", lambda sentence: f"{str(sentence).removesuffix('.')}.")
 register.filter("without_stop", lambda text: text if ". " in text else text.removesuffix("."))
 register.filter("cron", describe_cron)
