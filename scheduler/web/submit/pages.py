@@ -46,6 +46,7 @@ from scheduler.web.submit.form.draft import (
 )
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
+from scheduler.web.submit.kind_defaults import apply_kind_defaults
 from scheduler.web.submit.missing_step import find_missing_step
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
@@ -84,6 +85,7 @@ def index(request: Request) -> HttpResponse:
         return _render_page(request, draft, answer, copy=copy)
     form_action = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
+    apply_kind_defaults(draft, request.POST)
     if form_action not in (CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING):
         apply_form_action(draft, form_action, mail=getattr(request.user, "email", ""))
         form_action = CHECK

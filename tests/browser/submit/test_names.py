@@ -53,3 +53,23 @@ def test_choosing_a_starting_point_keeps_the_typed_name(opened: Open) -> None:
         expect(page.get_by_label("Kind", exact=True)).to_have_value("interactive")
         expect(name).to_have_value("mine")
         assert faults == []
+
+
+def test_kind_replaces_the_example_while_the_select_has_the_focus(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        kind = page.get_by_label("Kind", exact=True)
+        kind.focus()
+        kind.select_option("interactive")
+        expect(page.get_by_label("Command", exact=True)).to_have_value("sleep 8h")
+        expect(page.get_by_label("Max runtime")).to_have_value("8h")
+        expect(page.locator("#document")).to_have_value(re.compile("kind: interactive\ncommand: sleep 8h\n"))
+        expect(page.locator("#f-command-hint")).to_contain_text("berth exec -it NAME")
+        expect(kind).to_be_focused()
+        kind.select_option("service")
+        expect(page.get_by_label("Model", exact=True)).to_have_value("my-model")
+        expect(page.get_by_label("Name", exact=True)).to_have_value("my-service")
+        page.locator("#starts > summary").click()
+        page.locator("#starts").get_by_role("link", name="Elastic training").click()
+        expect(page.get_by_label("Name", exact=True)).to_have_value("my-training")
+        assert faults == []

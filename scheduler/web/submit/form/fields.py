@@ -57,6 +57,11 @@ GIT_ACCESS_HINT = "Private key for SSH, or a token, if the repository is private
 NO_LEVELS, NO_MODELS = "No topology levels in the allowed pools.", "No GPU models in the allowed pools."
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
+SESSION_HINT = (
+    "The session lasts until this command ends. Open a shell in its tab Terminal or with "
+    "`berth exec -it NAME -- bash`. For JupyterLab, start it here and add `ports` to the document"
+)
+PORTS_HINT = "The session lasts until this command ends. Its page has a button for each port"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
 IDLE_HINT = "Ends the workload after this time without output or requests, for example 2h"
 GRACE_HINT = "Time between SIGTERM and SIGKILL, for example 90s"
@@ -83,6 +88,7 @@ class FormField:
     initial: tuple[str, ...] = ()  # values that apply if the document specifies none
     secrets: Sequence[SecretChoice] | None = None  # available secrets, or None for other fields
     empty: str = ""  # text shown if the node pools offer no choices
+    guide: str = ""  # page of the documentation to which the hint links
     unfolds: bool = True  # True if a value in this field expands the collapsed options
 
     @property
@@ -126,9 +132,7 @@ class FormChoices:
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = role_locations(data)
     return [
-        FormPart(
-            WORKLOAD_TITLE, *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
-        ),
+        FormPart(WORKLOAD_TITLE, *_workload_fields(data, offer), more_title=MORE_OF_WORKLOAD),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, offer, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart(
@@ -146,7 +150,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
 
 
 def _workload_fields(
-    offer: FormChoices, *, has_image: bool
+    data: Mapping[str, Any], offer: FormChoices
 ) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
     """Return the fields that most workloads need, and the other fields."""
     identity = (
@@ -158,7 +162,7 @@ def _workload_fields(
             choices=_name_choices(offer.projects, "Select a project"),
         ),
     )
-    has_image = has_image or offer.runs_images
+    has_image = "image" in data or offer.runs_images
     image = FormField(
         ("image",),
         "Container image",
@@ -170,13 +174,20 @@ def _workload_fields(
     fields = (
         *(() if offer.for_template else identity),
         FormField(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
-        FormField(("command",), "Command", field_kinds.COMMAND, wide=True),
+        _command_field(data),
         *((image,) if has_image else ()),
     )
     env = FormField(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
     directory = FormField(("working_dir",), "Working directory")
     labels = FormField(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
     return fields, (env, labels, directory, *((pulls,) if has_image else ()))
+
+
+def _command_field(data: Mapping[str, Any]) -> FormField:
+    if data.get("kind") != "interactive":
+        return FormField(("command",), "Command", field_kinds.COMMAND, wide=True)
+    hint = PORTS_HINT if data.get("ports") else SESSION_HINT
+    return FormField(("command",), "Command", field_kinds.COMMAND, hint, wide=True, guide="ports")
 
 
 def _role_part(

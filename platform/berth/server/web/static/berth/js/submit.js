@@ -156,6 +156,7 @@
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
     const fresh = fragment.id ? fragment : fragment.firstElementChild;
+    if (target.id === "fields" && nameField()?.value === suggested && document.activeElement === document.getElementById("f-kind")) suggested = fresh.querySelector("#f-name")?.value;
     if (target.id === "document") {
       take(target, fresh);
       event.detail.shouldSwap = false;
@@ -255,7 +256,7 @@
   document.addEventListener("htmx:beforeOnLoad", (event) => { isLeaving ||= event.detail.xhr.getResponseHeader("HX-Redirect") !== null; });
   // A starting point replaces everything but a name that the user has typed and, for built-in ones, the project.
   const nameField = () => document.getElementById("f-name"), query = new URLSearchParams(location.search);
-  const suggested = query.has("name") ? "" : nameField()?.defaultValue;
+  let suggested = query.has("name") ? "" : nameField()?.defaultValue; // choosing a kind replaces it by another one
   const otherLines = (value) => value.split("\n").filter((line) => !/^(name|project):/.test(line)).join("\n");
   document.getElementById("starts")?.addEventListener("click", (event) => {
     const link = event.target.closest("a[href^='?']"), name = nameField()?.value.trim(), project = document.getElementById("f-project")?.value;
