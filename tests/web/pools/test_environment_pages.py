@@ -82,7 +82,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
             "plugins",
             "Entry 1, parameters.thread_percentage: Must be",
         ),
-        ({"pip": "--index-url=x"}, "pip", "Entry 1: Must be a pip requirement"),
+        ({"pip": "--index-url=x"}, "pip", "Entry 1: Not allowed. Enter a pip requirement"),
         ({"indexes": "ftp://x"}, "indexes", "Entry 1, url: Must be a URL"),
         ({"env": "A"}, "env", "A has no equals sign"),
         ({"env": "PATH=x"}, "env", "PATH: Set by Berth"),
