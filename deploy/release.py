@@ -53,7 +53,10 @@ def main() -> int:
 
 
 def release(out: Path, *, draft: bool = False) -> list[Path]:
-    """Build a release and return its files, checksums last. Raises ReleaseError."""
+    """Build a release and return its files, with the checksum file last.
+
+    Raises ReleaseError if the build fails.
+    """
     client, server = read_project(ROOT), read_project(SERVER)
     check_versions(client, server)
     version = client["version"]
@@ -161,7 +164,7 @@ def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
 def _direct_dependencies(
     project: dict[str, Any], requirements: Iterable[str], components: Iterable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the project's SBOM entry, with its direct dependencies."""
+    """Return the SBOM entry that lists the project's direct dependencies."""
     names = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [
         part["bom-ref"] for part in components if part["name"] in names and part["name"] != project["name"]

@@ -1,7 +1,7 @@
 """REST endpoints that machines use to join a pool and poll for instructions.
 
-Each request authenticates with a 256-bit secret. Invalid secrets are throttled by IP address, and registered
-machines by machine, because many may share a proxy.
+Each request authenticates with a 256-bit secret. Requests with invalid secrets are throttled by IP address.
+Registered machines are throttled individually, because many machines may share a proxy.
 """
 
 from collections.abc import Mapping

@@ -67,7 +67,8 @@ class Bucket:
     def list_page(self, after: str = "") -> ObjectPage:
         """Return a page of up to 1,000 objects.
 
-        Raises Conflict if the settings do not work for the bucket, or Unavailable if a retry may succeed.
+        Raises Conflict if the bucket cannot be used with the volume's settings, or Unavailable if a retry may
+        succeed.
         """
         more = {"ContinuationToken": after} if after else {}
         prefix = self._volume.prefix

@@ -17,10 +17,10 @@ class UploadNotFound(Exception):
 
 
 class BucketWriter:
-    """Writer for the objects of an S3 volume. Do not use it inside a transaction.
+    """Writer for the objects of an S3 volume.
 
-    All methods raise Conflict if the settings do not work for the bucket, and Unavailable if a retry may
-    succeed.
+    Do not use it inside a transaction. All methods raise Conflict if the bucket cannot be used with the
+    volume's settings, and Unavailable if a retry may succeed.
     """
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:

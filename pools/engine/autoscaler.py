@@ -9,11 +9,12 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 
 @dataclass(frozen=True, slots=True)
 class PoolPressure:
-    """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot, such as a GPU.
+    """Load of a pool.
 
-    `queued` is work that needs more nodes or waits for booting ones, and `binding` its scarcest resource.
-    `nodes` counts ready nodes, and `booting` the requested ones. `gang_nodes` is the number of empty nodes
-    that the gangs need.
+    `queued`, `running` and `capacity` are in thousandths of a slot, such as a GPU. `queued` is work that
+    needs more nodes or waits for booting ones, and `binding` is the scarcest resource of this work. `nodes`
+    is the number of ready nodes, and `booting` the number of nodes that are requested but not ready.
+    `gang_nodes` is the number of empty nodes that queued gangs need.
     """
 
     queued: int
@@ -30,7 +31,7 @@ class AutoscalerConfig:
     """Autoscaler settings of a pool.
 
     `slots_per_node` is in thousandths of a slot, and durations are in seconds. `ready_threshold` is 0 once
-    the pool is operational. With a minimum of 0, it applies only if there is work.
+    the pool is operational. If the minimum is 0, the threshold is ignored until there is work.
     """
 
     min: int

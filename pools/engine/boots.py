@@ -5,9 +5,9 @@ MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the seconds before the next launch request.
+    """Return the delay in seconds before the next launch request.
 
-    They double with each failed boot, up to a maximum.
+    The delay doubles with each failed boot, up to a maximum.
     """
     if failures <= 0:
         return 0

@@ -19,7 +19,8 @@ class DisruptionReason(StrEnum):
 class Budget:
     """Limit on the nodes that may be disrupted at the same time, as a number or a percentage.
 
-    With a `schedule`, it applies for `duration` from each scheduled time in `zone`, otherwise always.
+    If it has a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Otherwise,
+    it always applies.
     """
 
     nodes: int | None = None

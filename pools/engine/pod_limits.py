@@ -26,10 +26,10 @@ FIELD = "default_limits"
 
 
 class DefaultLimits(Document):
-    """Default limits for roles that set none.
+    """Default limits for roles that set no limits.
 
-    With `memory_from_request` or `cpu_from_request`, the limit is the request. Otherwise it is `memory_mib`
-    or `cpu`, but at least the request.
+    With `memory_from_request` or `cpu_from_request`, a role's request is also its limit. Otherwise, the limit
+    is `memory_mib` or `cpu`, but never less than the request.
     """
 
     memory_from_request: bool = True
@@ -109,7 +109,7 @@ def limits_in_api_units(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve_limit(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
-    """Return a limit and its source. A limit from the request is at least `least`."""
+    """Return a limit and its source. If the limit comes from the request, it is at least `least`."""
     if declared is not None:
         return declared, LimitSource.DOCUMENT
     if requested and from_request:

@@ -22,9 +22,9 @@ class Phase(StrEnum):
 class Fleet:
     """Nodes of a pool by state, as sets of ordinals.
 
-    `queued` are pending nodes in the provider's queue. `retiring` nodes are drained on request. `in_flight`
-    is the number of nodes in the launch request. `may_launch` is False while the pool is paused or waits
-    after a failed request.
+    `queued` are the pending nodes that wait in the provider's queue. `retiring` nodes are drained on request.
+    `in_flight` is the number of nodes in the current launch request. `may_launch` is False while the pool is
+    paused or waits after a failed request.
     """
 
     desired: int

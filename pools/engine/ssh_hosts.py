@@ -30,8 +30,9 @@ class HostState(StrEnum):
 class Host:
     """State of an SSH host and its agent.
 
-    `is_touched` means that the host may contain agent files, and `is_current` that the current settings are
-    installed. `silent_for` is the time since the last report, or None if no machine has joined.
+    `is_touched` means that the host may contain files of the agent, and `is_current` that the current
+    settings are installed. `silent_for` is the time since the last report, or None if the host has not
+    joined.
     """
 
     is_pinned: bool = True
@@ -51,7 +52,8 @@ class Host:
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> HostTask | None:
     """Return the task that is due, or None.
 
-    `watched_for` is how long this process has received reports. Earlier silence does not count.
+    `watched_for` is how long this process has been receiving reports. Silence before that does not count,
+    because agents cannot report while Berth is stopped.
     """
     if host.is_busy or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None

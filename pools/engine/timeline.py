@@ -63,7 +63,10 @@ def build_timeline(
 
 
 def downsample(points: Sequence[TimelinePoint], points_max: int, end: float) -> tuple[TimelinePoint, ...]:
-    """Return at most `points_max` points: the last one of each of as many equal periods."""
+    """Return at most `points_max` points of a timeline.
+
+    The timeline is split into that many equal periods, and only the last point of each is kept.
+    """
     if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at

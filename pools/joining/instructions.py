@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 class Instructions:
     """Idempotent shell scripts that the agent runs on a joined machine.
 
-    `check` exits with 0 while the node that `start` started is running. It runs with every report and before
-    any `start`, which would end the pods. `upgrade` replaces the code of a running node, and `update` its
-    settings, without ending pods. If `update` fails, the node is restarted.
+    `check` exits with 0 while the node that `start` started is running. The agent runs it with every report,
+    and before each `start`, because `start` would end the pods of a running node. Without ending pods,
+    `upgrade` replaces the code of a running node, and `update` applies new settings. If `update` fails, the
+    node is restarted.
     """
 
     start: str = ""

@@ -10,7 +10,8 @@ from pools.providers.base import LaunchRequest
 def pilot_shell_variables(order: LaunchRequest) -> Mapping[str, str]:
     """Return the shell variables for a launch request's pilot jobs.
 
-    The join token admits only this request's nodes. Raises ProviderError if machines cannot join.
+    The join token admits only the nodes of this request. Raises ProviderError if machines could not join with
+    the current settings.
     """
     server = reachable_server()
     return {

@@ -1,7 +1,7 @@
 """Derive and verify the secrets of machines and pods.
 
-Secrets come from the installation's key, so a repeated request gets the same one. Only join tokens are
-random.
+Secrets are derived from the installation's key, so a repeated request gets the same secret. Only join tokens
+are random.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def node_secret(key: int) -> str:
 def machine_secret(key: int, version: int) -> str:
     """Return a machine's secret. `key` is the machine's primary key.
 
-    When the machine joins again, its version changes and the old secret becomes invalid.
+    When the machine joins again, its version changes, so that the old secret becomes invalid.
     """
     return _sign("machine", f"{key}-{version}")
 
@@ -36,9 +36,9 @@ def host_join_token(key: int, version: int) -> str:
 
 
 def verified_host(token: str) -> tuple[int, int] | None:
-    """Return the primary key and installation version of the token's SSH host.
+    """Return the primary key and installation version of the SSH host that the token belongs to.
 
-    Return None for other tokens.
+    Return None if the token is not for an SSH host.
     """
     key, _, version = (verified_key(token, "host") or "").partition("-")
     return (int(key), int(version)) if key and version else None

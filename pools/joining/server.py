@@ -36,9 +36,9 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's URL for downloading pods' code.
+    """Return the server's URL from which nodes download the code of pods.
 
-    Raises ProviderError if the settings prevent downloads.
+    Raises ProviderError if the settings do not allow the download.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)
@@ -46,7 +46,7 @@ def reachable_server_for_pods(provider: str) -> ReachableServer:
 
 
 def _ca_certificates() -> str:
-    """Return the CA certificates that verify this server, or "" for the machines' own."""
+    """Return the CA certificates that verify this server, or "" if machines use their own."""
     if not settings.BERTH_PUBLIC_CA:
         return ""
     try:

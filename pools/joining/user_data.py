@@ -29,9 +29,9 @@ BERTH_CA
 
 
 def user_data(order: LaunchRequest) -> str:
-    """Return a launch request's first-boot script, which is the same for a repeated request.
+    """Return a launch request's first-boot script, which stays the same if the request is repeated.
 
-    Raises ProviderError if machines cannot join.
+    Raises ProviderError if machines could not join with the current settings.
     """
     server = reachable_server()
     more = f"export BERTH_CA={STATE_DIR}/ca.pem\n" if server.ca else ""

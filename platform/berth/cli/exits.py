@@ -89,7 +89,10 @@ def print_rejection(handle: str, error: Exception) -> ExitCode | None:
 
 
 def _explain_missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return the exit code and a message. Return None if no extra would help."""
+    """Return the exit code and a message that names the extra to install.
+
+    Return None if installing an extra would not help.
+    """
     package = (error.name or "").partition(".")[0]
     if error.name == "berth.server":
         if (message := server_python_error()) is not None:

@@ -34,7 +34,10 @@ class PodPort:
         self._settings, self._workload_id, self._port, self._pod = settings, workload_id, port, pod
 
     async def check(self) -> str:
-        """Return why the port is unavailable, or "". Raises ClientError if the server rejects the request."""
+        """Return the reason why the port is unavailable, or "" if it is available.
+
+        Raises ClientError if the server rejects the request.
+        """
         try:
             connection = await self.connect()
         except NotListening as error:

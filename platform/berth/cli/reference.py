@@ -100,7 +100,7 @@ def _summary(command: Any) -> str:
 
 
 def _subcommand_names(command: Any) -> str:
-    """Return the names of a group's subcommands in parentheses, or "" for a single command."""
+    """Return the names of a group's subcommands in parentheses, or "" if the command is not a group."""
     names = getattr(command, "commands", {})
     return f" ({', '.join(f'`{name}`' for name in names)})" if names else ""
 

@@ -34,9 +34,9 @@ def _window_size() -> tuple[int, int]:
 
 
 def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:
-    """Connect the terminal to the command until it ends. Return its exit code.
+    """Connect the terminal to the command until the command ends. Return its exit code.
 
-    `terminal` is None for a channel without a terminal.
+    `terminal` is None if the channel was opened without a terminal.
     """
     source = _Input(channel, sends_input, terminal)
     with _raw_mode(terminal is not None and sends_input), _watch_size_changes(source if terminal else None):

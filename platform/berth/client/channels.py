@@ -78,8 +78,8 @@ def encode_credit(count: int) -> bytes:
 class Status:
     """Final status of a command.
 
-    `failure` says why it could not start, and `signal` which signal ended it, such as KILL. Both can be
-    empty.
+    `failure` is the reason why the command could not be started, or empty. `signal` is the signal that killed
+    the command, such as KILL, or empty.
     """
 
     exit_code: int
@@ -88,7 +88,7 @@ class Status:
 
 
 def parse_status(payload: bytes) -> Status:
-    """Parse the message that ends a command. Raises Rejected or Unreachable."""
+    """Parse the final status message of a command. Raises Rejected or Unreachable."""
     status = json.loads(payload)
     message = str(status.get("error") or "")
     if "exit_code" in status:

@@ -69,7 +69,7 @@ class CodeTree:
         return {"tree": tree, **{name: value for name, value in state.items() if value}}
 
     def uploads(self, digests: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-        """Yield request bodies with the given chunks, and the chunk size of each body.
+        """Yield request bodies that contain the given chunks, each with the total size of its chunks.
 
         Raises SpecError if a file has changed since it was scanned.
         """
@@ -126,7 +126,10 @@ def _resolve_root(directory: Path) -> Path:
 
 
 def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
-    """Return the files that Git does not ignore (None outside a checkout) and the state of the checkout."""
+    """Return the files that Git does not ignore, and the state of the checkout.
+
+    Outside a checkout, the files are None.
+    """
     try:
         toplevel = _run_git(root, "rev-parse", "--show-toplevel")
     except FileNotFoundError:  # Git is not installed
@@ -210,7 +213,10 @@ def _ignore_spec(file: Path) -> Any:
 
 
 def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
-    """Return the files and links. Raises SpecError with the first paths that cannot be sent."""
+    """Inspect the paths, and return the files and links.
+
+    Raises SpecError with the first paths that cannot be sent.
+    """
     files: list[LocalFile] = []
     problems: list[Problem] = []
     for path in paths:
@@ -227,9 +233,9 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file, and the reason why it cannot be sent or "".
+    """Return the file and the reason why it cannot be sent, or "" if it can be sent.
 
-    A deleted file that Git still lists is None, without a reason.
+    For a deleted file that Git still lists, the file is None and the reason is empty.
     """
     if reason := path_problem(path):
         return None, reason

@@ -66,9 +66,9 @@ class Models:
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class after the classes that it refers to.
+        """Add a class, after the classes that it refers to.
 
-        If several topics refer to a class, the first topic gets it.
+        A class to which several topics refer belongs to the first of them.
         """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):
@@ -96,11 +96,11 @@ class Models:
         )
 
     def _schema(self, name: str) -> Schema:
-        """Return the schema of a class. In the document, its name may end in `Response`."""
+        """Return the schema of a class. In the OpenAPI document, its name may end in `Response`."""
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:
-        """Return the referenced classes in order of first reference."""
+        """Return the names of the classes that a schema refers to, in order of first reference."""
         if isinstance(schema, list):
             return [each for item in schema for each in self._references(item)]
         if not isinstance(schema, dict):

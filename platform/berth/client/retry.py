@@ -34,8 +34,8 @@ def delay_before_next(
 ) -> float | None:
     """Return the seconds to wait before the next attempt, or None to give up.
 
-    Attempts are numbered from 1. `is_idempotent` requests run only once, however often they arrive. `jitter`
-    is a random number from 0 to 1.
+    Attempts are numbered from 1. `is_idempotent` means that the server runs the request only once, even if it
+    arrives several times. `jitter` is a random number from 0 to 1.
     """
     if attempt >= retry_policy.attempts or not _is_worth_retrying(outcome, is_idempotent):
         return None

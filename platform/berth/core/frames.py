@@ -13,9 +13,10 @@ Frame = tuple[Mapping[str, Any], bytes]
 
 
 def pack_frames(frames: Iterable[Frame]) -> bytes:
-    """Pack the frames into one message: header length (four bytes), header, binary parts.
+    """Pack the frames into one message.
 
-    The header is a JSON list with the object and binary size of each frame.
+    The message consists of the header length in four bytes, the header and the binary parts. The header is a
+    JSON list with the object and binary size of each frame.
     """
     parts = list(frames)
     metadata = json.dumps(

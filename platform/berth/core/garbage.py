@@ -26,8 +26,8 @@ def relax_garbage_collection() -> None:
 def defer_full_collections() -> None:
     """Leave full collections to `collect_deferred_garbage`.
 
-    A full collection takes up to half a second, at any moment. If the process does not collect, Python does
-    so after five million new objects.
+    Python would start a full collection at any moment, and it takes up to half a second. If
+    `collect_deferred_garbage` is not called, Python collects after five million new objects.
     """
     gc.collect()
     gc.freeze()

@@ -94,7 +94,10 @@ def _maskable_lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the part of a Base64 text that depends only on the value at `offset`."""
+    """Return the part of a Base64 text that depends only on the value.
+
+    `offset` and `length` locate the value in the decoded bytes.
+    """
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 

@@ -42,9 +42,9 @@ def find_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 def differences(
     before: Any, after: Any, *path: str | int
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
-    """Yield the path, previous value and new value of each change. None means absent.
+    """Yield the path, previous value and new value of each change.
 
-    Lists of different lengths count as one value.
+    An absent value is None. Lists of different lengths are treated as one value.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({**before, **after}):

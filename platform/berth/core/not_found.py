@@ -12,9 +12,10 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 
 
 class ObjectKind(Enum):
-    """Kind of missing object: the start of its error message and a remedy.
+    """Kind of object that can be missing.
 
-    `{owner}` stands for the object that it would belong to.
+    Each value is the beginning of the error message and a remedy. `{owner}` stands for the object to which
+    the missing object would belong.
     """
 
     ARRAY = "There is no array", "List arrays with `berth list --all`."
@@ -77,7 +78,7 @@ def missing_object(
 ) -> NotFound:
     """Return the error for an unknown name or ID.
 
-    The error suggests a name from `visible`: pass only names that the user may see.
+    The error suggests the closest name in `visible`, so it must contain only names that the user may see.
     """
     beginning, advice = (text.format(owner=owner) for text in kind.value)
     if name is None:

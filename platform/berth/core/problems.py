@@ -62,9 +62,9 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def suggest_visible_names(word: str, visible: Collection[str], noun: str) -> str:
-    """Suggest the closest visible name, or list all of them.
+    """Suggest the closest visible name. If no name is close, list all visible names.
 
-    If the list would be empty or too long, use `noun`.
+    If the list would be empty or too long, describe the names with `noun` instead.
     """
     match = closest_match(word, visible)
     if match:

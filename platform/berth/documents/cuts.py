@@ -97,7 +97,7 @@ class TextEditor:
         return self._add_line(self._entry_end(predecessor or node.value[0]), line)
 
     def _preceding_entry(self, node: yaml.MappingNode, step: Step) -> Entry | None:
-        """Return the entry after which a key belongs, or None if it comes first."""
+        """Return the entry after which a key belongs, or None if the key belongs first."""
         key_positions = {key: place for place, key in enumerate(self.order)}
         if step not in key_positions:
             return _entries(node)[-1]

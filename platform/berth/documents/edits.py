@@ -25,7 +25,7 @@ class CannotEdit(BerthError):
 
 
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` set at a location, or removed if `value` is omitted.
+    """Return the text with `value` set at a location. If `value` is omitted, remove the entry.
 
     `order` is the usual order of keys. Raises CannotEdit if the change cannot be made in place.
     """
@@ -109,5 +109,5 @@ def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Return whether two equal values have the same type. In Python, `1 == True`."""
+    """Return whether two equal values have the same type, because `1 == True` in Python."""
     return type(one) is type(other)

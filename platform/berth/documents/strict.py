@@ -76,7 +76,7 @@ def read_text(text: str) -> Any:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """Parse a YAML or JSON mapping. Raises Invalid, with the line if it is known."""
+    """Parse a YAML or JSON mapping. Raises Invalid, with the line of the problem if it is known."""
     if len(text) > TEXT_MAX:
         raise Invalid(
             [Problem("", "is too long", f"{len(text):,} characters", f"at most {TEXT_MAX:,} characters")]
@@ -95,7 +95,7 @@ def read_document(text: str) -> dict[str, Any]:
 def check_structure(body: bytes) -> None:
     """Raise InvalidYaml for deep nesting, aliases, or a bracket without a value.
 
-    A few lines with aliases can expand to gigabytes.
+    Aliases are not allowed, because a few lines of them can expand to gigabytes.
     """
     opened: list[yaml.CollectionStartEvent] = []
     try:

@@ -65,9 +65,9 @@ def value_at(data: Any, at: Sequence[Step]) -> Any:
 
 
 def parse_setting(text: str) -> tuple[Location, object]:
-    """Parse a setting such as `roles[0].gpu=2` into a location and a value. Raises Invalid.
+    """Parse a setting such as `roles[0].gpu=2` into a location and a value.
 
-    The value is YAML unless the field is a text field.
+    The value is parsed as YAML, unless the field is a text field. Raises Invalid if the setting is malformed.
     """
     where, sign, value = text.partition("=")
     at = parse_location(where.strip())

@@ -59,7 +59,7 @@ def format_item(value: object, indent: int) -> str:
 
 
 def _block_indicator(text: str) -> str:
-    """Return the block scalar indicator, or "" if a block would change the text."""
+    """Return the block scalar indicator for the text, or "" if a block would not preserve it."""
     lines = text.removesuffix("\n").split("\n")
     has_odd_edges = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
     if len(lines) < 2 or has_odd_edges or not all(line.isprintable() for line in lines):

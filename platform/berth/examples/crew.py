@@ -108,7 +108,7 @@ class Leader:
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:
         """Start the next step on all ranks. Return False if `must_stop()` becomes true first.
 
-        Forming a ring may take seconds. Save a checkpoint if the step was not started.
+        In that case, the caller should save a checkpoint. Forming a ring may take seconds.
         """
         changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:

@@ -15,7 +15,8 @@ EXCHANGE_SECONDS, FORM_SECONDS = 30.0, 5.0
 class Ring:
     """Connections to the next rank and from the previous rank.
 
-    Any failure raises ConnectionError and closes both, so that it spreads around the ring.
+    Any failure raises ConnectionError and closes both connections, so that the failure spreads around the
+    ring.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Ring:
     def _exchange(self, chunk: Array, count: int) -> Array:
         """Exchange chunks with both neighbours at the same time.
 
-        Full buffers could block all ranks otherwise.
+        If all ranks sent first, full buffers could block all of them.
         """
         assert self._next is not None
         assert self._previous is not None
@@ -90,7 +91,7 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """Accept a connection from the previous rank of this ring. Close connections of earlier rings."""
+    """Accept a connection from the previous rank of this ring. Close connections from earlier rings."""
     listener.settimeout(FORM_SECONDS)
     while True:
         sock, _ = listener.accept()

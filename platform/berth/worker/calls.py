@@ -27,7 +27,10 @@ class CallOutcome:
 
 
 def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> CallOutcome:
-    """Run a call and return its outcome, even for errors. Results are limited to `result_bytes_max` bytes."""
+    """Run a call and return its outcome. Errors are returned as outcomes too.
+
+    Results are limited to `result_bytes_max` bytes.
+    """
     try:
         function, args, kwargs = cloudpickle.loads(payload)
     except BaseException as error:  # unpickling may raise any error

@@ -35,10 +35,10 @@ class PreparationFailed(PluginError):
 def load_session_plugins(
     setup: bytes, config: WorkerConfig, should_continue: Callable[[], bool]
 ) -> tuple[Plugin, ...]:
-    """Return the session's plugins, with their requirements installed.
+    """Return the session's plugins once their requirements are installed.
 
-    After an installation, the process restarts instead. Raises PreparationFailed, HookFailed, and any error
-    from unpickling the client's code.
+    If anything has to be installed, the process restarts and this function does not return. Raises
+    PreparationFailed, HookFailed, and any error from unpickling the client's code.
     """
     if not setup:
         return ()

@@ -32,7 +32,7 @@ class SessionRay:
         return self._ray is not None and not self._ray.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
-        """Join the session's Ray cluster, if the pool and the node have Ray.
+        """Join the session's Ray cluster, if the pool uses Ray and it is installed on the node.
 
         Raises RayUnavailable if Ray does not start.
         """

@@ -32,7 +32,10 @@ class Slot(Protocol):
 
 
 class ThreadSlot:
-    """Slot in the worker's own process. All calls share its modules, and a crash aborts all of them."""
+    """Slot in the worker's own process.
+
+    All calls share the process's modules, and a crash of the process aborts all of them.
+    """
 
     def __init__(self, plugins: tuple[Plugin, ...], result_bytes_max: int) -> None:
         self._plugins, self._result_bytes_max = plugins, result_bytes_max

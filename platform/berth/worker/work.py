@@ -166,7 +166,10 @@ class Worker:
             self._stop.set()
 
     def _send_results(self, frames: list[Frame], pool: SlotPool) -> None:
-        """Send results. Replace a rejected result with an error, or its call would be retried."""
+        """Send results.
+
+        A rejected result is replaced with an error, because its call would otherwise be retried.
+        """
         try:
             with self._lock:
                 held_calls = sorted(self._held_calls)
@@ -183,7 +186,7 @@ class Worker:
                 self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], pool)
 
     def _is_session_over(self) -> bool:
-        """Return whether the session has ended, or other workers take over this worker's calls."""
+        """Return whether the session has ended, or other workers have taken over this worker's calls."""
         if self._at_once:
             return True
         self._deadline = time.monotonic() + 1.0

@@ -23,7 +23,7 @@ class JobEnding(Exception):
 class TerminationSignals:
     """Signals that announce the end of the agent's job.
 
-    USR1 is an early warning. After TERM, little time is left.
+    USR1 is an early warning, whereas little time is left after TERM.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,10 @@ class TerminationSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script has ended. The agent can outlive it in a separate session."""
+    """Return whether the job's script has ended.
+
+    The agent can outlive the script, because it runs in a separate session.
+    """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start
 
@@ -59,7 +62,8 @@ def has_job_ended() -> bool:
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
     """Return the device IDs of the GPUs allocated to the job, or of all GPUs outside a job.
 
-    The cluster lists devices by UUID, or by an index that may count only the job's devices.
+    The cluster lists the devices by UUID or by index. If the job sees only its own devices, indexes count
+    only these.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:

@@ -58,7 +58,10 @@ def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 
 
 def reserved_amount(variable: str) -> float:
-    """Return the amount that the environment variable reserves for the system. Raises ValueError."""
+    """Return the amount that the environment variable reserves for the system.
+
+    Raises ValueError if the variable is invalid.
+    """
     value = os.environ.get(variable) or "0"
     try:
         amount = float(value)

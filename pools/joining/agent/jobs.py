@@ -58,7 +58,7 @@ class Job:
             time.sleep(0.01)
 
     def _session_pids(self) -> list[int]:
-        """Return the processes in the session of the script, even if the script itself has ended."""
+        """Return the IDs of the processes in the script's session, even if the script itself has ended."""
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""
         is_running, mark = self._running_pid() is not None, _job_variable(self.path)
@@ -126,12 +126,15 @@ def start_time(pid: int) -> str:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on, or nothing if the process has ended."""
+    """Return the fields of /proc/PID/stat from the third on, or an empty list if the process has ended."""
     return read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
 
 
 def _job_variable(path: str) -> bytes:
-    """Return the environment entry that identifies a job's processes. Process IDs may be reused."""
+    """Return the environment entry that identifies a job's processes.
+
+    Process IDs are not enough, because they may be reused.
+    """
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 
@@ -145,7 +148,7 @@ def _live_processes() -> Iterator[tuple[int, str]]:
 
 
 def _read_strings(pid: int, name: str) -> list[bytes]:
-    """Read a command line or environment. Return nothing if the process has ended."""
+    """Read a process's command line or environment. Return an empty list if the process has ended."""
     try:
         with open("/proc/%d/%s" % (pid, name), "rb") as file:
             return file.read().split(b"\0")[:-1]
@@ -154,7 +157,10 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 
 
 def _is_on_this_machine(pid: int) -> bool:
-    """Return whether the process runs outside containers, which may have agents of their own."""
+    """Return whether the process runs outside containers.
+
+    Containers may have agents of their own, whose processes do not count.
+    """
     try:
         if os.path.exists(STATE):
             return os.path.samefile("/proc/%d/root%s" % (pid, STATE), STATE)

@@ -108,7 +108,7 @@ class Supervisor:
 def find_manager(*, detached: bool) -> Systemd | Supervisor:
     """Return the service manager for this machine.
 
-    Raises CannotInstall if there is none, or this process is not root.
+    Raises CannotInstall if there is none, or if this process is not root.
     """
     if os.geteuid() != 0:
         raise CannotInstall("Only root can manage services. Repeat the command with sudo.")

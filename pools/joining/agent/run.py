@@ -20,7 +20,8 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Join the pool, and report until the server rejects this machine.
 
-    Then stop the node and raise MachineRejected. Raise JobEnding if the agent's job is being ended.
+    Then stop the node and raise MachineRejected. If the job in which the agent runs is terminated or its
+    script was killed, raise JobEnding.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = TerminationSignals()
@@ -68,7 +69,7 @@ def run(server: Server, pool: str) -> None:
 
 
 def _raise_if_job_ended() -> None:
-    """Raise JobEnding if the job's script was killed, and delete the state that it left behind."""
+    """If the job's script was killed, delete the state that it left behind and raise JobEnding."""
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)
         raise JobEnding("the job's script was killed")

@@ -90,7 +90,7 @@ class StartScript:
         return {}
 
     def _fails_node_check(self, answer: dict[str, object]) -> bool:
-        """Return whether the node's check script fails. A timeout is not a failure."""
+        """Return whether the node's check script fails. A timeout does not count as a failure."""
         if not answer.get("check"):
             return False
         check = ["/bin/sh", "-c", str(answer["check"])]
@@ -108,9 +108,10 @@ class StartScript:
         return self.failed_checks
 
     def follow_instructions(self, answer: dict[str, object]) -> None:
-        """Follow the server's instructions, and start the node again if its processes have disappeared.
+        """Follow the server's instructions.
 
-        Changed instructions update the running node or, if that fails, replace it.
+        Start the node again if its processes have disappeared. If the instructions have changed, update the
+        running node or, if that fails, replace it.
         """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
@@ -134,7 +135,7 @@ class StartScript:
             self.job.start(str(answer["start"]), script_env(answer))
 
     def _apply_update(self, answer: dict[str, object]) -> bool:
-        """Update the running node. Return False if it must be restarted."""
+        """Update the running node. Return False if the node must be restarted instead."""
         if not answer.get("update") or self.job.exit_code != 0:
             return False
         path = write_private_file(os.path.join(STATE, "update.sh"), str(answer["update"]))

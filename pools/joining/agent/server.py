@@ -1,6 +1,7 @@
 """HTTP requests of the agent to Berth's server.
 
-A forged response could run any command, so plain HTTP needs a local server or BERTH_PLAIN_HTTP=1.
+A forged response could run any command on the machine. Plain HTTP is therefore allowed only for a server on
+the machine itself, or with BERTH_PLAIN_HTTP=1.
 """
 
 from __future__ import annotations

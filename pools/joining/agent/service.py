@@ -33,9 +33,9 @@ def install(
 ) -> str:
     """Join the pool, then install and start the agent's service. Return a message for the user.
 
-    With `join_later`, the service joins with the token in its environment file. With `rejoin`, an installed
-    agent joins again and keeps its pods. `detached` allows a machine without systemd. Raises CannotInstall or
-    MachineRejected.
+    With `join_later`, the service joins when it starts, with the token in its environment file. With
+    `rejoin`, an installed agent joins again without ending its pods. With `detached`, the machine does not
+    have to run systemd. Raises CannotInstall, or MachineRejected if the server rejects the machine.
     """
     manager = find_manager(detached=detached)
     with _lock():
@@ -49,9 +49,10 @@ def install(
 
 
 def uninstall(server: Server, *, force: bool = False) -> str:
-    """Stop the node, leave the pool, and delete the agent. Return remaining steps, or "".
+    """Stop the node, leave the pool, and delete the agent.
 
-    Raises CannotInstall if the machine is in use, or another process keeps writing files.
+    Return a message about the remaining steps, or "" if there are none. Raises CannotInstall if the machine
+    is in use, or if another process keeps writing files.
     """
     manager = find_manager(detached=True)
     start = StartScript()
@@ -110,7 +111,7 @@ def _join(server: Server, pool: str) -> None:
 
 @contextlib.contextmanager
 def _lock() -> Iterator[None]:
-    """Prevent concurrent installations. Raises CannotInstall."""
+    """Prevent concurrent installations. Raises CannotInstall if another installation is running."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     with open(os.path.join(STATE, "lock"), "w") as file:
         try:

@@ -65,9 +65,10 @@ class SocketTarget:
 
 
 class Api:
-    """API client of one cluster. The constructor raises Invalid for an unusable kubeconfig.
+    """API client of one cluster.
 
-    All calls share one rate limit. After `close`, new calls raise Unreachable, and running calls finish.
+    The constructor raises Invalid if the kubeconfig cannot be used. All calls share one rate limit. After
+    `close`, new calls raise Unreachable, but running calls finish.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -127,7 +128,10 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the authorization header for a token in a file, which Kubernetes sometimes replaces."""
+        """Return the authorization header if the token is in a file, otherwise no header.
+
+        The file is read for each call, because Kubernetes replaces the token from time to time.
+        """
         file = self._connection.token_file
         return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
 

@@ -17,9 +17,9 @@ KEY = "code"
 def pop_code_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Remove `code` keys that name directories. Return each document's directory to upload, or None.
+    """Return the directory to upload for each document, or None if there is none.
 
-    `--code` overrides the keys of all documents.
+    `code` keys that name a directory are removed from the documents. `--code` takes precedence over the keys.
     """
     from berth.core.spec.parsing.manifest import is_manifest
 

@@ -32,9 +32,10 @@ def document_from_template(reference: str, project: str | None, name: str | None
 
 
 def resolve_project_and_name(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Parse NAME or PROJECT/NAME. `project` replaces a missing project.
+    """Parse NAME or PROJECT/NAME, and return the project and the name.
 
-    Raises InvalidInput if there is no default project either.
+    If the reference names no project, `project` or else the default project is used. Raises InvalidInput if
+    there is no default project either.
     """
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
@@ -163,7 +164,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a keyword or number. Other text is returned unchanged."""
+    """Parse a keyword or number. Return any other text unchanged."""
     if text in KEYWORD_VALUES:
         return KEYWORD_VALUES[text]
     try:

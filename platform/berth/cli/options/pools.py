@@ -353,7 +353,7 @@ def _read_kubeconfig(file: str | None, context: str | None) -> str:
 
 
 def _read_token(file: str) -> str:
-    """Read the token from a file. On the command line, it would be visible in `ps`."""
+    """Read the token from a file, because a token on the command line would be visible in `ps`."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -92,9 +92,9 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
 
 
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
-    """Parse NAME=VARIABLE or NAME=FILE into a use of a secret.
+    """Parse NAME=VARIABLE or NAME=FILE into a document's entry for the secret.
 
-    `key` is `env` or `file`. Raises InvalidInput.
+    `key` is `env` or `file`. Raises InvalidInput if the text is malformed.
     """
     name, _, target = entry.partition("=")
     if not name.removeprefix(PERSONAL) or not target:
@@ -104,7 +104,10 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
 
 
 def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]:
-    """Return {key: NAME}, with "personal": True for personal/NAME. Raises InvalidInput."""
+    """Parse NAME or personal/NAME.
+
+    Return {key: NAME}, with "personal": True for a personal secret. Raises InvalidInput if there is no name.
+    """
     name = text.removeprefix(PERSONAL)
     if not name:
         raise invalid_value_error(option, "is not a valid secret name", text, "NAME, or personal/NAME")

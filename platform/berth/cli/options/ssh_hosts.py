@@ -15,7 +15,10 @@ SECRET = "secret:"  # noqa: S105 - a prefix
 
 
 def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pool fields for `--hosts` and `--key`. `settings` are the other provider settings."""
+    """Return the pool fields that `--hosts` and `--key` set.
+
+    `settings` are the pool's other provider settings.
+    """
     own = dict(settings) if hosts is None else read_hosts(hosts)
     login = own.get("login") if hosts is None else None
     # The settings that refer to the key.
@@ -39,7 +42,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
 
 
 def read_hosts(file: str) -> dict[str, Any]:
-    """Read provider settings, or only their hosts, from a file."""
+    """Read provider settings from a file. The file can also contain only the hosts."""
     import yaml
 
     try:
@@ -64,7 +67,10 @@ def _read_text(option: str, file: str) -> str:
 def pin_presented_keys(
     values: dict[str, Any], preview: Callable[[dict[str, Any]], Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Pin the presented host keys. Return the updated pool, and a line of text for each key."""
+    """Pin the host keys that the hosts present.
+
+    Return the updated pool and a line of text for each pinned key.
+    """
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []
     names = list(hosts) if isinstance(hosts, dict) else None

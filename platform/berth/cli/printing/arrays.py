@@ -36,9 +36,10 @@ class CommandTarget:
 
 
 def find_target(client: "Client", reference: str) -> CommandTarget:
-    """Return the workload, array or tasks named by NAME, ID or ARRAY[INDEXES].
+    """Return the workload, array or tasks that NAME, ID or ARRAY[INDEXES] refers to.
 
-    Live objects come before ended ones, and new before old. Raises NotFound.
+    If several match, live ones take precedence over ended ones, and then the latest is chosen. Raises
+    NotFound.
     """
     from berth.client.errors import NotFound
 

@@ -24,7 +24,10 @@ def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
 
 
 def format_expected_start(at: datetime | None, reason: str, after: Sequence["AwaitedEnd"]) -> str:
-    """Describe the expected start, what it waits for, and the assumptions. Return "" if nothing is known."""
+    """Describe the expected start, the workloads that have to end first, and the assumptions.
+
+    Return "" if neither a start time nor a reason is known.
+    """
     if at is not None:
         ends = describe_awaited_ends([(each.workload, format_time(each.end)) for each in after])
         sentence = f"Expected start: {format_time(at)}" + (f", {ends}." if ends else ".")
@@ -48,7 +51,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 
 
 def _share_explanation(status: Mapping[str, Any]) -> Iterator[str]:
-    """Explain the fair share of GPUs or, without GPUs, of the other resources."""
+    """Explain the fair share of GPUs or, if there are no GPUs, of the other resources."""
     explanations = status.get("how") or {}
     requested = status.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]

@@ -51,9 +51,9 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return the pod's latest attempt in this run, or None.
+    """Return the pod's latest attempt in the current run, or None if there is none.
 
-    Without a name, use the pod with the lowest rank.
+    If no pod is named, use the pod with the lowest rank.
     """
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
@@ -185,7 +185,10 @@ class LineFilter:
 
 
 def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of each line after `last`: `12:` marks a match, `11-` context."""
+    """Yield the number and text of each matching or context line after the line `last`.
+
+    The text begins with the line number, as in `12:` for a match and `11-` for context.
+    """
     shown: dict[int, str] = {}
     for match in matches:
         before = enumerate(match.before, match.line - len(match.before))
@@ -206,9 +209,10 @@ REFRESH_SECONDS = 2.0
 
 
 def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
-    """Redraw in place until Ctrl-C, or print repeatedly without a terminal.
+    """Redraw the output in place until Ctrl-C.
 
-    While the server is unreachable, the last output stays on the screen.
+    If the output is not a terminal, print it again after each interval. While the server is unreachable, the
+    last output stays on the screen.
     """
     from rich.console import Group
     from rich.live import Live

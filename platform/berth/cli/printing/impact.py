@@ -30,7 +30,10 @@ NO_EFFECTS, HAS_EFFECTS, PREVIEW_FAILED = 0, 1, 255
 
 @contextmanager
 def report_preview_errors() -> Iterator[None]:
-    """Print expected errors and exit with 255, because 1 means that a change has effects."""
+    """If the block raises an expected error, print it and exit with 255.
+
+    Exit code 1 would mean that the change has effects.
+    """
     try:
         yield
     except Exception as error:

@@ -44,8 +44,8 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 class Column:
     """Table column.
 
-    On a narrow terminal, `brief` formats the cells, `optional` columns are dropped, and `flexible` ones are
-    truncated.
+    On a narrow terminal, cells are formatted by `brief`, `optional` columns are dropped, and `flexible`
+    columns are truncated.
     """
 
     title: str
@@ -266,7 +266,7 @@ def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Format a CSV cell. An apostrophe keeps spreadsheets from evaluating it as a formula."""
+    """Format a CSV cell. An apostrophe is put before text that a spreadsheet would evaluate as a formula."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

@@ -101,7 +101,10 @@ def _format_weight(weight: Any) -> str:
 
 
 def format_status_gpus(quota: Any, name: str) -> str:
-    """Format an amount of the last cycle in GPUs, or "-" if it is unknown."""
+    """Format the GPUs of the amount `name` in the last cycle, or "-" if it is unknown.
+
+    The amounts of all pools are added up.
+    """
     statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
     return format_number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"
 

@@ -43,9 +43,10 @@ class _Server(asyncssh.SSHServer):
 
 
 async def serve(channels: PodChannels, files: SshFiles) -> None:
-    """Serve one SSH connection until either side ends it.
+    """Serve one SSH connection until either side closes it.
 
-    The connection ends with the pod or the user's access. Raises ClientError if access is denied.
+    The connection is also closed when the pod ends or the user loses access. Raises ClientError if access is
+    denied.
     """
     async with channels.open({"ssh": True}) as channel:
         channels.mark = await _receive_channel_mark(channel)

@@ -20,7 +20,7 @@ _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 class SshFiles:
     """SSH files of the current user.
 
-    All pods share one host key that never changes, so `ssh` prints no warnings.
+    All pods share one host key that never changes, so that `ssh` does not warn about unknown or changed keys.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -73,7 +73,10 @@ def own_command() -> list[str]:
 
 
 def include_in_user_config(config: Path, user_config: Path) -> bool:
-    """Include `config` in the user's `ssh` settings. Return False if it already was. Raises InvalidInput."""
+    """Include `config` in the user's `ssh` settings.
+
+    Return False if it was already included. Raises InvalidInput if the settings cannot be written.
+    """
     line = f'Include "{config}"'
     try:
         text = user_config.read_text(encoding="utf-8") if user_config.exists() else ""

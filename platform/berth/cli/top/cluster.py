@@ -177,7 +177,7 @@ def _usage_columns() -> Iterable[Column]:
 
 
 def _format_usage(use: "Utilization | None", name: str, unit: int) -> str:
-    """Format as "used/allocated", with a dash if the usage was not measured."""
+    """Format usage as "used/allocated", with a dash for usage that was not measured."""
     if use is None:
         return "-"
     used, allocated_amount = getattr(use.used, name), getattr(use.allocated, name)

@@ -38,9 +38,10 @@ class ServiceAddress:
 
 
 def parse_service_address(service: str, url: str) -> ServiceAddress:
-    """Parse `--service` and `--url`. The URL may point to a server, a service or its autoscaler.
+    """Parse `--service` and `--url`.
 
-    Raises InvalidSettings if no single service is named.
+    The URL may point to a server, a service or the service's autoscaler. Raises InvalidSettings unless
+    exactly one service is named.
     """
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
@@ -107,7 +108,7 @@ class ServiceWatcher:
 
 
 def _load_settings(target: ServiceAddress) -> Settings:
-    """Load the settings. A stored token is used only for its own server."""
+    """Load the settings. A stored token is sent only to the server that issued it."""
     named = {"BERTH_URL": target.address} if target.address else {}
     return load_settings({**os.environ, **named})
 

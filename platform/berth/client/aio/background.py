@@ -47,7 +47,10 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait up to `seconds` seconds for a call of `notify` after `version`."""
+        """Wait up to `seconds` seconds until `notify` is called.
+
+        Return immediately if it has already been called since `version`.
+        """
         if self.version == version:
             # On Python 3.10, this error differs from the built-in TimeoutError.
             with contextlib.suppress(asyncio.TimeoutError):

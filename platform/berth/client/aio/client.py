@@ -70,9 +70,10 @@ RESOURCES = {
 
 
 class AsyncClient:
-    """Client for one server, as one user. Close it after use, or use `async with`.
+    """Client for one server, authenticated as one user.
 
-    By default, address and token come from the environment or from `berth login`.
+    Close it after use, or use `async with`. By default, the URL and the token come from the environment or
+    from `berth login`.
     """
 
     workloads: "AsyncWorkloads"
@@ -170,10 +171,10 @@ class AsyncClient:
         start_timeout: float | None = None,
         **options: Unpack["SessionOptions"],
     ) -> "AsyncSession":
-        """Create a session that runs Python functions on nodes of a pool. Use it with `async with`.
+        """Create a session that runs Python functions on nodes of a pool.
 
-        `nodes` is a number or a (minimum, maximum) pair, and `start_timeout` is in seconds. SessionOptions
-        describes the other options.
+        Open the session with `async with`. `nodes` is a number or a (minimum, maximum) pair, and
+        `start_timeout` is in seconds. SessionOptions describes the other options.
         """
         from berth.client.aio.session import AsyncSession
         from berth.client.sessions.options import build_options

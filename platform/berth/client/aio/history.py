@@ -62,7 +62,7 @@ class AsyncCycles(AsyncResource):
         return scenario
 
     async def replay(self, cycle: int) -> Replay:
-        """Decide a recorded cycle again and compare the decisions.
+        """Replay a recorded cycle, and compare the new decisions with the recorded ones.
 
         Raises Conflict if the cycle's input is no longer stored.
         """

@@ -41,7 +41,7 @@ class AsyncNodePools(AsyncResource):
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
 
-        Raises Conflict if the pool has changed, since `version` if that is set.
+        Raises Conflict if the pool was changed at the same time or, if `version` is set, since that version.
         """
         path = f"node-pools/{name}"
         _, current = await self._read(path)
@@ -63,9 +63,9 @@ class AsyncNodePools(AsyncResource):
         return await self._post(ScaledPool, path, {"nodes": nodes})
 
     async def scaling(self, name: str, nodes: int | None = None) -> ScalePreview:
-        """Preview which nodes would drain, and what the disruption budgets block.
+        """Preview which nodes would drain, and which drains the disruption budgets would block.
 
-        `nodes` is the desired number, by default the current one.
+        `nodes` is the desired number of nodes, by default the current number.
         """
         return await self._get(ScalePreview, f"node-pools/{name}/scale", {"nodes": nodes})
 

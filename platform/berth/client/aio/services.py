@@ -45,9 +45,9 @@ class AsyncServices(AsyncResource):
         engine_urls: Sequence[str] = (),
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """Scale out to a total number of engines, or add external engines by address.
+        """Scale out to a total number of engines, or add external engines by URL.
 
-        An identical active request is returned instead.
+        If an identical request is already active, that request is returned.
         """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
         return await self._post(ScaleAccepted, _path(service, "scale_out"), body)

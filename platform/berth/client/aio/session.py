@@ -36,8 +36,8 @@ POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
 class AsyncSession:
     """Python session on nodes of a pool, for use with `async with`.
 
-    Entering the block waits for nodes. Leaving it waits for outstanding calls, unless an exception was
-    raised.
+    Entering the block waits for nodes. Leaving it waits for outstanding calls, unless the block raised an
+    exception.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class AsyncSession:
     ) -> ResultFuture[list[T]]:
         """Run a function once on every node, and return the results in node order.
 
-        Nodes that join or restart later run it before they accept calls.
+        Nodes that join or restart later run the function before they accept calls.
         """
         return to_result_future(self.call(function, args, kwargs, everywhere=True))
 

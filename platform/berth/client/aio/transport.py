@@ -135,7 +135,7 @@ class AsyncTransport:
     async def _send_once(
         self, request: httpx.Request, attempt: int, is_idempotent: bool
     ) -> httpx.Response | None:
-        """Send a request once. Wait and return None if it should be retried."""
+        """Send a request once. If it failed and should be retried, wait and return None."""
         outcome: RequestFailure | int
         try:
             response = await self._http.send(request)

@@ -138,9 +138,9 @@ class PendingCalls:
             self._complete(completion)
 
     def handle_outcome(self, header: Mapping[str, Any], data: bytes) -> None:
-        """Handle one outcome. Outcomes of unknown calls are ignored.
+        """Handle one outcome.
 
-        They are never unpickled, because unpickling can run code.
+        Outcomes of unknown calls are ignored and never unpickled, because unpickling can run code.
         """
         if header.get("late"):
             if header["outcome"] != "value":
@@ -192,9 +192,9 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return None until all results have arrived.
+        """Return the future, the results and the first error once all results have arrived.
 
-        Then return the future, the results and the first error.
+        Return None until then.
         """
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():

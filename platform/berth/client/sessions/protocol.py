@@ -70,7 +70,10 @@ def cancelled_calls_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def handle_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Handle all outcomes. Return the last sequence number. Raises ServerFailed."""
+    """Handle all outcomes, and return the sequence number of the last one.
+
+    Raises ServerFailed if the server reports a problem.
+    """
     for header, data in unpack_frames(content):
         if "problem" in header:
             raise ServerFailed(500, header["problem"])

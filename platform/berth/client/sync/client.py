@@ -71,9 +71,10 @@ RESOURCES = {
 
 
 class Client:
-    """Client for one server, as one user. Close it after use, or use `with`.
+    """Client for one server, authenticated as one user.
 
-    By default, address and token come from the environment or from `berth login`.
+    Close it after use, or use `with`. By default, the URL and the token come from the environment or
+    from `berth login`.
     """
 
     workloads: "Workloads"
@@ -169,10 +170,10 @@ class Client:
         start_timeout: float | None = None,
         **options: Unpack["SessionOptions"],
     ) -> "Session":
-        """Create a session that runs Python functions on nodes of a pool. Use it with `with`.
+        """Create a session that runs Python functions on nodes of a pool.
 
-        `nodes` is a number or a (minimum, maximum) pair, and `start_timeout` is in seconds. SessionOptions
-        describes the other options.
+        Open the session with `with`. `nodes` is a number or a (minimum, maximum) pair, and
+        `start_timeout` is in seconds. SessionOptions describes the other options.
         """
         from berth.client.sessions.options import build_options
         from berth.client.sync.session import Session

@@ -57,7 +57,7 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _is_value_set(key: str, value: Any) -> bool:
-    """Return whether the value is set. For an amount, None means unlimited."""
+    """Return whether the value is set. For an amount, None counts as a value, because it means unlimited."""
     return value is not None or key in AMOUNTS
 
 

@@ -53,10 +53,10 @@ class DatabaseSetupError(Exception):
 
 @dataclass(frozen=True)
 class EmbeddedCluster:
-    """PostgreSQL cluster in `data`, with a socket for its owner and root only.
+    """PostgreSQL cluster in `data`, with a socket that only its owner and root can open.
 
     Clients log in as `berth_app`, which is not a superuser. No one can log in as the superuser.
-    `can_create_databases` lets the role create databases, for tests.
+    `can_create_databases` lets the role create databases, which tests need.
     """
 
     data: Path
@@ -102,7 +102,7 @@ class EmbeddedCluster:
         self._restrict_logins()
 
     def command(self) -> list[str]:
-        """Return the server command. The server stops when this process ends."""
+        """Return the command that starts the server. The server stops when this process ends."""
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs_directory() / "postgres"), "-D", str(self.data), *options]
@@ -159,7 +159,7 @@ class EmbeddedCluster:
             time.sleep(0.02)
 
     def _create_cluster(self) -> None:
-        """Create the cluster under a temporary name, so that an incomplete one is never used."""
+        """Create the cluster under a temporary name, so that an incomplete cluster is never used."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
         self._delete_incomplete_clusters()  # left behind by an interrupted start

@@ -49,7 +49,10 @@ RunSingleUser = Callable[[str, list[str]], str]
 
 
 def restrict_logins(run_single_user: RunSingleUser, password: str, *, can_create_databases: bool) -> None:
-    """Create the role and its database, or make it the owner of an existing one. Safe to repeat."""
+    """Create the role and its database, or make the role the owner of an existing database.
+
+    This can be repeated safely.
+    """
     options = f"LOGIN NOSUPERUSER NOCREATEROLE {'CREATEDB' if can_create_databases else 'NOCREATEDB'}"
     set_password = f"ALTER ROLE {ROLE} {options} PASSWORD '{password}'"
     output = run_single_user("postgres", [CREATE_ROLE, set_password, FIND_DATABASE])

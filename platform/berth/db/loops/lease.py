@@ -39,7 +39,10 @@ RELEASE = f"""
 
 
 def _held_lease_query(column: str) -> str:
-    """Return a query that selects `column` and locks the lease's row, or no row if the lease was lost."""
+    """Return a query that selects `column` and locks the lease's row.
+
+    The query returns no row if the lease is no longer held.
+    """
     return f"""
         SELECT {column} FROM {TABLE}
          WHERE name = %s AND holder = %s AND epoch = %s
@@ -76,7 +79,7 @@ def acquire(name: str, holder: str, ttl: float) -> HeldLease | None:
 
 
 def renew(held: HeldLease, ttl: float) -> bool:
-    """Extend the lease, even an expired one. Return False if another process holds it."""
+    """Extend the lease, even if it has expired. Return False if another process holds it."""
     return _execute(RENEW, held, ttl=ttl)
 
 
@@ -86,10 +89,10 @@ def release(held: HeldLease) -> bool:
 
 @contextmanager
 def fenced_transaction(held: HeldLease, *, waits_for_disk: bool = True) -> Iterator[None]:
-    """Run a transaction that commits only if the lease is still held. Raises LeadershipLost.
+    """Run a transaction that commits only if the lease is still held.
 
-    With `waits_for_disk=False`, a crash of the database can lose a commit of the last second. Use it only for
-    rows that the next ticks would write again.
+    Raises LeadershipLost if another process holds it. With `waits_for_disk=False`, commits of the last second
+    can be lost if the database crashes. Use this option only for rows that the next ticks would write again.
     """
     lock = LOCK_IF_HELD if waits_for_disk else LOCK_WITHOUT_WAITING
     with transaction.atomic():

@@ -16,7 +16,7 @@ R = TypeVar("R")
 def reconnect_after_failure(query: Callable[P, R]) -> Callable[P, R]:
     """Decorator for database reads in long-lived threads.
 
-    After a failed connection, the error is raised and the next query reconnects.
+    If the connection fails, the error is raised, and the next query of the thread reconnects.
     """
 
     @wraps(query)

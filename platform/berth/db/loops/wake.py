@@ -19,7 +19,7 @@ RECONNECT_PAUSE_SECONDS = 0.25
 def wake(name: str, reason: str = "") -> None:
     """Wake the loop `name` after the current transaction commits.
 
-    A wake-up can be lost in a crash. The loop still runs at its next tick.
+    If a crash loses the wake-up, the loop still runs at its next tick.
     """
     wake_with_reasons(name, [reason])
 
@@ -127,7 +127,7 @@ class Waiter:
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Listen on a separate connection. Django's belongs to one thread and may be in a transaction."""
+    """Listen on a separate connection, because Django's belongs to one thread and may be in a transaction."""
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)

@@ -52,10 +52,10 @@ class AnyOf(Lookup):
 def compiled_once(
     build: Callable[..., "QuerySet[M, R]"], *, planned_once: bool = True
 ) -> Callable[..., list[R]]:
-    """Return a function that runs the query returned by `build`, compiled on the first call.
+    """Return a function that runs the query returned by `build`.
 
-    A list argument is for the `any` lookup. With `planned_once=False`, the database plans each call, which
-    helps joins of tables that grow.
+    The query is compiled on the first call only. An argument that is a list is for the `any` lookup. With
+    `planned_once=False`, the database plans each call, which is better for joins of tables that grow.
     """
 
     @cache

@@ -9,7 +9,7 @@ from django.db.models.base import Model, ModelState
 class FastRows(Model):
     """Base class for models that every request or tick reads.
 
-    Loading a row does not send Django's signals `pre_init` and `post_init`.
+    Django's signals `pre_init` and `post_init` are not sent when a row is loaded.
     """
 
     class Meta:

@@ -17,7 +17,7 @@ COMPARED_MAX = 20_000
 class NameColumn:
     """Names in one column of the rows that the user may see.
 
-    `condition` replaces the default comparison with the column's value.
+    If `condition` is set, it decides whether a name exists, instead of a comparison with the column.
     """
 
     rows: QuerySet[Any]

@@ -65,9 +65,9 @@ class _LoggedCursor(ServerBindingCursor):
 
 
 def _plan_queries_once(connection: Any) -> None:
-    """Make the database plan each prepared query once.
+    """Make the database plan each prepared query only once.
 
-    The queries use unique keys, so no other plan is better.
+    The queries use unique keys, so a new plan would not be better.
     """
     raw: psycopg.Connection[Any] = connection.connection
     if raw not in _configured:

@@ -80,9 +80,9 @@ def load_related_objects(rows: Sequence[Model], name: str, related: RelatedRows)
 
 
 def recordset_sql(fields: Iterable[AnyField], **others: str) -> str:
-    """Return SQL that expands a JSON parameter to rows named `written`.
+    """Return SQL that expands a JSON parameter to rows with the alias `written`.
 
-    `others` maps further columns to types.
+    `others` maps additional columns to their types.
     """
     types = [f'"{field.column}" {field.rel_db_type(connection)}' for field in fields]
     types += [f"{name} {kind}" for name, kind in others.items()]

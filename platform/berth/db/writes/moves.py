@@ -17,9 +17,9 @@ M = TypeVar("M", bound=Model)
 
 
 def compare_and_set(row: Model, field: str, *, expected: Collection[Any], to: Any, **changes: Any) -> bool:
-    """Set `field` and apply `changes` if `field` still has an expected value. Return whether it had.
+    """Set `field` and apply `changes` if `field` still has an expected value.
 
-    Otherwise, the object in memory is unchanged.
+    Return whether the row was updated. If not, the object in memory is unchanged.
     """
     values = {field: to, **changes}
     matching = type(row)._default_manager.filter(pk=row.pk, **{f"{field}__in": list(expected)})
@@ -76,8 +76,9 @@ def change_rows(
 ) -> set[Any]:
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
-    `expressions` maps further columns to SQL with the row as `current` and the change as `written`. Lock the
-    rows first if other transactions change several rows, because the order is arbitrary.
+    `expressions` maps additional columns to SQL, which may refer to the row as `current` and to the change as
+    `written`. Rows are locked in arbitrary order, so lock them first if other transactions change several
+    rows.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:

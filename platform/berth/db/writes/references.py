@@ -19,7 +19,7 @@ def join_transaction() -> AbstractContextManager[object]:
 
 @contextmanager
 def checked_references(what: str, *, created: str | None = None) -> Iterator[None]:
-    """Check foreign keys at the end of the block, not only at the commit.
+    """Check foreign keys at the end of the block instead of at the commit.
 
     Raises NotFound for `what` if a referenced row is missing, and PreconditionFailed if another transaction
     has created the row `created`.

@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
-    """Write all items together and return the rejected ones with reasons. Call this in a transaction.
+    """Write all items together, and return the rejected ones with reasons.
 
-    Rejected items are isolated by halving. Until its last query has succeeded, `write` must only change rows.
+    If the write fails, the rejected items are isolated by repeatedly splitting the items in half. Call this
+    in a transaction. Until its last query has succeeded, `write` must have no effect except on rows.
     """
     if not items:
         return []

@@ -14,7 +14,7 @@ _migrated = False
 def healthz(request: HttpRequest) -> JsonResponse:
     """Report that the process responds.
 
-    The database is not queried, because a slow database must not cause a restart.
+    The database is not queried, because a slow database must not cause a restart of this process.
     """
     return JsonResponse({"status": "ok"})
 

@@ -49,7 +49,10 @@ class RequestIds:
 def _request_context(
     request: HttpRequest, request_id: str
 ) -> Iterator[Callable[[HttpResponseBase], HttpResponseBase]]:
-    """Bind the request ID to log lines and start a span. The yielded function completes the response."""
+    """Bind the request ID to log lines and start a span.
+
+    Call the yielded function with the response to complete it.
+    """
     with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
         started = time.perf_counter()
 

@@ -65,7 +65,8 @@ class LimitExceeded(RateLimited):
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
     """Count `amount` requests by `client` in the current minute. Raises LimitExceeded.
 
-    Requests are counted in Django's cache: per process by default, and across processes with Redis.
+    Requests are counted in Django's cache, which is separate for each process by default. With Redis, all
+    processes share one count.
     """
     limit = settings.BERTH_RATE_LIMITS[bucket]
     used, seconds = counter(bucket, client).add(min(amount, max(1, limit - 1)))
@@ -131,9 +132,9 @@ class Attempt:
 
 @contextmanager
 def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) -> Iterator[Budget]:
-    """Count the block as one password attempt, which fails if the block raises `failure`.
+    """Count the block as one password attempt, which fails only if the block raises `failure`.
 
-    Raises RateLimited before the block if no attempts are left.
+    Raises RateLimited, without running the block, if no attempts are left.
     """
     attempt = count_attempt(request, name)
     try:

@@ -120,10 +120,10 @@ def etag(version: int | str) -> str:
 
 
 def expected_version(request: Request, current: int | None) -> int | None:
-    """Return the version that If-Match or If-None-Match requires: 0 for no object, None for any.
+    """Return the version that If-Match or If-None-Match requires.
 
-    `current` is the stored version, or None if there is no object. Raises PreconditionFailed or
-    PreconditionRequired.
+    The result is 0 if the object must not exist yet, and None if any version is allowed. `current` is the
+    stored version, or None if the object does not exist. Raises PreconditionFailed or PreconditionRequired.
     """
     match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
     if current is None:
@@ -145,7 +145,10 @@ def optional_version(request: Request, current: int) -> int | None:
 
 
 def expected_etag(request: Request) -> str | None:
-    """Return the preview's ETag from If-Match, or None for `*`. Raises PreconditionRequired."""
+    """Return the preview's ETag from If-Match, or None for `*`.
+
+    Raises PreconditionRequired if the header is missing.
+    """
     match = request.headers.get("If-Match")
     if match is None:
         raise PreconditionRequired(

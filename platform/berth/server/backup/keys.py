@@ -11,7 +11,10 @@ NAMES = ("secret_key", "webhook_secret")
 
 
 def key_files(home: Path) -> dict[str, bytes]:
-    """Return the keys generated in BERTH_HOME. Keys from environment variables are not included."""
+    """Return the files of the keys that were generated in BERTH_HOME.
+
+    Keys from environment variables are not included.
+    """
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 
 
@@ -21,7 +24,10 @@ def missing_keys(home: Path) -> tuple[str, ...]:
 
 
 def put_keys(home: Path, keys: Mapping[str, bytes], missing: Collection[str]) -> tuple[list[str], list[str]]:
-    """Write the keys in `missing`. Return the names of the written keys, and of existing keys that differ."""
+    """Write the keys in `missing`, and keep existing keys.
+
+    Return the names of the written keys, and of the existing keys that differ from those in `keys`.
+    """
     written, differing = [], []
     for name, content in keys.items():
         if name in missing:

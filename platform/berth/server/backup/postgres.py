@@ -41,7 +41,8 @@ class Database:
     def program(self, name: str, minimum: int = 0) -> str:
         """Return the path of the PostgreSQL program `name`.
 
-        Its version is the oldest that supports the server and `minimum`. Raises BackupError if there is none.
+        If several versions are installed, the oldest that supports both the server and `minimum` is used.
+        Raises BackupError if there is none.
         """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted(

@@ -109,9 +109,9 @@ def _read_running_migrations() -> Migrations:
 
 
 def _require_no_other_clients(connection: Any) -> None:
-    """Wait until other clients have disconnected, because their data would be outdated.
+    """Wait until other clients have disconnected, because they would keep outdated data.
 
-    Raises BackupError.
+    Raises BackupError if a client stays connected.
     """
     deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(

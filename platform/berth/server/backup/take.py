@@ -22,7 +22,7 @@ COUNTED_TABLES = {
 def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
     """Write a backup to `target` and return its manifest.
 
-    Raises BackupError, and leaves no file behind in that case.
+    If the backup fails, no file is left behind and BackupError is raised.
     """
     if target.exists() and not replace:
         raise BackupError(f"{target} already exists. Choose another file, or use --force.")
@@ -49,7 +49,7 @@ def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False)
 
 
 def _dump(database: Database, dump: Path) -> tuple[Migrations, dict[str, int]]:
-    """Dump the database. Return the migrations and the number of rows in the same snapshot."""
+    """Dump the database and count its rows in the same snapshot. Return the migrations and the counts."""
     with database.connect() as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:

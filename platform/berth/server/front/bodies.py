@@ -66,7 +66,10 @@ class BodyLimitMiddleware:
             body.release()
 
     async def begin_large_body(self, sender: RequestSender) -> None:
-        """Count a large body for its sender until `end_large_body` is called. Raises _Rejection."""
+        """Count a large body toward its sender's limit until `end_large_body` is called.
+
+        Raises _Rejection if the body is not allowed.
+        """
         if not any(sender) or not await self.may_send_large(sender):
             message = f"A body of more than {BODY_MAX} bytes requires a valid token or browser session."
             raise _Rejection(Unauthenticated(message))

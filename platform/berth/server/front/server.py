@@ -30,8 +30,8 @@ NEW_OBJECTS = 5000  # new objects between garbage collections; reference countin
 def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     """Return the uvicorn configuration. `options` sets the address and the grace period.
 
-    X-Forwarded-For and X-Forwarded-Proto are trusted only from BERTH_TRUSTED_PROXIES, because pods on this
-    machine can send them too.
+    X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
+    pods on this machine can send these headers too.
     """
     ports = importlib.import_module("berth.server.asgi").hosts  # this import also loads the settings
     set_process_name("web")

@@ -98,7 +98,10 @@ BERTH_DOCS = Path(
 
 
 def networks(variable: str) -> list[str]:
-    """Return the addresses and networks in an environment variable. Raises ImproperlyConfigured."""
+    """Return the addresses and networks listed in an environment variable.
+
+    Raises ImproperlyConfigured if one of them is invalid.
+    """
     values = [value.strip() for value in env.list(variable, default=[])]
     try:
         return [str(ip_network(value, strict=False)) for value in values if value]

@@ -33,9 +33,9 @@ class LocalChoices(NamedTuple):
 def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
     """Return the settings for pods in local pools, and a notice that explains them.
 
-    Without enclosures, a node serves only one project, so a demo turns isolation off, ignores limits that
-    cannot be enforced and may simulate GPUs. Environment variables override this. Raises StartupError if one
-    is invalid.
+    A node without enclosures serves only one project. A demo therefore turns isolation off, ignores limits
+    that cannot be enforced, and simulates GPUs if there are none. Environment variables override these
+    choices. Raises StartupError if a variable is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation

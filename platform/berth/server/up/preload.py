@@ -102,7 +102,10 @@ def fork_on_request(requests: socket.socket, supervisor: int) -> Program:
 
 
 def _prepare(name: str, files: Sequence[int]) -> Program:
-    """Set up a forked process and return its program. Exit if the supervisor does not expect it."""
+    """Set up a forked process and return its program.
+
+    The process exits if the supervisor does not expect it.
+    """
     for file in files:
         os.set_inheritable(file, False)
     report, log, *sockets = files

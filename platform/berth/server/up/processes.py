@@ -39,10 +39,10 @@ def database_child(home: Path, cluster: EmbeddedCluster) -> Child:
 
 
 def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
-    """Return the preloaded process that forks the programs. It dies with the supervisor, and so do pods.
+    """Return the preloaded process that forks the programs.
 
-    Forked processes must not connect to Berth's own ports, because users choose the addresses of inference
-    engines and registries.
+    The process and the pods are killed if the supervisor dies. Forked processes must not connect to Berth's
+    own ports, because users choose the URLs of inference engines and registries.
     """
     host, port = listening.getsockname()[:2]
     env = environment(home) | {

@@ -45,9 +45,9 @@ def serve(listening: socket.socket) -> None:
 
 
 class SharedServer(uvicorn.Server):
-    """Web server that accepts one connection at a time, to spread them over all processes.
+    """Web server that accepts one connection at a time, so that connections spread over all processes.
 
-    An idle server wakes once per second instead of ten times.
+    While it is idle, it wakes once per second instead of ten times.
     """
 
     _end: Callable[[], object] | None = None

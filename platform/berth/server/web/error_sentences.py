@@ -26,10 +26,10 @@ MEMORY_ADVICE = "Enter an amount with a unit, for example 4 GiB or 512 MiB."
 
 @dataclass(frozen=True, slots=True)
 class ErrorSentence:
-    """Problem in plain words for users of a form.
+    """Problem described in plain words for users of a form.
 
-    `replacement` is a valid value for a button, or "". `is_shortened` is True if the text lists only some
-    valid keys.
+    `replacement` is a valid value that a button can fill in, or "". `is_shortened` is True if the text lists
+    only some of the valid keys.
     """
 
     text: str
@@ -46,9 +46,9 @@ class ErrorSentence:
 def describe_problem(
     problem: Problem, label: str = "", *, choice: bool = False, labels: Mapping[str, str] | None = None
 ) -> ErrorSentence:
-    """Describe a problem with the form field `label`, or with a document key if it is empty.
+    """Describe a problem with the form field `label`, or with a document key if `label` is empty.
 
-    `labels` are the form's other labels by path.
+    `labels` contains the labels of the form's other fields, keyed by path.
     """
     message, allowed = problem.message, problem.allowed
     if request := _request(message, allowed, label, choice=choice):
@@ -83,7 +83,10 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Return a request such as "Enter a name.", or "" if other words explain the problem better."""
+    """Return a request such as "Enter a name.".
+
+    Return "" unless the value is missing or an example describes the allowed values.
+    """
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
         article = "an " if noun[:1] in "aeiou" else "a "

@@ -52,7 +52,7 @@ def add_remaining_errors(
 ) -> None:
     """Add the errors that `check` finds in valid fields, so that a form shows all errors together.
 
-    `invalid` contains the fields with errors, by default those of the form.
+    `invalid` contains the fields that already have errors, by default those of the form.
     """
     reported = set(form.errors) if invalid is None else invalid
     try:
@@ -103,7 +103,7 @@ def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field for the longest known prefix of the path, and the rest of the path."""
+    """Return the form field of the longest prefix of the path in `fields`, and the rest of the path."""
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

@@ -28,8 +28,9 @@ UNIT = re.compile(r"(.+) \((.+)\)")  # label with a unit
 class FormSection:
     """Section of a long form, with the names of its fields.
 
-    A collapsed section opens if a field has an error. `shown_for` is the (field, value) pair for which it is
-    visible. `lines` are (title, field names) pairs, shown above the other fields.
+    A collapsed section opens if a field has an error. `shown_for` is a (field, value) pair: the section is
+    visible only while the field has this value. `lines` are (title, field names) pairs, shown above the other
+    fields.
     """
 
     title: str
@@ -62,7 +63,10 @@ class ShownSection:
 
     @property
     def default_values(self) -> str:
-        """Return the labels and short values of the first fields, for a section with default values."""
+        """Return the labels and short values of the first fields.
+
+        A section shows them while all of its fields have their default values.
+        """
         texts = [_describe_value(field) for field in self.fields if not isinstance(field.initial, bool)]
         return ", ".join([text for text in texts if text][:MAX_VALUES_SHOWN])
 
@@ -91,7 +95,7 @@ class Form(forms.Form):
     ) -> None:
         """Show a field or its help text only while another field has a value, as in `source=template`.
 
-        Set `has_live_error` if a script on the page reports the field's errors.
+        Set `has_live_error` if a script on the page already reports the field's errors.
         """
         hints = {"shown_for": shown_for, "hint_shown_for": hint_shown_for, "has_live_error": has_live_error}
         vars(self.fields[name]).update(hints)
@@ -111,7 +115,7 @@ class Form(forms.Form):
         return None
 
     def error_links(self) -> list[tuple[forms.BoundField, str, str]]:
-        """Return the fields with errors, each with its label and first error, in form order."""
+        """Return the fields that have errors, each with its label and first error, in form order."""
         in_order: list[tuple[forms.BoundField, str]] = []
         for part in self.shown_sections():
             in_order += [(field, f"{title}: {field.label}") for title, line in part.lines for field in line]
@@ -166,7 +170,7 @@ def _specific_error(field: forms.Field, value: Any, error: ValidationError) -> V
 
 
 def _specific_message(field: forms.Field, value: Any, error: ValidationError) -> str:
-    """Return a more specific message, or "" if the error's own message is specific."""
+    """Return a more specific message, or "" if the error's own message is specific enough."""
     code, params = error.code, error.params or {}
     if code == "required":
         return "Choose a value." if isinstance(field, forms.ChoiceField) else "Enter a value."
@@ -213,7 +217,7 @@ def _choice_values(choices: Any) -> Iterator[Any]:
 
 
 def _quote_value(value: object) -> str:
-    """Quote and shorten text. Format other values with `format_value`."""
+    """Quote text, and shorten it if it is long. Format other values with `format_value`."""
     if isinstance(value, str) and value.isprintable():
         return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'
     return format_value(value)

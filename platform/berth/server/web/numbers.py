@@ -18,9 +18,9 @@ HYPHENATED_UNIT = re.compile(r"\b(GPU-(?:hours?|h|min))\b")
 
 
 def thousandths(milli: float | str | None) -> str:
-    """Format thousandths as a number of units: 4000 as 4, and 500 as 0.5. None means unlimited.
+    """Format an amount in thousandths as a number of units: 4000 as 4, and 500 as 0.5.
 
-    Templates pass a string for a missing value.
+    None means unlimited. Templates pass a string for a missing value, which is shown as a dash.
     """
     if isinstance(milli, str):
         return NO_VALUE

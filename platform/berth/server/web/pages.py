@@ -111,8 +111,8 @@ def refusal_page(
 ) -> HttpResponse:
     """Explain why an action is not possible.
 
-    `links` are (label, URL) pairs of the objects in the way. `action` is the button that helps, and `danger`
-    marks it as a removal.
+    `links` are (label, URL) pairs of the objects that prevent the action. `action` is a button that resolves
+    the problem, and `danger` marks it as a removal.
     """
     context = {
         "title": title, "text": text, "back": back, "links": links, "action": action, "danger": danger,
@@ -123,10 +123,10 @@ def refusal_page(
 def success_response(
     request: Request, message: str, *, to: str, leave: bool = False, warns: bool = False
 ) -> HttpResponse:
-    """Respond to a successful change. An open page shows the message.
+    """Respond to a successful change.
 
-    The browser goes to `to` if `leave` is set, if the form is a page of its own, or without scripts. Set
-    `warns` if the message contains warnings.
+    An open page shows the message. The browser navigates to `to` if `leave` is set, if the form is a page of
+    its own, or if scripts are disabled. Set `warns` if the message contains warnings.
     """
     is_own_page = urlsplit(request.htmx.current_url or "").path == request.path
     if request.htmx and not leave and not is_own_page:

@@ -153,7 +153,10 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if `berth login` created it. Other tokens may be in use elsewhere."""
+    """Revoke the token if `berth login` created it.
+
+    Other tokens are kept, because they may be in use elsewhere.
+    """
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)

@@ -42,7 +42,7 @@ def doctor(
 
 
 def _examine_machine(output: Output) -> bool:
-    """Check this machine and print the results. Return whether a requirement is not met."""
+    """Check this machine and print the results. Return whether any requirement is not met."""
     from berth.server.doctor import CheckStatus, examine
 
     checks = examine()
@@ -51,7 +51,7 @@ def _examine_machine(output: Output) -> bool:
 
 
 def _examine_pool(name: str, output: Output) -> bool:
-    """Print a pool's problems. Return whether one of them is an error."""
+    """Print a pool's problems. Return whether any of them is an error."""
     with open_client() as client:
         findings = client.node_pools.diagnosis(name).findings
     _show_checks(

@@ -54,7 +54,7 @@ def cp(
 
 
 def _split_remote_path(argument: str) -> tuple[str, str] | None:
-    """Split a remote path into workload and path. Return None for a local path."""
+    """Split a remote path into the workload and the path in its pod. Return None for a local path."""
     workload, colon, path = argument.partition(":")
     if not colon or not workload or workload.startswith((".", "/", "~")):
         return None

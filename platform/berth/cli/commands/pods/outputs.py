@@ -134,7 +134,10 @@ def _best_task(client: "Client", reference: str, metric: str, goal: MetricGoal) 
 
 
 def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
-    """Wait until the metrics of all ended tasks are known, for at most REPORTS_SECONDS."""
+    """Wait until the metrics of all ended tasks have been read.
+
+    After REPORTS_SECONDS, print a warning and continue without the missing metrics.
+    """
     deadline = time.monotonic() + REPORTS_SECONDS
     is_shown = False
     while unread := client.arrays.unread_tasks(array.id):

@@ -62,7 +62,7 @@ def port_forward(
 
 
 def _parse_mapping(value: str) -> PortMapping:
-    """Parse [LOCAL:]REMOTE. For a port name, LOCAL defaults to any free port."""
+    """Parse [LOCAL:]REMOTE. If REMOTE is a port name, LOCAL defaults to any free port."""
     local, colon, remote = value.rpartition(":")
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
@@ -132,7 +132,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
 
 
 def _reset_connection(writer: asyncio.StreamWriter) -> None:
-    """Reset the connection. A normal close would look like the end of the stream."""
+    """Reset the connection, because a normal close would look like the end of the stream."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

@@ -228,9 +228,9 @@ def _apply_to_targets(
     act: Callable[["Client", CommandTarget], "Change | Submission"],
     result: str,
 ) -> None:
-    """Act on each target, even if the server rejects some.
+    """Act on each target, and continue if the server rejects an action.
 
-    `result` completes the messages, as in "cancelled".
+    `result` is the word that messages use for the outcome, such as "cancelled".
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:

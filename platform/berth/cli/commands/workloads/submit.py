@@ -155,7 +155,7 @@ def _find_smallest_change(
 
 
 def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags: SubmitFlags) -> None:
-    """Submit the documents one by one, because a batch cannot contain arrays."""
+    """Submit each document in a request of its own, because a batch cannot contain arrays."""
     results: list[Submission | ArraySubmission] = []
     for document in documents:
         submit_one = client.arrays.submit if "array" in document else client.workloads.submit
@@ -177,7 +177,7 @@ def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set
 
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
-    """Validate all documents. Raise one SpecError for all problems."""
+    """Validate all documents. Raise a single SpecError that lists the problems in all of them."""
     from berth.core.spec import SpecError, parse_workload
 
     problems = []
@@ -262,7 +262,7 @@ def _show_dry_runs(
 
 
 def _format_outcomes(result: "ArrayDryRun") -> str:
-    """Format the counts, for example "4 would start, 26 would be queued"."""
+    """Format the number of tasks per outcome, for example "4 would start, 26 would be queued"."""
     counts = {
         "would start": result.would_start, "would start and evict others": result.would_evict,
         "would be queued": result.would_queue,

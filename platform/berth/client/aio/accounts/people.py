@@ -59,9 +59,10 @@ class AsyncUsers(AsyncResource):
         return await self._get(UserDetail, _path(username))
 
     async def deactivate(self, username: str) -> Deactivation:
-        """Deactivate a user. Their tokens and sessions end, and their workloads keep running.
+        """Deactivate a user.
 
-        Raises Conflict for yourself and for the last platform admin.
+        Their tokens and sessions are revoked, but their workloads keep running. Raises Conflict for yourself
+        and for the last platform admin.
         """
         return await self._post(Deactivation, f"{_path(username)}/deactivate")
 

@@ -100,7 +100,7 @@ class AsyncQuotas(AsyncResource):
     async def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
         """Apply all changes of a draft, or none. Return None if no quota would change.
 
-        With the `tag` of a preview, raises Conflict if a quota has changed since.
+        If `tag` is the ETag of a preview, raises Conflict if a quota has changed since the preview.
         """
         match = "*" if tag is None else f'"{tag}"'
         response = await self._transport.post("quotas/apply", draft, condition={"If-Match": match})

@@ -34,10 +34,11 @@ from berth.core.wording.reasons import plain_reason
 
 
 class AsyncChannel:
-    """Connection to a command in a pod. Leaving the `with` block ends the command.
+    """Connection to a command in a pod.
 
-    `window` is the number of input bytes that the command can accept now. `exit_code` or `signal` says how it
-    ended, and `failure` why it could not start. One thread may send while another receives.
+    Leaving the `with` block ends the command. `window` is the number of input bytes that the command can
+    accept now. When the command has ended, `exit_code` or `signal` says how. If it could not be started,
+    `failure` says why. One thread may send while another receives.
     """
 
     def __init__(
@@ -94,9 +95,9 @@ class AsyncChannel:
     async def receive(self) -> tuple[int, bytes]:
         """Return the kind and content of the next frame.
 
-        The kind is OUTPUT or ERRORS (bytes), CREDIT (`window` has grown) or STATUS (the end). On a connection
-        to a port, END means that no more frames of one kind will follow. Each call acknowledges the previous
-        output. Raises Rejected or Unreachable.
+        The kind is OUTPUT or ERRORS (with bytes), CREDIT if `window` has grown, or STATUS at the end. On a
+        connection to a port, END means that no more frames of the kind in its content will follow. Each call
+        acknowledges the previous output. Raises Rejected or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0

@@ -23,11 +23,11 @@ class AsyncCode(AsyncResource):
     async def upload(
         self, directory: str | Path, *, project: str = "", progress: Progress | None = None
     ) -> dict[str, Any]:
-        """Upload a directory. Return the `code` section for a workload document.
+        """Upload a directory, and return the `code` section for a workload document.
 
-        Files that Git or .berthignore excludes are left out. The project defaults to the context's or your
-        only one. `progress` gets the number of bytes sent and the total. Raises SpecError if the files cannot
-        be sent.
+        Files that Git or .berthignore excludes are left out. The project defaults to the project of the
+        context, or to your only project. `progress` is called with the number of bytes sent and the total.
+        Raises SpecError if the files cannot be sent.
         """
         project = project or self._transport.settings.project or await self._only_project()
         limits = await self.get(project)

@@ -60,9 +60,10 @@ class Users(Resource):
         return self._get(UserDetail, _path(username))
 
     def deactivate(self, username: str) -> Deactivation:
-        """Deactivate a user. Their tokens and sessions end, and their workloads keep running.
+        """Deactivate a user.
 
-        Raises Conflict for yourself and for the last platform admin.
+        Their tokens and sessions are revoked, but their workloads keep running. Raises Conflict for yourself
+        and for the last platform admin.
         """
         return self._post(Deactivation, f"{_path(username)}/deactivate")
 

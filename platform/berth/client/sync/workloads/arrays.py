@@ -88,9 +88,9 @@ class Arrays(Resource):
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     def unread_tasks(self, array_id: str) -> int:
-        """Return how many ended tasks still have unread metrics.
+        """Return the number of ended tasks whose metrics have not all been read.
 
-        Until it is 0, the best task in `metrics` may be wrong.
+        While there are such tasks, the best task in `metrics` may still change.
         """
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
 

@@ -49,8 +49,8 @@ class Workloads(Resource):
     ) -> Submission:
         """Submit a workload exactly once, even if the connection is lost.
 
-        Calls with the same `key` count as one submission. `code` is a directory to send along: see
-        `client.code.upload`.
+        Calls with the same `key` count as one submission. `code` is a directory to upload with the workload:
+        see `client.code.upload`.
         """
         if code is not None:
             # Imported on demand, because only code uploads need this module.
@@ -66,8 +66,8 @@ class Workloads(Resource):
     ) -> Batch:
         """Submit up to 1,000 workloads, exactly once even if the connection is lost.
 
-        The result has a workload or a rejection for each document. With `atomic`, all are submitted or
-        Rejected is raised.
+        For each document, the result has the workload or the reason for its rejection. With `atomic`, one
+        rejected document prevents all submissions, and Rejected is raised.
         """
         body = {"items": list(documents), "atomic": atomic}
         return self._post(Batch, BATCH_PATH, body, key=key)
@@ -107,10 +107,10 @@ class Workloads(Resource):
     def edit(
         self, workload_id: str, changes: Document, *, version: int | None = None, dry_run: bool = False
     ) -> Edit:
-        """Change keys of a pending or suspended workload's document.
+        """Change keys in the document of a pending or suspended workload.
 
-        None removes a key. Mappings are merged and lists are replaced. `dry_run` stores nothing. Raises
-        Conflict if the workload cannot be edited or has changed since `version`.
+        None removes a key. Mappings are merged, and lists are replaced. With `dry_run`, nothing is stored.
+        Raises Conflict if the workload cannot be edited or has changed since `version`.
         """
         tag = "*" if version is None else f'"{version}"'
         path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
@@ -206,7 +206,8 @@ class Workloads(Resource):
     ) -> LogChunk:
         """Return the last `tail` lines of a pod's log, or `limit` bytes from `offset`.
 
-        With `timestamps`, lines begin with the UTC time of writing (within 2 s), or `-` if unknown.
+        With `timestamps`, each line begins with the UTC time at which it was written (within 2 s), or with
+        `-` if the time is unknown.
         """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         params |= {"timestamps": True} if timestamps else {}
@@ -260,7 +261,7 @@ class Workloads(Resource):
     ) -> CommandResult:
         """Run a command in a pod with `data` as input, and return the result.
 
-        `pod` is ROLE-INDEX, by default the first. The entire output is held in memory.
+        `pod` is ROLE-INDEX, by default the first pod. The entire output is held in memory.
         """
         from berth.client.sync.workloads.channels import run_command  # slow import that is rarely needed
 
@@ -282,8 +283,9 @@ class Workloads(Resource):
     ) -> CopyResult:  # fmt: skip
         """Copy a file or directory to `target` in a pod.
 
-        `pod` is ROLE-INDEX, by default the first. The target is relative to the pod's working directory, and
-        may be a directory to copy into. `progress` gets the bytes copied and their total. Raises CopyFailed.
+        `pod` is ROLE-INDEX, by default the first pod. The target is relative to the pod's working directory.
+        If it is a directory, the source is copied into it. `progress` is called with the number of bytes
+        copied and the total. Raises CopyFailed.
         """
         from berth.client.sync.workloads.copies import copy_to  # slow import that is rarely needed
 
@@ -295,9 +297,9 @@ class Workloads(Resource):
     ) -> CopyResult:  # fmt: skip
         """Copy a file or directory of a pod to a local `target`.
 
-        `pod` is ROLE-INDEX, by default the first. The source is relative to the pod's working directory. The
-        target may be a directory to copy into. `progress` gets the bytes copied and, for a file, their total.
-        Raises CopyFailed.
+        `pod` is ROLE-INDEX, by default the first pod. The source is relative to the pod's working directory.
+        If the target is a directory, the source is copied into it. `progress` is called with the number of
+        bytes copied and, for a file, the total. Raises CopyFailed.
         """
         from berth.client.sync.workloads.copies import copy_from  # slow import that is rarely needed
 

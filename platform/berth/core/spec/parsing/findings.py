@@ -88,7 +88,10 @@ def _unknown_key_problem(path: str, location: tuple[str | int, ...], root_model:
 
 
 def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> bool:
-    """Return whether the value must not appear in messages (repr=False in the model)."""
+    """Return whether the value is secret and must not appear in messages.
+
+    Models mark secret fields with repr=False.
+    """
     field = root_model.model_fields.get(str(location[0])) if location else None
     return field is not None and not field.repr
 

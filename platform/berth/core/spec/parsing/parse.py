@@ -107,7 +107,7 @@ def _role_problems(path: str, child: object) -> Iterator[Problem]:
 
 
 def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
-    """Yield contradictions between the valid fields of an invalid document."""
+    """Yield contradictions between the valid fields of a document that has invalid fields."""
     invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
     if not invalid_keys or not invalid_keys <= STAND_INS.keys() | LEFT_OUT:
         return

@@ -36,9 +36,10 @@ def describe_mismatch(
     *,
     with_nearest: bool,
 ) -> Problem:
-    """Return the problem with a value of the wrong type. `kind` is pydantic's error type.
+    """Return the problem with a value of the wrong type.
 
-    `field` is None for an item. `model` describes the expected mapping, if any.
+    `kind` is pydantic's error type. `field` is None for an item of a list or mapping. `model` is the model of
+    the expected mapping, or None if there is no model.
     """
     keys = sorted(model.model_fields) if model is not None else []
     message = f"must be {EXPECTED[kind]}"
@@ -104,7 +105,7 @@ def _is_valid(value: object, field: Field | None, model: type[BaseModel] | None)
 
 @lru_cache(maxsize=256)  # creating a model takes milliseconds
 def _field_model(owner: type[BaseModel], name: str) -> type[BaseModel]:
-    """Return a model with one field, `value`, that copies the owner's field `name`."""
+    """Return a model whose only field, `value`, is a copy of the owner's field `name`."""
     field = owner.model_fields[name]
     return create_model("Value", value=(field.annotation or Any, field))
 

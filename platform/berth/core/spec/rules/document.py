@@ -204,7 +204,7 @@ def _secret_problems(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Prob
 def _secret_use_problems(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
-    """Yield the problems with the secrets. `outer` lists other secrets of the same pods."""
+    """Yield the problems with the secrets. `outer` lists the other secrets that the same pods receive."""
     targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
     targets |= {("file", use.file) for _, use in outer}
     for path, use in uses:

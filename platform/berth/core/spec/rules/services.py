@@ -8,7 +8,10 @@ from berth.core.spec.workload import WorkloadSpec
 
 
 def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
-    """Return the role of the inference engines: the service's `role`, or the only role, or None."""
+    """Return the role that runs the inference engines.
+
+    This is the service's `role` or, by default, the only role. Return None if there is no such role.
+    """
     roles = spec.all_roles
     if spec.service is None:
         return None

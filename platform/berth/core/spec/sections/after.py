@@ -41,8 +41,9 @@ Reference = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterV
 class Dependency(Document):
     """Workload or array that must reach a final state before this workload may start.
 
-    `workload` is NAME or PROJECT/NAME of the newest such workload. The state `any` includes cancelled
-    workloads. With `tasks: same`, each task waits only for the same index in the other array.
+    `workload` is NAME or PROJECT/NAME, and refers to the newest workload or array of that name. The state
+    `any` includes cancelled workloads. With `tasks: same`, each task waits only for the task with the same
+    index in the other array.
     """
 
     workload: Reference
@@ -50,7 +51,10 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited_name(self, project: str) -> AwaitedName:
-        """Return the project and name of the awaited workload. The project defaults to `project`."""
+        """Return the project and name of the awaited workload.
+
+        If `workload` names no project, it is in `project`.
+        """
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

@@ -75,7 +75,7 @@ def path_problem(path: str) -> str:
 
 
 def link_problem(path: str, target: str) -> str:
-    """Return why a tree may not contain this symbolic link, or "".
+    """Return why a tree may not contain this symbolic link, or "" if it may.
 
     `..` is allowed only at the start of the target, because later it could lead out of the tree.
     """

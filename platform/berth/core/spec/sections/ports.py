@@ -29,7 +29,7 @@ def _validate_port_name(text: str) -> str:
 class PortSpec(Document):
     """Port on which the pod serves HTTP.
 
-    Without `port`, Berth chooses a number and passes it in an environment variable.
+    If `port` is not set, Berth chooses a number and passes it in an environment variable.
     """
 
     name: Annotated[str, AfterValidator(_validate_port_name)]

@@ -41,7 +41,7 @@ class SingleThreadHandler(ASGIHandler):
     def respond(self, scope: dict[str, Any], body: IO[bytes]) -> HttpResponseBase:
         """Return the response.
 
-        Unless it is a stream, resources such as the database connection are released first.
+        Resources such as the database connection are released first, unless the response is a stream.
         """
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)

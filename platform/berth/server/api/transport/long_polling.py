@@ -28,7 +28,7 @@ def long_poll(
     """Return a response with the first result of `respond` that is not None.
 
     After `seconds`, `respond` is called with True and must return frames. An error in the first call sets the
-    status code, and later errors are sent as frames with a `problem`.
+    response's status code. Later errors are sent as frames with a `problem`.
     """
     data = respond(seconds <= 0)
     if data is not None:

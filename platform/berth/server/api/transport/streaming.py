@@ -22,9 +22,10 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uf
 def stream_bytes(
     request: HttpRequest | Request, parts: Iterator[bytes], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
-    """Stream parts that are slow to read. Reading must not use the database.
+    """Stream parts that take time to read.
 
-    An error breaks the connection, so that the client does not take the response for complete.
+    Reading a part must not use the database. An error breaks the connection, so that the client does not
+    mistake the response for a complete one.
     """
     plain = request._request if isinstance(request, Request) else request
     body = _async_parts(parts) if isinstance(plain, ASGIRequest) else parts
@@ -45,9 +46,10 @@ def stream_download(
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
-    """Send `name`.csv. Rows may be read from the database while they are sent.
+    """Send `name`.csv.
 
-    Under ASGI, all rows are read first, so that slow clients hold no database connection.
+    Rows may be read from the database while they are sent. Under ASGI, however, all rows are read first, so
+    that slow clients hold no database connection.
     """
     plain = request._request if isinstance(request, Request) else request
     lines = csv_lines(header, rows)

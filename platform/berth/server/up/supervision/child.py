@@ -73,7 +73,8 @@ class Child:
     def poll_exit(self, now: float) -> int | None:
         """Return the exit code of a child that has just exited, and schedule its restart.
 
-        Otherwise, return None. The delay grows with each consecutive failure.
+        Return None if the child has not just exited. The delay before the restart grows with each consecutive
+        failure.
         """
         if self.process is None or (code := self.process.poll()) is None:
             return None

@@ -66,10 +66,10 @@ class Forks:
         return lambda log: self.fork(name, log, sockets)
 
     def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
-        """Start a process that writes to the log and uses the sockets. Raises OSError.
+        """Start a process that writes to the log and uses the sockets.
 
-        `name` is a program such as `web`, optionally with a number as in `web-2`. The process ends if this
-        process never receives its ID.
+        `name` is a program such as `web`, optionally with a number, as in `web-2`. The new process ends if
+        its ID does not reach this process. Raises OSError if the process does not start.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:

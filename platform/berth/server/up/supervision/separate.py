@@ -12,10 +12,10 @@ from berth.tied import end_with_parent
 
 
 def call_in_fork(function: Callable[[], Any]) -> Any:
-    """Call the function in a forked process and return its result, which passes through JSON.
+    """Call the function in a forked process, and return its result.
 
-    Call this while the process has one thread. Raises StartupError if the function does or the forked process
-    dies.
+    The result is transferred as JSON. Call this only while the process has a single thread. Raises
+    StartupError if the function raises it, or if the forked process dies.
     """
     parent = os.getpid()
     reading, writing = os.pipe()

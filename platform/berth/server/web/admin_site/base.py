@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base class of model admins, for platform admins only.
+    """Base class of model admins, which only platform admins can use.
 
     Service errors appear as messages. Lists can be downloaded as CSV.
     """
@@ -222,7 +222,10 @@ def render_table(
 
 
 def _wrap_class(cell: object) -> str:
-    """Return the CSS class that controls line breaks in the text, or "" for a sentence."""
+    """Return the CSS class that keeps the line breaks of a text or prevents them in a single word.
+
+    Return "" for a sentence.
+    """
     if "\n" in str(cell):
         return "lines"
     return "" if " " in str(cell) else "whitespace-nowrap"

@@ -144,8 +144,8 @@ ACRONYMS = {
 def label_fields(model: type[Model]) -> None:
     """Label a model's fields in the application's terms.
 
-    A field without an entry in LABELS gets the words of its name: `gpus_per_node` is "GPUs per node", and
-    `explained_at` is "explained".
+    A field without an entry in LABELS is labelled with the words of its name: `gpus_per_node` is "GPUs per
+    node", and `explained_at` is "explained".
     """
     name = str(model._meta.model_name)
     for field in model._meta.fields:

@@ -75,7 +75,7 @@ class SignOut(LogoutView):
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
     """Redirect anonymous users to the sign-in page.
 
-    Raises Forbidden, with the missing permission, for other users without access.
+    For signed-in users without access, raises Forbidden with the missing permission.
     """
     if not request.user.is_authenticated:
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"), reverse("login"))
@@ -96,6 +96,6 @@ def explain_admin_site_rejection(user: User) -> str:
 def is_form_accepted(response: HttpResponse) -> bool:
     """Return whether the sign-in form was accepted.
 
-    `request.user` may be a user who tries another account's password.
+    `request.user` does not answer this, because a signed-in user may try another account's password.
     """
     return response.status_code == HTTPStatus.FOUND

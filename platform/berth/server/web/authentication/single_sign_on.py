@@ -104,7 +104,10 @@ def provider() -> Any:
 
 @lru_cache(maxsize=4)
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """Register the provider. Its metadata is fetched only once, but its keys again if they change."""
+    """Register the provider.
+
+    Its metadata is fetched only once, but its keys are fetched again when they have changed.
+    """
     from authlib.integrations.django_client import OAuth
 
     return OAuth().register(

@@ -83,7 +83,10 @@ def quota_bar(
 
 
 def bar_scale(longest: int) -> int:
-    """Return a scale with room for pending GPUs beyond the largest amount. Its end has a label."""
+    """Return a scale with room for pending GPUs beyond the largest amount.
+
+    Its length is chosen so that there is a label at the end.
+    """
     needed = longest * 5 // 4
     step = _tick_step(needed)
     return -(-needed // step) * step

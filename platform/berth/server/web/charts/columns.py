@@ -30,9 +30,10 @@ class ColumnChart:
 def stacked_columns(
     layers: Sequence[tuple[str, Sequence[tuple[float, str]]]], *, whole: bool = False
 ) -> ColumnChart:
-    """Lay out stacked columns. A layer has a kind, and an (amount, title) pair per column.
+    """Lay out stacked columns.
 
-    With `whole`, the axis marks are whole numbers.
+    Each layer has a kind, and one (amount, title) pair per column. With `whole`, all axis marks are whole
+    numbers.
     """
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]

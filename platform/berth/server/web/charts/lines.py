@@ -41,7 +41,7 @@ class LineChart:
 def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float | None]]]]) -> LineChart:
     """Return a chart of the series, each with its label, CSS class and sorted points.
 
-    A missing value is a gap in the line.
+    A line has a gap where a value is missing.
     """
     points = [(step, value) for _, _, each in series for step, value in each if value is not None]
     if not points:

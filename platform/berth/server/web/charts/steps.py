@@ -46,8 +46,8 @@ def step_chart(
 ) -> StepChart:
     """Return a step chart from `begin` to `end`, with a scale that reaches at least `least`.
 
-    Each number is drawn until the next number's time, and the last one until `end`. None is a gap. `limit` is
-    drawn across the whole chart.
+    Each number is drawn from its time until the time of the next number, and the last one until `end`. None
+    leaves a gap. `limit` is drawn across the whole chart.
     """
     sums = [
         sum(value or 0 for value in values)

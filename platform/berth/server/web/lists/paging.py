@@ -32,9 +32,10 @@ def load_slice(
     cursor: str = "",
     size: int = SIZE,
 ) -> PageSlice[M]:
-    """Return one page of rows. `columns` maps sort keys to non-null columns.
+    """Return one page of rows.
 
-    The prefix "-" reverses a key. Further columns of a key sort rows that are equal in the first.
+    `columns` maps sort keys to non-null columns. The prefix "-" reverses the order of a key. If a key has
+    several columns, each one sorts the rows that are equal in the columns before it.
     """
     if sort.removeprefix("-") not in columns:
         sort = default

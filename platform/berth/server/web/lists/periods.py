@@ -28,7 +28,8 @@ M = TypeVar("M", bound=Model)
 class ListPeriod:
     """Time range that a list shows.
 
-    `problems` has a sentence for each invalid query parameter. `choice` is ALL, a preset or CUSTOM.
+    `problems` contains a sentence for each invalid query parameter. `choice` is ALL, the selected preset or
+    CUSTOM.
     """
 
     since: datetime | None = None

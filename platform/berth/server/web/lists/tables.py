@@ -22,12 +22,13 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """Table column. `value` returns a cell's value, in `unit`.
+    """Table column.
 
-    `order` is the non-null database column, or columns, that sort long lists, and `rank` the sort key in
-    memory if it is not `value`. An `is_csv_only` column is not on the page, and an `is_secondary` column is
-    hidden in narrow windows. `page_title` replaces `title` on the page. Searches need `is_searched`. With
-    `is_largest_first`, the first click sorts in descending order.
+    `value` returns a cell's value, in `unit`. `order` is the non-null database column, or columns, by which
+    long lists are sorted. Lists in memory are sorted by `rank`, or by `value` if `rank` is not set. An
+    `is_csv_only` column is not on the page, and an `is_secondary` column is hidden in narrow windows.
+    `page_title` replaces `title` on the page. Searches include only columns with `is_searched`. With
+    `is_largest_first`, the first click on the header sorts in descending order.
     """
 
     key: str
@@ -52,8 +53,9 @@ class Column(Generic[R]):
 class Listing(Generic[R]):
     """One page of a list.
 
-    `sorts` are the sortable keys, and `next` and `previous` are cursors. `all_rows` is for the CSV file.
-    `start` is the index of the page's first row, and `total` the number of all rows in memory.
+    `sorts` are the sortable keys, and `next` and `previous` are cursors. `all_rows` are written to the CSV
+    file. `start` is the index of the page's first row, and `total` is the number of all rows if they are in
+    memory.
     """
 
     name: str
@@ -94,9 +96,9 @@ def list_rows(
     request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
     default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """Return a listing of rows in memory that any column can search and sort.
+    """Return a listing of rows in memory, which can be searched and sorted by any column.
 
-    If `default` is empty, `rows` keep their order until the user sorts.
+    If `default` is empty, `rows` keep their order until the user sorts them.
     """
     all_rows, state = list(rows), table_state(request.GET, name)
     columns_by_key = {column.key: column for column in columns}
@@ -151,7 +153,7 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return a pair for each matching row: its top-level row and the row itself.
 
-    Top-level rows keep their order, and the rows below them are in the list's order.
+    Top-level rows keep their order, and the rows below each of them are in the list's order.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}
@@ -202,7 +204,7 @@ def _contains_text(row: R, columns: Sequence[Column[R]], search: str) -> bool:
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Put missing values first, then numbers, times and text."""
+    """Return a key that sorts missing values first, then numbers, times and text."""
     if value is None or value == "":
         return (0, 0)
     if isinstance(value, bool | int | float):

@@ -30,8 +30,8 @@ NoteScope = tuple[int | None, int | None]  # project ID and department ID
 class Announcer:
     """Sender of change notes.
 
-    The caller sends an isolated note. While notes keep arriving, a thread sends them on its own database
-    connection.
+    A note that follows a pause is sent immediately by the caller. While notes keep arriving, a thread sends
+    them on its own database connection.
     """
 
     def __init__(self) -> None:

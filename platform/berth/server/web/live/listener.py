@@ -72,9 +72,9 @@ class Listener:
             self._queues.discard(queue)
 
     def missed_notes(self, since: float) -> list[Note]:
-        """Return the notes since `since`, a timestamp of any web process.
+        """Return the notes since `since`, a timestamp from any web process.
 
-        Return only EVERYTHING_CHANGED if this process has not been listening since then.
+        If this process has not been listening since then, return only EVERYTHING_CHANGED.
         """
         since -= CLOCK_SKEW_SECONDS
         with self._lock:

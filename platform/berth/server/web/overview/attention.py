@@ -49,11 +49,12 @@ def attention_items(
     no_scheduler: bool,
     now: datetime,
 ) -> list[AttentionItem]:
-    """Return what needs the user's attention: faults before warnings.
+    """Return the items that need the user's attention, with faults before warnings.
 
-    Platform admins see platform items first, other users their own workloads. `unschedulable` counts the
-    visible workloads and arrays that can never start. `pool` is the name of the only pool, or empty. With
-    `no_scheduler`, pool errors that it causes are omitted.
+    Platform admins see platform items first, whereas other users see their own workloads first.
+    `unschedulable` is the number of visible workloads and arrays that can never start. `pool` is the name of
+    the only pool, or empty if there are several. With `no_scheduler`, pool errors that result from the
+    missing scheduler are omitted.
     """
     own = _own_workloads(actor)
     impossible = list(_select_unschedulable(own))
@@ -105,10 +106,10 @@ def _own_workloads(actor: Actor) -> list[Workload]:
 def _failed_items(
     actor: Actor, pools: Collection[str] | None, pool: str, now: datetime
 ) -> list[AttentionItem]:
-    """Return the failed workloads and arrays of the last day that were not resubmitted.
+    """Return the workloads and arrays that failed in the last day and were not resubmitted.
 
-    With `pools`, return all visible ones there, otherwise only the user's own. If there are too many, one
-    item links to the rest.
+    With `pools`, return all visible ones in these pools, otherwise only the user's own. If there are too
+    many, add an item that links to all of them.
     """
     if actor.user is None:
         return []
@@ -234,8 +235,8 @@ def _persistent_shortfalls(
 ) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
     """Yield the shortfalls that have lasted for some minutes, with the demand of their pending workloads.
 
-    Newer ones often disappear in the next cycles. Elastic workloads can be short of GPUs without any pending
-    workload.
+    Newer shortfalls are omitted, because they often disappear in the next cycles. Elastic workloads can be
+    short of GPUs without any pending workload.
     """
     if not shortfalls:
         return
@@ -288,7 +289,10 @@ def _items_below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether all pending workloads exceed the unused share, and no workload waits to scale up."""
+    """Return whether even the smallest pending workload requests more than the unused share.
+
+    The result is False if a workload waits to scale up.
+    """
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 

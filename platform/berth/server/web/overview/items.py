@@ -11,7 +11,7 @@ class AttentionItem:
     """Item that needs attention, such as "vision/sweep: 2 GPUs idle.".
 
     `name` is a project, a pool or PROJECT/NAME of a workload, and links to `path`. `text` is a sentence. `at`
-    is when the problem began, if known. `log` is the address of the log with the error.
+    is the time at which the problem began, if known. `log` is the URL of the log that contains the error.
     """
 
     label: str

@@ -79,7 +79,8 @@ class OwnWorkload:
 def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     """Return up to OWN_MAX of the user's workloads and arrays that are live or ended in the last day.
 
-    Pending ones come first, by queue position, and ended ones last. `pool` selects those that may use it.
+    Pending ones come first, by queue position, and ended ones last. If `pool` is set, only those that may use
+    this pool are returned.
     """
     if actor.user is None:
         return []

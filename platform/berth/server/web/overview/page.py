@@ -223,9 +223,10 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
     """Return the number of workloads by state, as in the workload list.
 
-    `failed` and `failed_tasks` (of active arrays) count the last day. `partly_pending` counts running arrays
-    with pending tasks. Inference engines count as workloads, and as `running_engines` and `pending_engines`.
-    `waiting_since` is when the longest wait began, or None.
+    `failed` counts the workloads that failed in the last day, and `failed_tasks` the failed tasks of active
+    arrays. `partly_pending` counts running arrays with pending tasks. Inference engines are counted as
+    workloads, and also as `running_engines` and `pending_engines`. `waiting_since` is the time at which the
+    longest wait began, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts: dict[str, Any] = {state: state_count(state) for state in COUNTED_STATES}
@@ -243,9 +244,9 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the pending reasons of workloads and of running arrays, most GPUs first.
+    """Return the reasons why workloads and tasks of running arrays are pending, most GPUs first.
 
-    Arrays that wait for earlier tasks have no reason and come last.
+    Arrays whose pending tasks all wait for earlier tasks have no reason and come last.
     """
     rows = workloads(actor).filter(phase__in=PENDING_PHASES, pools__overlap=[pool.name for pool in pools])
     counts = count_by_reason(rows)

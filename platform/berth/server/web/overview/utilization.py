@@ -43,9 +43,9 @@ class UtilizationChart:
 
 
 def last_hour_utilization(hours: Sequence[UtilizationHour], now: datetime) -> MeanUtilization | None:
-    """Return the mean utilization of the last 60 minutes, or None without measurements.
+    """Return the mean utilization over the last 60 minutes, or None without measurements.
 
-    For minutes before the current hour, the previous hour counts.
+    For the minutes before the current hour, the mean of the previous hour is used.
     """
     *_, before, current = hours
     part = 1 - min(1.0, (now - current.at).total_seconds() / HOUR)

@@ -78,7 +78,7 @@ Target = Workload | Service | WorkloadArray
 class HitGroup:
     """Search results of one kind.
 
-    If `follows` names another group, they are actions on that group's first result.
+    If `follows` names another group, the results are actions on the first result of that group.
     """
 
     title: str
@@ -118,7 +118,8 @@ def search(request: Request) -> HttpResponse:
 def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, current workloads and forms.
 
-    Current workloads are the user's own or, without any, all visible ones. Those in `recent` are left out.
+    The current workloads are the user's own or, if there are none, all visible ones. Workloads in `recent`
+    are left out.
     """
     yield HitGroup("Actions on this page", page_actions(actor, url))
     now = timezone.now()
@@ -146,11 +147,12 @@ def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[Hi
 
 
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
-    """Yield groups of results. Every word must occur in the result's name, project or pool.
+    """Yield groups of results.
 
-    Page names and actions combine with names, as in "edit quota vision". A kind, as in "pool train",
-    restricts only objects. A verb such as "cancel" puts actions on matching workloads and schedules first, or
-    on the user's latest ones.
+    Every word must occur in the result's name, project or pool. Words of a page or action can be combined
+    with names, as in "edit quota vision". The name of a kind, as in "pool train", restricts only the results
+    that are objects. After a verb such as "cancel", actions on matching workloads and schedules come first.
+    If there is no other word, they are actions on the user's latest workloads and schedules.
     """
     verb, rest = split_verb(words)
     of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
@@ -269,7 +271,10 @@ def _hits_on_other_pages(others: Iterable[SearchHit], hits: Iterable[SearchHit])
 
 
 def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target | None:
-    """Return the candidate whose name equals the words. By default, return the only candidate or None."""
+    """Return the first candidate whose name equals the words, or else the only candidate.
+
+    Return None if there are no candidates or several.
+    """
     name = " ".join(words_without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _target_name(row).lower() == name]
     choice = exact or candidates
@@ -281,7 +286,7 @@ def _target_name(target: Target) -> str:
 
 
 def _actions_on_target(actor: Actor, target: Target) -> HitGroup:
-    """Return the actions on the target, shown after the group of its kind."""
+    """Return the group of actions on the target, which is shown after the group of the target's kind."""
     if isinstance(target, WorkloadArray):
         title, hits = "Arrays", row_actions(actor, (), [target])
     elif isinstance(target, Service):
@@ -312,8 +317,8 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
     """Yield the actions that the verb names.
 
-    They apply to what matches the other words or, without any, to the open page and the user's latest
-    workloads.
+    With other words, these are actions on the workloads, arrays and schedules that match them. Otherwise,
+    they are actions on the open page and on the user's latest workloads.
     """
     if words:
         named = ("name", "project__name")
@@ -336,7 +341,7 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 def _matching_rows(
     rows: QuerySet[Any], words: Sequence[str], *columns: str, kind: Sequence[str] = (), id_column: str = ""
 ) -> QuerySet[Any]:
-    """Return the rows with each word in a column or at the start of an ID, best first.
+    """Return the rows that match every word in one of the columns or at the start of an ID, best first.
 
     `match` is 0 if the first column equals the search text, 1 if it starts with it, and 2 otherwise.
     """

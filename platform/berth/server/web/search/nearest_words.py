@@ -44,8 +44,8 @@ SYNONYMS = {
 def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
     """Correct each word to the nearest word in a title, action, state or visible name.
 
-    Words that are part of one, or resemble none, are unchanged. Of an array task, only the array's name is
-    corrected.
+    A word stays unchanged if it is part of one of these, or resembles none of them. In the name of an array
+    task, only the array's name is corrected.
     """
     known_words = set(chain(_page_words(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]

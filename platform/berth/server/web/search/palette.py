@@ -53,7 +53,8 @@ class SearchHit:
     """Search result: its link target, its project or pool, and its state.
 
     With `in_dialog`, the target is a form that opens on the current page. With `switches_theme`, there is no
-    target. `is_danger` marks actions that end or delete. With `tone`, the state is shown unchanged.
+    target. `is_danger` marks actions that end or delete something. If `tone` is set, the state is shown
+    unchanged.
     """
 
     title: str
@@ -141,9 +142,10 @@ def page_actions(actor: Actor, url: str | None) -> list[SearchHit]:
 
 
 def split_verb(words: list[str]) -> tuple[str, list[str]]:
-    """Split "cancel diffusion" or "diffusion cancel" into the verb, or "", and the other words.
+    """Split "cancel diffusion" or "diffusion cancel" into the verb and the other words.
 
-    Verbs may end with an s, as in "logs". Only the first and last word may be abbreviated.
+    The verb is "" if there is none. It may end with an s, as in "logs". Only the first and last word may be
+    abbreviations of a verb.
     """
     for at, word in enumerate(words):
         least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
@@ -154,9 +156,9 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _action_verb(word: str, min_letters: int) -> str:
-    """Return the verb that the word means, or "".
+    """Return the verb that the word stands for, or "" if there is none.
 
-    A final s is ignored. Words with `min_letters` letters may be abbreviations.
+    A final s is ignored. Words with at least `min_letters` letters may be abbreviations.
     """
     for verb in VERBS:
         if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):

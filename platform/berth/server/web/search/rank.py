@@ -14,10 +14,10 @@ PARTS = re.compile(r"[\s\-_./]+")
 
 
 def rank(hit: SearchHit, words: Sequence[str]) -> int:
-    """Return the hit's rank for the words; the lowest is best.
+    """Return the hit's rank for the words, where lower ranks are better.
 
-    From best to worst: the title equals the words, starts with them, has words that start with them, contains
-    them, or only the project, pool or keywords do.
+    From best to worst: the title equals the words, the title starts with them, each word starts a word of the
+    title, each word occurs in the title, or a word occurs only in the project, pool or keywords.
     """
     title, text = hit.title.lower(), " ".join(words).lower()
     if title == text:

@@ -20,7 +20,10 @@ MAX_RECENT, MAX_PATH = 6, 300
 
 
 def recent_hits(actor: Actor, paths: Iterable[str]) -> list[SearchHit]:
-    """Return the pages at the paths, in order, without objects that the user cannot see."""
+    """Return the pages at the paths, in the same order.
+
+    Pages of objects that the user cannot see are left out.
+    """
     chosen = [path[:MAX_PATH] for path in paths][:MAX_RECENT]
     keys_by_kind: dict[str, list[Any]] = {}
     for path in chosen:

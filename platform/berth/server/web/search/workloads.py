@@ -117,7 +117,7 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """Yield the array tasks whose name or ID matches.
 
-    Words beside the name of a task must occur in its project's name.
+    If a word is the name of a task, all other words must occur in the name of its project.
     """
     by_id = reduce(or_, map(id_condition, words))
     for task in workloads(actor).filter(by_id, array__isnull=False)[:MAX_TASKS]:
@@ -143,9 +143,9 @@ def _task_hit(task: Workload) -> SearchHit:
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
-    """Return the array and the index of the first task name in the words, and the other words.
+    """Split the words at the first task name: return its array, its index and the other words.
 
-    Return None without a task name.
+    Return None if no word is a task name.
     """
     for at, word in enumerate(words):
         if match := TASK.fullmatch(word):
@@ -165,9 +165,10 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """If a word names a state, yield a link to its workloads, and then the latest of them.
+    """If a word names a state, yield a link to the workloads in this state, and then the latest of them.
 
-    The other words search the list, and "my" selects the user's own. There is no link without matches.
+    The other words are the list's search text, and "my" selects the user's own workloads. If no workload
+    matches, there is no link.
     """
     state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
     if not state:

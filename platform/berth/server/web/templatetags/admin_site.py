@@ -40,7 +40,7 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
 
 
 def _list_page_path(request: HttpRequest) -> str:
-    """Return the list page's address for a form that adds an object, else ""."""
+    """Return the URL of the list page if the page is a form that adds an object, else ""."""
     return request.path.removesuffix("add/") if _added_object(request) else ""
 
 

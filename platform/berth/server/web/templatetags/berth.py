@@ -234,9 +234,9 @@ def is_current(place: Any, path: str) -> bool:
 def sortable_header(
     context: Context, key: str, title: str, classes: str = "", rowspan: int = 1, *, ascending: bool = False
 ) -> dict[str, Any]:
-    """Render a column header that sorts the list, and reverses the order the second time.
+    """Render a column header that sorts the list by its column, and reverses the order on the next click.
 
-    The largest values come first, unless `ascending` is set.
+    The first click puts the largest values at the top, unless `ascending` is set.
     """
     current_sort = context["sort"]
     down = current_sort == f"-{key}"
@@ -376,9 +376,9 @@ def is_healthy(workload: Any) -> bool:
 
 @register.filter
 def runtime_end(workload: Any) -> datetime | None:
-    """Return when the current run reaches its maximum runtime.
+    """Return the time at which the current run reaches its maximum runtime.
 
-    Return None if it has not started or has no maximum.
+    Return None if the run has not started or has no maximum.
     """
     if workload.started_at is None or workload.max_runtime is None:
         return None
