@@ -1,7 +1,8 @@
 """The demo organization: two departments, four projects, a user for each role, and one pool.
 
-Each department has a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two GPUs each, or
-to the machine's GPUs. The project vision borrows idle quota, and ads can reclaim its four GPUs.
+Each department has a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two GPUs each. On
+a machine with a different number of GPUs, the pool and the quotas are adjusted to that number. The project
+vision borrows idle quota, and the project ads can reclaim its own four GPUs.
 """
 
 import math

@@ -47,7 +47,7 @@ def unknown_node_problem(actor: Actor, name: str | None) -> Problem | None:
 def unknown_user_problem(
     actor: Actor, name: str | None, *history: NameColumn, path: str = "user"
 ) -> Problem | None:
-    """Return a problem if the actor cannot see a user with the name, else None.
+    """Return a problem if the actor cannot see a user with this name, else None.
 
     Actors can see themselves and the users of what they can see.
     """

@@ -69,7 +69,7 @@ def _owner(obj: Any) -> Any:
 
 
 def _admin_names(project: Project) -> str:
-    """Return the names of the project's admins, or else "an admin of the department NAME"."""
+    """Return the names of the project's admins or, if it has none, "an admin of the department NAME"."""
     admins = User.objects.filter(memberships__project=project, memberships__role=Role.PROJECT_ADMIN)
     return _join_usernames(admins) or f"an admin of the department {project.department}"
 

@@ -45,7 +45,7 @@ def check_proposed_pool(sender: Any, *, before: Any = None, after: Any = None, *
 def check_volume_projects(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Raise Invalid if a volume names a project that does not exist.
 
-    Names that the volumes already contained are accepted.
+    Names that the volumes contained before are accepted, because these projects may have been deleted.
     """
     earlier = {name for volume in before.get("volumes") or () for name in volume["projects"]}
     paths = {

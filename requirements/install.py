@@ -1,5 +1,6 @@
-"""Install packages into this virtual environment with uv, from the indexes that pip is configured to use. uv
-takes a tenth of pip's time. If it fails, pip installs the packages. The arguments are those of `pip install`.
+"""Install packages into this virtual environment with uv, from the indexes that pip is configured to use.
+
+uv takes a tenth of pip's time. If uv fails, pip is used. The arguments are those of `pip install`.
 """
 
 import ast

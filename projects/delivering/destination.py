@@ -1,7 +1,7 @@
 """Resolve webhook URLs and reject internal addresses.
 
-Users choose the URLs, which must not reach this server, its network or cloud metadata services. A host name
-is resolved once, and only the validated address is contacted.
+Users choose the URLs, so the URLs must not give them access to this server, its network or cloud metadata
+services. A host name is resolved once, and only the validated address is contacted.
 """
 
 import ipaddress
@@ -44,8 +44,8 @@ class Destination:
 def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
     """Resolve the host of a URL and validate its addresses.
 
-    `allowed` lists private networks that may be contacted. Raises ForbiddenAddress, or OSError if the name
-    does not resolve.
+    `allowed` lists private networks that may be contacted. Raises ForbiddenAddress if an address is not
+    allowed, or OSError if the name does not resolve.
     """
     parts = urlsplit(url)
     secure = parts.scheme == "https"
@@ -66,7 +66,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
     """Return why requests to the URL are forbidden, or None if they may be allowed.
 
-    Only IP addresses and this machine's names are checked now, and other names on delivery.
+    Only IP addresses and this machine's names are checked now. Other host names are checked on delivery.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:

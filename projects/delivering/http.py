@@ -46,9 +46,10 @@ def to_printable_line(response: bytes) -> str:
 
 @contextmanager
 def open_connection(to: Destination, seconds: float) -> Iterator[http.client.HTTPConnection]:
-    """Yield an HTTP connection to the validated address, whose requests have the host name.
+    """Yield an HTTP connection to the validated address.
 
-    It is shut down after `seconds` in total, because a socket's own timeout restarts with every byte.
+    Its requests still send the URL's host name. The connection is shut down after `seconds` in total, because
+    a socket's own timeout restarts with every byte.
     """
     kind = http.client.HTTPSConnection if to.secure else http.client.HTTPConnection
     connection = kind(to.host, to.port, timeout=seconds)

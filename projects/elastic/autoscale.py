@@ -65,7 +65,9 @@ def metrics_snapshot(window: SampleWindow, config: AutoscalerConfig) -> dict[str
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return whether `every` seconds have passed since `last`, or the clock has been set back."""
+    """Return whether `every` seconds have passed since `last`, or whether the clock has been set back since
+    then.
+    """
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
@@ -130,7 +132,10 @@ def _evaluate_autoscaler(
 def _submit_request(
     service: Service, decision: ScalingDecision, count: int, metrics: dict[str, Any], now: datetime
 ) -> bool:
-    """Return False if the request was rejected or has no effect."""
+    """Submit the autoscaler's scale request in the caller's transaction.
+
+    Return False if the request was rejected or has no effect.
+    """
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
         if decision.action is ScalingAction.OUT:

@@ -36,7 +36,7 @@ EMPTY_SECONDS = 5.0
 class ServiceLoop(LeaderLoop):
     """Leader loop that reconciles services.
 
-    `build_pass_context` takes the fence that rejects writes once leadership is lost.
+    `build_pass_context` is called with a fence that rejects writes once leadership is lost.
     """
 
     name: ClassVar[str] = NAME

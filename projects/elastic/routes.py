@@ -63,9 +63,10 @@ def should_route(engine: InferenceEngine, view: ServiceView, now: datetime) -> b
 
 
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
-    """Return False if the engine was already isolated or is not draining.
+    """Mark a draining engine as isolated.
 
-    Without a router, clients must stop sending requests themselves.
+    Return False if it was already marked or is not draining. Without a router, the clients themselves must
+    stop sending requests to the engine.
     """
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False

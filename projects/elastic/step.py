@@ -68,9 +68,9 @@ def _apply_probes(
     pass_context: PassContext,
     now: datetime,
 ) -> tuple[ServiceView, bool]:
-    """Update the states from the results of probes.
+    """Update the states of the service's rows from the results of probes.
 
-    Return the rows and whether any changed. If so, the caller must load the rows again.
+    Return the rows and whether a state changed. If one did, the caller must load the rows again.
     """
     with pass_context.fence():
         view = load_view(lock_service(service))

@@ -43,7 +43,10 @@ def apply_probes(
 
 
 def _may_end_service(view: ServiceView, now: datetime) -> bool:
-    """Return whether the service may end although its router is unreachable."""
+    """Return whether the service may end even though its router is unreachable.
+
+    All of its engines must have ended long ago.
+    """
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 
@@ -190,7 +193,10 @@ def _request_columns(
 
 
 def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
-    """Return whether the request's status changed the state of an engine. Idempotent."""
+    """Drain or remove the request's engines if its status requires that.
+
+    Return whether an engine's state changed. Idempotent.
+    """
     if request.status not in ("ROLLING_BACK", "DRAINING"):
         return False
     any_changed = False
@@ -205,7 +211,10 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
 
 
 def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
-    """Return whether the engine's state changed."""
+    """Drain the engine if it is registered with a router, otherwise remove it.
+
+    Return whether its state changed.
+    """
     if engine.is_routed:
         return transition_engine(engine, "DRAINING", now=now, message="Rolled back.")
     return _start_removal(engine, "REMOVED", "", engine.message or "Rolled back.", now)

@@ -26,8 +26,8 @@ from projects.serving.wire import Wire
 class ServingClients:
     """Clients for inference engines and routers.
 
-    Engines that users add by address may use public addresses and `networks`. Engines on nodes of Berth's own
-    pools may have any address.
+    Engines that users add by address may have public addresses or addresses in `networks`. Engines on nodes
+    of Berth's own pools may have any address.
     """
 
     networks: tuple[str, ...]

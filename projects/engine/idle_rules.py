@@ -27,7 +27,7 @@ class IssuedWarning:
 class IdleFacts:
     """Idle rule of a running workload, and when all of its GPUs became idle.
 
-    `idle_since` is None while a GPU is not measured, and in the future during the warm-up.
+    `idle_since` is None while a GPU is not measured. During the warm-up, it lies in the future.
     """
 
     run: int
@@ -37,7 +37,7 @@ class IdleFacts:
 
 
 def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:
-    """Return the next step, or None if no step is due."""
+    """Return the next step that the idle rule requires, or None if no step is due."""
     rule, since, warning = facts.rule, facts.idle_since, facts.warning
     if warning is not None and (rule != warning.rule or facts.run != warning.run):
         return IdleStep.WITHDRAW

@@ -50,7 +50,8 @@ class RequestFacts:
 class RequestTransition:
     """Next status of a scale request.
 
-    `give_up` lists engines that timed out. They fail in a scale-out, and continue to serve in a scale-in.
+    `give_up` lists engines that timed out. In a scale-out, these engines fail. In a scale-in, they continue
+    to serve.
     """
 
     to: str = ""

@@ -16,7 +16,10 @@ WORST = math.inf
 
 @dataclass(frozen=True)
 class TaskReports:
-    """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped."""
+    """Metric reports of one task.
+
+    Ended tasks are included in comparisons, but only running tasks can be stopped.
+    """
 
     index: int
     is_running: bool
@@ -82,8 +85,10 @@ class TaskStop:
 def steps_to_compare(
     rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
 ) -> tuple[list[int], int]:
-    """Return up to `limit` latest steps of running tasks in ascending order, and the index of the next task
-    to read. The reading starts at index `first`, and the returned index is 0 at the end.
+    """Return the latest steps of running tasks in ascending order, and the index of the next task to read.
+
+    Reading starts at task index `first` and ends once there are `limit` different steps. If no tasks are left
+    to read, the returned index is 0.
     """
     steps: set[int] = set()
     for task in sorted(tasks, key=lambda each: each.index):

@@ -27,8 +27,8 @@ class ArrayState(models.TextChoices):
 class WorkloadArray(FastRows):
     """Array of workloads (tasks) that share one document.
 
-    An array is active until all of its tasks have ended. It is then failed if any task has failed, else
-    cancelled if any task was cancelled, else completed. Tasks that the stop rule cancelled are ignored.
+    An array is active until all of its tasks have ended. Its final state is failed if any task failed, else
+    cancelled if any task was cancelled, else completed. Tasks that the stop rule cancelled do not count.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -116,7 +116,10 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
 def is_cross_site(
     headers: Iterable[tuple[bytes, bytes]], *, own_origin: str, method: str, is_socket: bool
 ) -> bool:
-    """Return whether the request came from a different site. Following a link to a page does not count."""
+    """Return whether the request came from a different site.
+
+    Following a link from another site does not count as cross-site.
+    """
     headers = list(headers)
     origin = find_header(headers, b"origin")
     if origin:

@@ -53,8 +53,8 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class PortProxy:
     """ASGI application that proxies requests for port hosts to pods.
 
-    `reserved_cookies` are Berth's own. `own_ports` are Berth's ports on this machine. `open_port` connects to
-    a pod through its cluster.
+    `reserved_cookies` are the names of Berth's own cookies, which pods neither receive nor set. `own_ports`
+    are Berth's ports on this machine. `open_port` connects to a pod through its cluster.
     """
 
     berth: App
@@ -170,7 +170,10 @@ class PortProxy:
         address: PortAddress,
         handle: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Return False if the port session ended before the request."""
+        """Handle a request until it ends or the port session ends.
+
+        Return False if the session ended first.
+        """
         if not self.sessions.enter(port):
             raise _TooManyRequests
         handling = asyncio.ensure_future(handle())

@@ -61,9 +61,9 @@ class PortSessionCache:
         return await query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request to the port.
+        """Count a request to the port, or return False if the port has too many concurrent requests.
 
-        Return False if there are too many. After True, the caller must call `leave` when the request ends.
+        If this returns True, the caller must call `leave` when the request ends.
         """
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False

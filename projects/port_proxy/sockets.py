@@ -94,7 +94,7 @@ async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
 
 
 def _sendable_close_code(code: int | None) -> int:
-    """Return a code that is valid in a close frame."""
+    """Return the code to send in a close frame. Codes that must not be sent are replaced."""
     if code in (1005, 1006, None):
         return GOING_AWAY
     return code if code in SENDABLE_CLOSE_CODES else INTERNAL_ERROR

@@ -17,7 +17,7 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
     """Return when all GPUs of each workload became idle.
 
-    Workloads that have not been idle for the warning threshold are omitted.
+    Workloads that have been idle for less than the warning threshold are omitted.
     """
     pods_with_gpus = Pod.objects.filter(
         workload__in=list(workloads), state__in=RUNNING_STATES, allocation__released_at=None,
@@ -46,7 +46,10 @@ def mean_utilization(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid
 
 
 def last_measured_at(workloads: Iterable[uuid.UUID]) -> dict[uuid.UUID, datetime]:
-    """Return when the GPUs of each running workload were last measured, if ever."""
+    """Return when the GPUs of each running workload were last measured.
+
+    Workloads that were never measured are omitted.
+    """
     measured = Pod.objects.filter(
         workload__in=list(workloads), state__in=RUNNING_STATES, use__busy_at__isnull=False
     )

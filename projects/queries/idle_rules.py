@@ -38,7 +38,7 @@ class IdleStatus:
 
 
 def idle_status(workload: Workload) -> IdleStatus:
-    """Return the idle rules of a workload, and the current warning.
+    """Return the idle rules that apply to a workload, and its current warning.
 
     Ended workloads, inference services and workloads without GPUs have no rules.
     """

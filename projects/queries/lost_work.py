@@ -11,7 +11,7 @@ from projects.models import Phase, Pod, WorkloadKind
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the GPU-seconds of work since the start or the last checkpoint, whichever is later."""
+    """Return the GPU-seconds of work since the start or, if it is later, the last checkpoint."""
     since = max(since, checkpoint_at or since)
     return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000
 

@@ -1,7 +1,7 @@
 """Store code that is submitted with workloads.
 
-A tree lists the chunks of its files. Clients send the tree first, then the chunks that the project lacks.
-Projects share nothing.
+A tree lists the chunks of its files. Clients send the tree first, then the chunks that the project lacks. No
+stored code is shared between projects.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Requests to fetch workload code from Git servers.
 
-A workload stays pending until its request is fetched and has assigned the commit to it.
+A workload stays pending until its code has been fetched and the commit has been assigned to it.
 """
 
 from collections.abc import Collection
@@ -60,7 +60,7 @@ def copy_code(new: Workload, stored: Workload) -> None:
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
     """Return the due request with the fewest attempts, or None.
 
-    Requests in `running` and of projects in `full` are ignored.
+    Requests in `running` and all requests of projects in `full` are skipped.
     """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)

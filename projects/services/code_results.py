@@ -77,9 +77,8 @@ def postpone_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
-    """Fail the request's workloads, except suspended ones.
-
-    Their code is requested again when they are resumed.
+    """Fail the request's workloads, except suspended ones, whose code is requested again when they are
+    resumed.
     """
     if not _lock_fetch(fetch):
         return
@@ -107,7 +106,7 @@ def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def _lock_fetch(fetch: CodeFetch) -> bool:
-    """Return False if another leader has already handled the request."""
+    """Lock the fetch request. Return False if another leader has already handled it."""
     rows = CodeFetch.objects.select_for_update(of=("self",))
     return rows.filter(pk=fetch.pk, state=CodeFetch.State.WAITING).exists()
 

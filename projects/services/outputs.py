@@ -95,7 +95,7 @@ def _no_space_error(project: Project) -> OutputsRejected:
 
 
 def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes]:
-    """Yield the file's content in parts of CHUNK_BYTES, up to the size when it was listed."""
+    """Yield the file's content in parts of CHUNK_BYTES, up to the size that it had when it was listed."""
     for offset in range(0, file.size, CHUNK_BYTES):
         wanted = min(CHUNK_BYTES, file.size - offset)
         content = b""

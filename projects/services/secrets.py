@@ -111,7 +111,7 @@ def require_submitter_for_personal_secrets(
 ) -> None:
     """Raise Forbidden if a document uses personal secrets and the actor did not submit the documents.
 
-    Otherwise, an edit of the command could reveal another user's secrets.
+    Without this check, an edit of the command could reveal another user's secrets.
     """
     if actor.user is not None and actor.user.pk == submitter_id:
         return

@@ -85,7 +85,7 @@ def _require_admin_for(actor: Actor, obj: Tenant, values: Mapping[str, Any], fie
 def _require_admin_for_volumes(actor: Actor, name: str) -> None:
     """Raise Forbidden if an existing volume names the new project, unless the user may define volumes.
 
-    Otherwise, its new admin could read a deleted project's files.
+    Without this check, the project's admin could read the files of a deleted project with the same name.
     """
     stored = NodePool.objects.exclude(volumes=[]).values_list("volumes", flat=True)
     if not may(actor, Action.ADMINISTER) and any(

@@ -139,7 +139,8 @@ class RouterClient(Protocol):
     def register(self, engine: str, *, model: str) -> None:
         """Add the engine to the router.
 
-        If the router never considers it healthy, raise ServingError with TIMEOUT and do not add it.
+        If the router does not consider the engine healthy in time, raise ServingError with TIMEOUT and do not
+        add it.
         """
         ...
 
@@ -150,7 +151,7 @@ class RouterClient(Protocol):
     def mark_unhealthy(self, engine: str) -> None:
         """Stop new requests to the inference engine until `mark_healthy` is called.
 
-        Running requests continue. `workers` may omit the engine meanwhile.
+        Running requests continue. In the meantime, `workers` may omit the engine.
         """
         ...
 

@@ -109,7 +109,7 @@ def _token_usage(lines: Lines) -> float | None:
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
     """Return the values of the first metric that is present, keyed by rank.
 
-    A rank with several values has NaN.
+    If a rank has several values, its value is NaN.
     """
     name = next((name for name in names if lines.get(name)), "")
     values_by_rank: dict[Key, float] = {}

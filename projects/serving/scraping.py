@@ -21,7 +21,10 @@ class ScrapeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample of a service's metrics. `errors` is keyed by the ID of each engine that the sample lacks."""
+    """Sample of a service's metrics.
+
+    `errors` contains the error of each engine that is missing from the sample, keyed by engine ID.
+    """
 
     sample: MetricsSample
     errors: dict[str, ServingError]

@@ -210,7 +210,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
-    """Add a secret, or replace the secret that the link names. The user must confirm the replacement."""
+    """Add a secret, or replace the one that the link refers to. The user must confirm the replacement."""
     choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _secret_owners(request.actor)
     if kind == SecretKind.VALUE:
         choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]
@@ -316,8 +316,9 @@ def _secret_rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial_values(request: Request) -> dict[str, str]:
-    """Return the form's initial values for the secret that the link names, or nothing if it does
-    not exist.
+    """Return the form's initial values for the secret that the link refers to.
+
+    If it does not exist, return nothing.
     """
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _secret_rows(request.actor) if name else ():

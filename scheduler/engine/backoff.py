@@ -12,6 +12,6 @@ def backoff_seconds(times: int) -> int:
 def eviction_backoff_seconds(times: int, run_seconds: float) -> int:
     """Return the backoff in seconds after an eviction.
 
-    `times` counts the workload's evictions. A short run has a short backoff.
+    `times` counts the workload's evictions. The backoff after a short run is short.
     """
     return min(backoff_seconds(times), max(INITIAL_SECONDS, round(RUN_MULTIPLE * run_seconds)))

@@ -217,7 +217,7 @@ class Queue:
 class TopologyConstraint:
     """Topology label keys.
 
-    All pods must run on nodes with the same value for `required`, and if possible for `preferred`.
+    All pods must run on nodes with the same value of the label `required` and, if possible, of `preferred`.
     """
 
     required: str | None = None

@@ -1,6 +1,7 @@
 """Decide whether a pool can release a node.
 
-All its pods must have room elsewhere immediately. No other workload may be evicted or start later.
+All of the node's pods must fit on other nodes immediately. No other workload may be evicted or start later
+because of the release.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -172,8 +173,9 @@ def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Wo
 def _new_placements(
     new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]
 ) -> Mapping[Key, Place] | None:
-    """Return each moving pod's new placement, or None unless the plan places exactly these pods, immediately
-    and in this pool.
+    """Return each moving pod's new placement.
+
+    Return None if the plan does not place exactly these pods, all immediately and in this pool.
     """
     steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {

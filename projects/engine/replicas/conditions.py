@@ -17,7 +17,7 @@ class Condition:
     """Scaling condition.
 
     `is_met` is None if too few inference engines report. `since` and `held` are the start and the duration of
-    the streak. `triggered` is True once it has lasted for `duration`.
+    the streak. `triggered` is True once the streak has lasted for `duration`.
     """
 
     name: str
@@ -91,7 +91,10 @@ def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerC
 
 
 def conditions(window: SampleWindow, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
-    """Return the conditions as of the latest sample. All are unknown if it is too old or in the future."""
+    """Return the conditions as of the latest sample.
+
+    If that sample is too old or in the future, all conditions are unknown.
+    """
     latest = window.latest
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
     evaluated = evaluate_conditions(compute_metrics(window, config) if is_fresh else None, config)

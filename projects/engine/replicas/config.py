@@ -23,7 +23,10 @@ MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which the streaks of
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Scale-out policy. Any condition triggers a scale-out after its number of seconds in `durations`."""
+    """Scale-out policy.
+
+    A condition triggers a scale-out once it has been met for its number of seconds in `durations`.
+    """
 
     token_usage_threshold: float = 0.85
     queue_depth_per_engine: int = 10

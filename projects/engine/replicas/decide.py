@@ -41,7 +41,10 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Times for a scaling decision, as Unix times. The kind of the last action determines the cooldown."""
+    """Unix times that a scaling decision depends on.
+
+    The kind of the last action determines which cooldown applies.
+    """
 
     now: float
     last_scaled_at: float | None = None

@@ -12,7 +12,7 @@ PickHistogram = Callable[[MetricReading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, or None if unknown. Also says how many of the engines reported it."""
+    """Value aggregated over engines, or None if unknown, and the number of engines that reported it."""
 
     value: float | None
     reporting: int
@@ -40,7 +40,7 @@ def sum_values(sample: MetricsSample, pick: Pick) -> Measure:
 def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: float) -> Measure:
     """Return a quantile of all engines' observations between the first and last samples.
 
-    The value is None without observations.
+    The value is None if there are no observations.
     """
     if not samples:
         return Measure(None, 0, 0)
@@ -56,7 +56,8 @@ def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: 
 def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure:
     """Return how much the total of all engines varies over time: its variance divided by its squared mean.
 
-    The value is None if there are no two comparable totals.
+    The value is None for a single sample, or if an engine is missing from a sample, because the totals are
+    then not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -125,7 +126,7 @@ def _engine_histogram(sample: MetricsSample, engine: str, pick: PickHistogram) -
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations between the first and last histograms. Counters may have been reset."""
+    """Return the observations between the first and last histograms, even across counter resets."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

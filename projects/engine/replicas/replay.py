@@ -45,8 +45,8 @@ class Replay:
 def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: int) -> Replay:
     """Return the decisions that an autoscaler would have made with the given settings.
 
-    The recorded token usage is spread evenly over the engines of the replay. Queues and latencies are as
-    recorded, and added engines serve immediately.
+    The replay spreads the recorded token usage evenly over its engines, keeps queues and latencies as
+    recorded, and assumes that added engines serve immediately.
     """
     config = replace(config, enabled=True)
     engines = points[0].engines if points else 0

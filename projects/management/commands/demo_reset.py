@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
 
 def _leader() -> Lease | None:
-    """Return the current leader's lease, or None if there is no leader or no table."""
+    """Return the current leader's lease, or None if there is no leader or the table does not exist yet."""
     if Lease._meta.db_table not in connection.introspection.table_names():
         return None
     return Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()

@@ -6,9 +6,10 @@ from projects.models.tenants import Project
 
 
 class OpenChannel(models.Model):
-    """A user's open channel, deleted when the audit log records its end.
+    """A user's open channel.
 
-    There are no foreign keys to the user and workload, because they may be deleted first.
+    The row is deleted when the audit log records the channel's end. There are no foreign keys to the user and
+    workload, because they may be deleted first.
     """
 
     actor = models.CharField(max_length=150, help_text="User name to record in the audit log.")

@@ -17,7 +17,8 @@ class OutputState(models.TextChoices):
 class PodOutputs(models.Model):
     """Files that a pod produced: its declared outputs, or its changes to one volume in S3.
 
-    In the state `waiting`, they are on the pod's node. Later, declared outputs are in `tree`.
+    While the state is `waiting`, the files are still on the pod's node. Declared outputs are then stored in
+    `tree`.
     """
 
     id = models.BigAutoField(primary_key=True)

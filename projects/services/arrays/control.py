@@ -80,8 +80,8 @@ def suspend(
 ) -> int:
     """Suspend the array's live tasks, or only those in `indexes`.
 
-    Return the number of suspended tasks. Held tasks are released in their place. With `dry_run`, no task is
-    changed. Raises Invalid for an index that the array does not have.
+    Return the number of suspended tasks. Held tasks are released in place of the suspended tasks. With
+    `dry_run`, no task is changed. Raises Invalid for an index that the array does not have.
     """
     return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 
@@ -243,7 +243,7 @@ def _stop_tasks(
 
 
 def _lock_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> list[Workload]:
-    """Raise Invalid for an index that the array does not have."""
+    """Lock the live tasks of a locked array. Raises Invalid for an index that the array does not have."""
     rows = select_tasks(array, indexes).exclude(phase__in=lifecycle.ENDED)
     tasks = list(rows.select_for_update(of=("self",)).defer(*LONG_COLUMNS).order_by("pk"))
     for task in tasks:

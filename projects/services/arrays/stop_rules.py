@@ -39,7 +39,7 @@ SUMMARY_COLUMNS = (
 class StopDecision:
     """Tasks to stop, with the time of each task's last report.
 
-    `next_index` is where the next round starts, or 0.
+    `next_index` is the task index at which the next round starts, or 0 once all tasks have been compared.
     """
 
     stops: list[TaskStop]

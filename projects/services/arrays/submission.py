@@ -65,8 +65,9 @@ def submit(
 ) -> ArraySubmission:
     """Store a new active array with all of its tasks, or store nothing.
 
-    `on_checked` may reject the checked array. Raises Invalid with every problem in the document, NotFound or
-    Forbidden if the user may not submit to the project, and Conflict if a name is in use.
+    `on_checked` is called with the array before it is stored, and may reject it. Raises Invalid with every
+    problem in the document, NotFound or Forbidden if the user may not submit to the project, and Conflict if
+    a name is in use.
     """
     spec = parse_workload(document)
     with transaction.atomic():  # use a savepoint, because the insert fails if a name is in use

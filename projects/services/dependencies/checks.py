@@ -38,8 +38,8 @@ def dependency_problems(
 ) -> list[list[Problem]]:
     """Return the problems with the dependencies of each document.
 
-    Documents may refer to each other. If `edited` is set, the only document replaces this workload. If `view`
-    holds locks, call this in the transaction that stores the documents.
+    Documents may refer to each other. If `edited` is set, there is a single document, which replaces the
+    workload with this name. If `view` holds locks, call this in the transaction that stores the documents.
     """
     names = _awaited_names(documents)
     if not names:
@@ -62,8 +62,9 @@ def dependency_problems(
 
 
 def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
-    """Return the warnings for each document about awaited names that neither exist nor are being
-    submitted.
+    """Return the warnings for each document.
+
+    A dependency causes a warning if its name neither exists nor is being submitted.
     """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
@@ -109,7 +110,9 @@ def _document_problems(
 
 
 def _task_problems(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
-    """Yield a problem if the awaited object is not an array, or lacks a task index of the dependent array."""
+    """Yield a problem if the awaited object is not an array, or if it lacks a task index that the dependent
+    array has.
+    """
     if each.newest is None or spec.array is None:
         return
     if not each.newest.is_array:

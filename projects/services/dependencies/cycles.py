@@ -25,7 +25,8 @@ class DependencyGraph:
     ) -> "DependencyGraph":
         """Load the waiting workloads and arrays that new documents depend on, directly or indirectly.
 
-        `referred` contains the names in the documents. `without` is ignored.
+        `referred` contains the names that the documents depend on. The workload or array `without` is
+        ignored.
         """
         graph = cls()
         loaded: set[str] = set()

@@ -49,7 +49,10 @@ class DependencyStatus:
 
 
 def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[DependencyStatus]:
-    """Return the status of each dependency, in document order. Once the workload has started, all are met."""
+    """Return the status of each dependency, in document order.
+
+    Once the workload has started, all dependencies count as met.
+    """
     dependencies = _stored_dependencies(owner.spec)
     if not dependencies:
         return []
@@ -71,7 +74,7 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
 
 
 def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
-    """Return a current message about the unmet dependencies, or None if there are none."""
+    """Return a message about the unmet dependencies and their current states, or None if all are met."""
     waiting = [each for each in dependency_statuses(actor, workload) if each.outcome != "met"]
     awaited = [AwaitedWorkload(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]
     return f"Waiting for {describe_awaited(awaited)}." if awaited else None

@@ -144,7 +144,7 @@ class IdleReport:
 def enqueue_idle_notifications(reports: Sequence[IdleReport], now: datetime) -> int:
     """Queue notifications about idle GPUs, in the transaction that stores the warnings or suspensions.
 
-    Return the number of deliveries. Without a subscription, the submitter gets an email.
+    Return the number of deliveries. If there is no subscription, the submitter gets an email.
     """
     subscriptions = notify.find_subscriptions([report.workload for report in reports], {"idle"})
     addresses = _addresses_or_submitter([report.workload for report in reports], ["idle"], subscriptions)

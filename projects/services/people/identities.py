@@ -69,7 +69,7 @@ def _link_or_create_account(
 
 
 def _linkable_account(mail: str) -> User | None:
-    """Return the account with the address if it has neither a password nor an identity."""
+    """Return the account with the email address, if it has neither a password nor an identity."""
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")

@@ -39,9 +39,9 @@ class PasswordChange:
 def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    All other sessions end. Tokens created by sign-in are revoked, and `revoke_tokens` revokes all others. If
-    the request used a sign-in token, a new one replaces it. Raises Conflict for accounts without a password,
-    WrongPassword, and Invalid for a weak new password.
+    All other sessions end, and tokens created by sign-in are revoked. If `revoke_tokens` is set, all other
+    tokens are revoked too. If the request used a sign-in token, a new one replaces it. Raises Conflict for
+    accounts without a password, WrongPassword, and Invalid for a weak new password.
     """
     if actor.user is None:
         raise Forbidden("Only users have passwords. Sign in as a user.")

@@ -1,7 +1,7 @@
 """Apply quota drafts atomically.
 
-A draft is checked against the versions that its author saw. Its tag contains one version per quota, so that a
-conflict error can name the changed quotas.
+A draft is checked against the quota versions that its author saw. The draft's version tag contains one
+version per quota, so that a conflict error can name the quotas that have changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -116,7 +116,9 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines each quota's version after the draft, even if it has changed again since."""
+    """Return a version tag with the version that the draft gave each quota, even if the quota has changed
+    again since.
+    """
     return "-".join(version_tag(item.after) for item in drafted)
 
 
@@ -125,8 +127,8 @@ def apply_draft(
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
     """Apply all changes of a draft, or none.
 
-    Return the recorded change, or None if nothing changed, and the drafted changes. `expected` is the tag
-    that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
+    Return the recorded change (None if nothing changed) and the drafted changes. `expected` is the version
+    tag that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_quota_permission(actor, owner)
@@ -218,7 +220,7 @@ def version_tag(quota: Quota | None) -> str:
 
 
 def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> PreconditionFailed:
-    """Return an error that lists the quotas changed since the draft began, and who changed them."""
+    """Return an error that lists the quotas that have changed since the draft began, and who changed them."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")

@@ -46,7 +46,11 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 
 
 def _revert_unedited_quotas(change: QuotaChange) -> str:
-    """Return a sentence about the quotas that were edited since and not reverted, or an empty string."""
+    """Revert the expired change.
+
+    Return a sentence about the quotas that were not reverted because they had been edited since, or an empty
+    string.
+    """
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY
     try:

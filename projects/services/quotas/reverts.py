@@ -36,7 +36,8 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
 
 
 def prepare_revert(actor: Actor, change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag of the quota versions that the change wrote.
+    """Return the draft that reverts a change, and a version tag with the quota versions that the change
+    wrote.
 
     Raises PreconditionFailed if a quota was changed again, Conflict if the change was already reverted or an
     owner or pool was deleted, and Forbidden if a quota is hidden from the user.

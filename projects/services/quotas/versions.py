@@ -15,7 +15,7 @@ def check_version(
 ) -> None:
     """Raise PreconditionFailed, with the current values, if the row does not have the expected version.
 
-    Without a row, the version is 0.
+    A row that does not exist yet has version 0.
     """
     current = row.version if row else 0
     if expected is not None and expected != current:

@@ -155,7 +155,7 @@ def _submit_due_run(schedule: Schedule, now: datetime) -> ScheduleRun | None:
 
 
 def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
-    """Submit the run with the owner's permissions. Notify the owner of a rejection."""
+    """Submit the run with the owner's permissions. If it is rejected, notify the owner."""
     assert schedule.owner is not None
     if run.outcome == RunOutcome.QUEUED:
         run.message = ""

@@ -168,7 +168,9 @@ def _change_next_phase(locked: Workload, to: str, reason: str, message: str, act
 
 
 def _update_and_bump_version(locked: Workload, **columns: Any) -> None:
-    """Increment the version too, so that decisions based on the old one are rechecked."""
+    """Update the workload's columns and increment its version, so that decisions based on the old version are
+    rechecked.
+    """
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
@@ -199,8 +201,8 @@ def _audit(
 
 
 def lock_pods(workloads: Iterable[Workload]) -> None:
-    """Lock the pods of workloads that are about to be deleted, so that no measurement makes the
-    deletion fail.
+    """Lock the pods of workloads that are about to be deleted, so that a concurrent measurement cannot make
+    the deletion fail.
     """
     rows = Pod.objects.select_for_update().filter(workload__in=workloads)
     list(rows.order_by("pk").values_list("pk", flat=True))

@@ -117,7 +117,7 @@ def is_editable(workload: Workload) -> bool:
 
 
 def editable_workloads(candidates: Collection[Workload]) -> set[uuid.UUID]:
-    """Return the IDs of the workloads that can be edited. The number of queries is constant."""
+    """Return the IDs of the workloads that can be edited, in a constant number of queries."""
     in_phase = [row for row in candidates if row.array_id is None and row.phase in EDITABLE_PHASES]
     return {row.pk for row in in_phase} - (managed_workloads(in_phase) if in_phase else set())
 
@@ -151,7 +151,10 @@ def _edit_obstacle(workload: Workload) -> str:
 
 
 def _parse_stored_document(locked: Workload) -> WorkloadSpec | None:
-    """Return None if the stored document is no longer valid. An edit can make it valid again."""
+    """Parse the workload's stored document.
+
+    Return None if the document is no longer valid. An edit can make it valid again.
+    """
     try:
         return parse_workload(locked.spec)
     except SpecError:

@@ -107,8 +107,8 @@ def change_phases(
 ) -> list[PhaseTransition]:
     """Change the phases of several workloads, and return the applied transitions.
 
-    Workloads that are not in an expected phase are skipped. Each of several transitions of one workload has
-    an event.
+    Workloads that are not in an expected phase are skipped. If a workload has several transitions, an event
+    is recorded for each.
     """
     with transaction.atomic(savepoint=False):
         changed = _update_rows(transitions, now)

@@ -54,7 +54,7 @@ class TasksPrediction:
     """Outcome of the next scheduling cycle for all tasks of an array if nothing else changes.
 
     `would_start` counts the tasks that start without evictions, and `would_evict` those that need them. All
-    others are queued, with the `blockers` of the first.
+    other tasks would be queued. `blockers` are those of the first queued task.
     """
 
     first_task: Prediction
@@ -83,8 +83,9 @@ class Predictor(Protocol):
     ) -> TasksPrediction:
         """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
-        If `edited` is set, the unsaved workload replaces that one. It keeps its submission time unless it is
-        `requeued`. Raises RateLimited if too many dry runs of the project are in progress.
+        If `edited` is set, the unsaved workload replaces the stored workload `edited`, and keeps its
+        submission time unless it is `requeued`. Raises RateLimited if too many dry runs of the project are in
+        progress.
         """
         ...
 

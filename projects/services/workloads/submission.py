@@ -118,7 +118,7 @@ def submit_with_warnings(
 def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
     """Return whether a single SQL statement can store the whole submission.
 
-    It needs no explicit transaction and no lock on the project.
+    In that case, neither an explicit transaction nor a lock on the project is needed.
     """
     return spec.code is None and spec.service is None and not spec.after
 
@@ -287,7 +287,9 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings for the workload's first pool, or nothing if one of its pools causes none."""
+    """Return the quota warnings for the workload's first pool, or no warnings if at least one of its pools
+    causes none.
+    """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):
         project, department, is_oversubscribed = view.allowances(workload.project, pool)

@@ -62,7 +62,7 @@ QUOTAS = """
 def _projects_query(lock: str) -> str:
     """Return the SQL query that reads projects by name.
 
-    A department's quotas and the list of pools are each in only one row.
+    To avoid repetition, a department's quotas and the list of pools are each in only one row.
     """
     return f"""
         WITH row AS MATERIALIZED (

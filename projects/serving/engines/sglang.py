@@ -88,9 +88,10 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def unfinished_requests(self, engine: str) -> int | None:
-        """Return the number of requests from the load endpoint or, on older engines, from the metrics.
+        """Return the number of unfinished requests, read from the load endpoint or, on older engines, from
+        the metrics.
 
-        Return None if it is missing or invalid.
+        Return None if the number is missing or invalid.
         """
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:

@@ -87,7 +87,7 @@ class StaticRouter:
     def _edit_file(self) -> Iterator[dict[str, ListedEngine]]:
         """Lock the upstream file and yield its inference engines.
 
-        Write the file and reload nginx if they have changed after the block.
+        If the `with` block changes them, write the file and reload nginx.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,8 @@ class StaticRouter:
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
         """Return the `server` value for the engine.
 
-        A valid one from the file is kept. Raises ServingError.
+        The value in the file is kept if it is still valid. Raises ServingError if the engine's address is
+        forbidden or does not resolve.
         """
         _check_address(engine)
         try:
@@ -147,8 +148,9 @@ class StaticRouter:
             return True  # the listed address has been checked, and no newer one is known
 
     def _resolve_listed_address(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
-        """Return the inference engine with its host name resolved, or as unhealthy if its address cannot be
-        used. Older releases wrote host names.
+        """Return the inference engine with its host name resolved, because older releases wrote host names.
+
+        An engine whose address cannot be used is returned as unhealthy.
         """
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))

@@ -212,7 +212,7 @@ def _describe_role(row: Audit) -> ActivityEntry:
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
-    """Return a colon and the values that end the entry's sentence, or "" if it shows none."""
+    """Return a colon and the values that end the entry's sentence, or "" if the sentence shows no values."""
     after = row.after or {}
     if row.action == "submit":
         parts = [after["kind"]] if "kind" in after else []

@@ -39,7 +39,7 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
-    """Yield the entries in order, with similar entries of one minute combined into a group.
+    """Yield the entries in order, with similar entries from the same minute combined into a group.
 
     Entries of different quota changes are not grouped.
     """

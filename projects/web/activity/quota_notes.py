@@ -11,7 +11,7 @@ from projects.models import Audit, QuotaChange, QuotaExpiry
 class QuotaNote:
     """Details of a quota change, shown with its activity entry.
 
-    `reverts` is the number of the change that it reverts.
+    If this change reverts another, `reverts` is the number of that change.
     """
 
     number: int

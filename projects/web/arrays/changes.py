@@ -42,8 +42,10 @@ CAN_BE_SUSPENDED = (
 
 
 class TasksForm(Form):
-    """Form that chooses which tasks an action changes: the usual tasks, described by `usual`, the tasks that
-    a copy replaces, or tasks with given indexes. Without `usual`, the form asks only for indexes.
+    """Form for choosing the tasks that an action changes: the usual tasks (described by `usual`), the tasks
+    that a copy replaces, or tasks with given indexes.
+
+    If `usual` is empty, the form asks only for indexes.
     """
 
     choice = forms.ChoiceField(label="Tasks", required=False, widget=forms.RadioSelect)
@@ -206,7 +208,10 @@ def _describe_change(array: WorkloadArray, action_name: str) -> str:
 
 
 def _selected_indexes(form: TasksForm, *, usual: str) -> Sequence[int] | None:
-    """Return None for the action's default tasks. An invalid form selects no tasks."""
+    """Return the indexes of the selected tasks, or None for the action's default tasks.
+
+    An invalid form selects no tasks.
+    """
     if not form.is_bound and usual:
         return None
     return form.cleaned_data["indexes"] if form.is_valid() else ()

@@ -20,7 +20,7 @@ class Failure:
     """Group of failed tasks.
 
     `task` is the first task, and `pod` is its first pod to fail, if any. `indexes` and `tasks` are empty if
-    there are too many.
+    the group has too many tasks to list.
     """
 
     group: FailureGroup
@@ -60,7 +60,10 @@ def load_failures(array: WorkloadArray) -> list[Failure]:
 def _tasks_by_cause(
     failed: QuerySet[Workload], groups: Sequence[FailureGroup]
 ) -> dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]]:
-    """Return the indexes and IDs of all failed tasks, keyed by cause, or nothing if there are too many."""
+    """Return the indexes and IDs of all failed tasks, keyed by cause.
+
+    If there are too many failed tasks, return nothing.
+    """
     if sum(group.count for group in groups) > INDEXES_MAX:
         return {}
     by_cause: dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]] = {}

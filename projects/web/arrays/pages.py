@@ -222,7 +222,7 @@ def _table_context(
 
 
 def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
-    """Return the tasks that wait for earlier tasks, or None if they are too few to fold into one row."""
+    """Return the tasks that wait for earlier tasks, or None if there are too few to fold into one row."""
     held = tasks.filter(held=True).order_by()
     values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
@@ -303,13 +303,13 @@ def _task_squares(
 
 
 def _group_by_ten(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
-    """Group the squares by ten, each group with the index of its first task."""
+    """Group the squares by tens of the task index. Each group has the index of its first task."""
     groups = groupby(squares, lambda square: square.index // 10)
     return [(group[0].index, group) for group in (list(each) for _, each in groups)]
 
 
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
-    """Return each tab's state, title and number of tasks. The state "ended" is used only in links."""
+    """Return each tab's state, title and number of tasks. Only links use the state "ended"."""
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))

@@ -22,7 +22,7 @@ POSITION = Cast(KT("explanation__queue_position"), IntegerField())
 class QueuedTasks:
     """Queue positions of an array's tasks, and their first expected start.
 
-    The positions are empty if they are unknown or in several pools.
+    The positions are empty if they are unknown, or if the tasks are queued in several pools.
     """
 
     numbers: Sequence[int]

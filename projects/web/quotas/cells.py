@@ -21,8 +21,8 @@ class CellField:
     """Field of the quota grid.
 
     `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
-    `limit.cpu`. `adds_up` shows the sum over the projects with the department's value. An `is_rare` field is
-    shown only if it is requested or used.
+    `limit.cpu`. If `adds_up` is set, the department's value is shown next to the sum over its projects. A
+    field with `is_rare` is shown only on request, or if a quota uses it.
     """
 
     title: str

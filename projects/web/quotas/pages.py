@@ -97,7 +97,7 @@ def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Q
 
 
 def _expected_etag(quota: Quota | None, form: QuotaForm) -> str:
-    """Return the tag of the quota version with which the form was opened."""
+    """Return the ETag of the quota version that the form was opened with."""
     version = form.cleaned_data["version"]
     return f"{quota.pk if quota is not None else 0}.{version}" if version else NO_VERSION
 

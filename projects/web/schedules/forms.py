@@ -308,7 +308,7 @@ def preview_times(request: Request) -> HttpResponse:
 
 
 def _template_choices(actor: Actor, project: str, current: str = "") -> list[tuple[str, str]]:
-    """Return the project's templates. A deleted one that the schedule uses is included."""
+    """Return the project's templates, including a deleted one if the schedule uses it."""
     names = list(templates(actor).filter(project__name=project).values_list("name", flat=True))
     choices = [(name, name) for name in names]
     if current and current not in names:

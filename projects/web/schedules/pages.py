@@ -66,7 +66,7 @@ class ScheduleRow:
 
 
 def schedule_time(at: datetime, schedule: Schedule, reader_zone: ZoneInfo | None) -> str:
-    """Return the time in the schedule's zone, or "" if it is the same in the reader's zone.
+    """Return the time in the schedule's zone, or "" if the reader's zone shows the same time.
 
     `reader_zone` may be None.
     """

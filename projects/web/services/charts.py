@@ -74,10 +74,10 @@ class MetricChart:
 
 @dataclass(frozen=True, slots=True)
 class MetricsOverTime:
-    """Charts of a service over one of the SPANS, if anything was measured.
+    """Charts of a service over one of the SPANS.
 
-    `bucket_minutes` is set if a chart shows the highest of several samples. `has_older` is True if there are
-    only samples from before the span.
+    There are no charts if nothing was measured. `bucket_minutes` is set if a chart shows the highest of
+    several samples. `has_older` is True if the only samples are from before the span.
     """
 
     span: str
@@ -136,7 +136,8 @@ def _build_charts(
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    It is proportional to the number of engines that report metrics or, if none does, of all engines.
+    It is proportional to the number of engines that report metrics or, if none does, to the number of all
+    engines.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

@@ -45,7 +45,7 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an inference engine: its state or, while a check fails, this failure."""
+    """Return the status of an inference engine: its state or, if a check is failing, that failure."""
     title = token_to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:
@@ -81,7 +81,7 @@ def load_serving_statuses(workloads: Iterable[Workload]) -> dict[UUID, ServingSt
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
     """Return the status of a service.
 
-    Each engine is counted once, as serving or by the reason why it is not.
+    Each engine is counted once: either as serving, or under the reason why it is not.
     """
     if workload.phase in ENDED_PHASES:
         return ServingStatus(token_to_words(workload.phase), "", "", "The service has ended.")

@@ -141,7 +141,7 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 class StateCount:
     """Numbers of workloads (`count`) and of added inference engines (`engines`) in one state.
 
-    `reserved` is the part of both with reserved resources.
+    `reserved` is how many of both have reserved resources.
     """
 
     state: str
@@ -156,7 +156,10 @@ class StateCount:
 
     @property
     def shown(self) -> int:
-        """The number on the tab. Engines count only if there are no workloads that contain their rows."""
+        """The number on the tab.
+
+        Engines count only if there are no workloads, because they are otherwise listed below their service.
+        """
         return self.count or self.engines
 
     @property

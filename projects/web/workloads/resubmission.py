@@ -16,7 +16,9 @@ from projects.services.workloads import RESUBMITTED_EVENT, next_free_name, resub
 
 
 def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
-    """Return the original of a resubmitted workload, or None if there is none or it is gone."""
+    """Return the workload that this one was resubmitted from, or None if it was not resubmitted or the
+    original is gone.
+    """
     event = Event.objects.filter(workload_id=workload.pk, data__has_key="resubmitted_from").first()
     if event is None:
         return None
@@ -48,8 +50,8 @@ def resubmit_and_open(
 ) -> HttpResponse:
     """Resubmit the workload, and open the page of the new workload.
 
-    `on_stored` is called with it. If the document is no longer valid, open the submission form with its
-    errors.
+    `on_stored` is called with the new workload. If the document is no longer valid, open the submission form
+    with its errors.
     """
     try:
         stored = resubmit(actor=request.actor, workload=workload)

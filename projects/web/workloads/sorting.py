@@ -75,7 +75,7 @@ def requested_sort(sort: str) -> str:
 def annotate_values(
     rows: QuerySet[Workload], sort: str, columns: Iterable[str] = (), *, each_task: bool = False
 ) -> QuerySet[Workload]:
-    """Annotate the rows with the values for a sort order, and for the columns that are in COMPUTED.
+    """Annotate the rows with the values for a sort order, and for those `columns` that are in COMPUTED.
 
     Unless `each_task` is set, the row of an array's first task has the values of the whole array.
     """
@@ -134,7 +134,9 @@ def _name(each_task: bool) -> Columns:
 
 
 def _gpus(each_task: bool) -> Columns:
-    """Return the GPUs in the column *GPUs*, and the requested GPUs."""
+    """Return the GPUs that the column *GPUs* shows (allocated, or requested if the row has ended), and the
+    requested GPUs.
+    """
     ended = When(phase__in=ENDED_PHASES, array__isnull=True, then=F("gpu_milli_min"))
     if each_task:
         ended = When(phase__in=ENDED_PHASES, then=F("gpu_milli_min"))

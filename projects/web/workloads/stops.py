@@ -23,9 +23,10 @@ PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 @dataclass(frozen=True, slots=True)
 class StopCost:
-    """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row, and sentences about
-    services and the time to stop, which may be empty. `checkpoint_at` is the last checkpoint of a single
-    workload.
+    """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row.
+
+    The sentences about services and about the time to stop may be empty. `checkpoint_at` is the last
+    checkpoint of a single workload.
     """
 
     lost_gpu_seconds: int

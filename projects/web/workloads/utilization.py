@@ -38,8 +38,9 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
 
 
 def common_last_measurement(rows: Iterable[Workload]) -> datetime | None:
-    """Return the earliest of the rows' last measurement times, or None unless at least two rows have about
-    the same.
+    """Return the earliest of the rows' last measurement times.
+
+    Return None unless at least two rows were measured and all times are about the same.
     """
     ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
     return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None

@@ -219,7 +219,7 @@ async def _wait_until_done(task: asyncio.Task[None]) -> None:
 
 
 def _parse_exit_code(status: bytes) -> int | None:
-    """Return None if the status contains no exit code. Raises BrokenFrames."""
+    """Return the exit code in the pod's status, or None if the status has none. Raises BrokenFrames."""
     try:
         exit_code = json.loads(status).get("exit_code")
     except (ValueError, AttributeError, RecursionError):
@@ -239,7 +239,7 @@ def _has_trusted_origin(headers: Headers) -> bool:
 
 
 def _authenticate_token(secret: str, address: str) -> tuple[Credential, frozenset[str]]:
-    """Return (credential, scopes) for an API token. An invalid token has an empty credential."""
+    """Return (credential, scopes) for an API token. The credential is empty if the token is invalid."""
     token = tokens.authenticate(secret)
     if token is None:
         with suppress(RateLimited):

@@ -62,7 +62,7 @@ def _pending_time_metric() -> Metric:
 
 
 def _share_metrics() -> Iterable[Metric]:
-    """Return the last cycle's queue statuses. Departments have an empty project label."""
+    """Return metrics of each queue's status in the last cycle. Departments have an empty project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(
@@ -87,7 +87,10 @@ def _share_metrics() -> Iterable[Metric]:
 
 
 def _quota_metric() -> Metric:
-    """Unlimited quotas have no sample. A group quota has one, with the group's name as its `pool` label."""
+    """Unlimited quotas have no sample.
+
+    A group quota has a single sample with the group's name as its `pool` label.
+    """
     metric = GaugeMetricFamily(
         "berth_queue_quota_gpus", "Quota of the queue; absent if unlimited.", labels=QUEUE
     )

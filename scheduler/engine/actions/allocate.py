@@ -49,7 +49,7 @@ def _start_pending_gangs(board: Board, choice: int) -> None:
 
 
 def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Return whether all groups were rejected because none can start."""
+    """Reject all pending groups if none of them can start. Return whether they were rejected."""
     start, rejected, rejections = board.log_position(), RejectionCache(), []
     for group in groups:
         gang = group.gangs[group.at]
@@ -65,7 +65,7 @@ def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> b
 def _try_to_start(
     board: Board, group: PendingGroup, gang: Gang, rejected: RejectionCache
 ) -> Rejection | None:
-    """Return None if the gang was placed."""
+    """Try to place the gang. Return its rejection, or None if the gang was placed."""
     bound = exceeded_bound(gang, gang.requested)
     if bound is not None and _start_on_larger_devices(board, gang):
         return None

@@ -1,7 +1,7 @@
 """Hold nodes for the workload that has been pending longest, so that smaller workloads do not overtake it.
 
-Nodes are held until the workloads on them end. Without known end times, holds alternate with pauses. Holds
-are not stored: each cycle computes them again.
+Nodes are held until the workloads on them end. If the end times are unknown, holds alternate with pauses.
+Holds are not stored: each cycle computes them again.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ def clear_hold(board: Board) -> None:
 def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Arrange for nodes to be held for the first eligible group in `hold_order`.
 
-    They are searched only when a decision depends on them.
+    The nodes are chosen only when a decision depends on them.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -62,7 +62,7 @@ def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold 
 def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
     """Yield each group's next gang.
 
-    The gangs that are first in their projects and wait only for nodes come first.
+    Gangs that are first in their project and wait only for nodes come before all others.
     """
     first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
     for group in groups:
@@ -112,8 +112,9 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def _waits_only_for_nodes(gang: Gang) -> bool:
-    """Return whether the gang's project would stay within its fair share or, if it is non-preemptible, its
-    quota.
+    """Return whether the gang's project would stay within its fair share if the gang started.
+
+    For a non-preemptible gang, the quota counts instead.
     """
     account = gang.account
     if gang.non_preemptible:
@@ -141,7 +142,7 @@ def current_hold_or_pause(waited: int) -> tuple[int, bool]:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return None if holding nodes would not let the gang start sooner."""
+    """Return the nodes to hold for the gang, or None if holding nodes would not let it start sooner."""
     account, start, views = gang.account, board.log_position(), board.nodes.views
     borrows = any(
         need and have > quota

@@ -58,8 +58,9 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of CPU limits on a node, without the minimum replicas of other workloads that may
-    overcommit.
+    """Return the sum of CPU limits on a node.
+
+    The minimum replicas of other workloads do not count if these workloads may overcommit.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

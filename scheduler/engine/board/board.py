@@ -364,7 +364,7 @@ class Board:
         ]
 
     def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
-        """Return the names of gangs whose relocated pods can no longer start in this cycle."""
+        """Mark the gangs whose relocated pods can no longer start in this cycle. Return their names."""
         reserved_only = {
             move.gang.name for move in moves if not move.starts_now and self.starts_entire_gang(move.gang)
         }

@@ -338,7 +338,8 @@ def _with_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tu
 def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     """Return a role's current maximum number of replicas.
 
-    If it scales with another role, `more` is added to that role's replicas.
+    If the role scales with another role, the maximum is computed as if that role had `more` additional
+    replicas.
     """
     scaling = part.role.scale_with
     if scaling is None:

@@ -231,7 +231,7 @@ class QueueAccount:
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
         """Return whether the queue may exceed its deserved amounts by this one request.
 
-        It must be below them before, or have no allocation.
+        Before the request, it must be below them or have no allocation.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]

@@ -49,7 +49,10 @@ def missing_feature(role: Role, node: Node) -> str:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node has an untolerated soft taint and is to be used only if no other node fits."""
+    """Return whether the node has a soft taint that the role does not tolerate.
+
+    Such a node is used only if no other node fits.
+    """
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
         for taint in node.taints
@@ -72,7 +75,7 @@ def node_constraints(role: Role) -> Hashable:
 class Matcher:
     """Cache of the nodes that match each distinct set of role constraints.
 
-    Without `project`, nodes that serve only one project also match.
+    If no `project` is given, nodes that serve only one project also match.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:

@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
 Resources of stopping pods count as free. `leaving` is the part that these pods still use, and `can_start_now`
-says whether a replica need not wait for it.
+says whether a replica can start without waiting for it.
 """
 
 from bisect import bisect_left, insort
@@ -24,7 +24,7 @@ class Slot(NamedTuple):
 class NodeHold(NamedTuple):
     """Nodes held for one workload.
 
-    Others may use them only until `until`, or not at all if `until` is None.
+    Other workloads may use them only until `until`, or not at all if `until` is None.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Sort orders of pending workloads.
 
-Ties are broken by name. Numbers at the ends of names are compared as numbers.
+Ties are broken by name. Digits at the end of a name are compared as a number, so that array tasks are sorted
+by index.
 """
 
 from collections.abc import Iterable, Iterator

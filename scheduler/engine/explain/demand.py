@@ -75,8 +75,8 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return what `count` replicas use on nodes: their requests if the gang may overcommit, otherwise their
-    limits.
+    """Return the amounts that `count` replicas take up on nodes: their requests if the gang may overcommit,
+    otherwise their limits.
     """
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
@@ -158,7 +158,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded_gangs(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many of the gangs in `excluded` each group contains, from its first pending gang on."""
+    """Return how many of each group's gangs are in `excluded`, counted from its first pending gang on."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -210,7 +210,7 @@ class _NewNodeSimulation:
     def _place_pending_gangs(
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[UnplacedReplicas]:
-        """Return the replicas that had to be placed on new nodes."""
+        """Place the pending gangs. Return the replicas that had to be placed on new nodes."""
         rejected: set[Hashable] = set()
         full, on_new_nodes = FullRoles(), list[UnplacedReplicas]()
         for group_demand in group_demands:

@@ -8,7 +8,10 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the numbers of a blocker about unmet dependencies. A single dependency adds its `state`."""
+    """Return the numbers of a blocker about unmet dependencies.
+
+    If there is only one dependency, its `state` is included.
+    """
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

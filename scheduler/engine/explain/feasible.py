@@ -1,6 +1,6 @@
 """Check whether a gang could ever fit into a pool at its maximum size, using only node shapes and totals.
 
-A gang that passes may still not fit.
+A gang that passes this check may still not fit.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -261,7 +261,9 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) for a resource that the empty domain lacks, or None."""
+    """Return (resource, requested, capacity) for a resource that would be insufficient even if the domain
+    were empty, or None.
+    """
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),
@@ -278,9 +280,9 @@ def _domain_shortage(
 
 
 def _domain_nodes(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
-    """Yield the nodes of each domain, including new ones that would join it.
+    """Yield the nodes of each domain, including new nodes that would join it.
 
-    Finally, yield the new nodes alone.
+    At the end, yield the new nodes on their own.
     """
     nodes = board.nodes.nodes
     for domain in board.topology.domains(level).values():

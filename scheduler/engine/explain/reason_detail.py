@@ -65,7 +65,7 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
 
 
 def _sum_clause(numbers: Numbers) -> str:
-    """Return the parts of the sum in parentheses, or "" if the queue has nothing else.
+    """Return the parts of the sum in parentheses, or "" if the queue has no other allocation.
 
     The allocated amount includes workloads that the same cycle starts first.
     """

@@ -230,7 +230,7 @@ def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionU
 def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
     """Return the largest amount that evictions can free.
 
-    They stop once `excess` or more has been charged for the victims.
+    No more workloads are evicted once `excess` or more has been charged for the victims.
     """
     units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:
@@ -258,8 +258,10 @@ def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
 
 
 def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
-    """Return the largest amount that `first` and a subset of `units` can free while they charge less than
-    `excess`. The result is negative if `first` alone reaches it.
+    """Return the largest amount that `first` and a subset of `units` can free while they are charged less
+    than `excess`.
+
+    The result is negative if `first` alone is charged that much.
     """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT

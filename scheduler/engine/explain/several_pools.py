@@ -11,9 +11,9 @@ SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 
 
 def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
-    """Choose one rejection per workload, and return each one keyed by its index in `rejections`.
+    """Choose one rejection per workload, and return these rejections keyed by their index in `rejections`.
 
-    This is the rejection with the least dominant first blocker or, if the workload is too large, that of the
+    The one with the least dominant first blocker is chosen or, if the workload is too large, the one from the
     largest pool.
     """
     by_workload: dict[str, list[int]] = {}

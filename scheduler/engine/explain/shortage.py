@@ -56,7 +56,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return None if no other gang can share the result."""
+    """Return a cache key for the gang's shortage, or None if no other gang can share the result."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
@@ -148,8 +148,8 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the figures for a gang if each resource alone suffices, but too few nodes have enough of all at
-    once.
+    """Return the numbers for a gang that would fit if each resource were considered alone, but too few nodes
+    have enough of all resources at once.
     """
 
     def replicas_without_resource(kind: int) -> list[int]:

@@ -1,8 +1,9 @@
 """Find departments whose projects take turns directly with other departments.
 
-Usually, departments take turns by usage, as do the projects within each department. This fails for a workload
-that is larger than its department's share. Such a department is divided: each of its projects takes turns
-with the other queues of the pool. Shares and quotas do not change.
+Usually, departments take turns by usage, as do the projects within each department. This does not work for a
+workload that is larger than its department's share, because it also needs GPUs from other departments. Such a
+department is therefore divided: each of its projects takes turns with the other queues of the pool. Shares
+and quotas do not change.
 """
 
 from collections import defaultdict
@@ -91,7 +92,8 @@ def _has_small_and_large_workloads(
 def _minimum_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of its main resource that the gang requests at its minimum size.
 
-    Return 0 if that is not `kind`, if it exceeds the limit, or if the gang is never over quota.
+    Return 0 if the main resource is not `kind`, if the amount exceeds the limit, or if the gang can never be
+    over quota.
     """
     if gang.non_preemptible:
         return 0

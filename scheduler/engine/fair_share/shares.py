@@ -249,7 +249,10 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Distribute the amount `left` in proportion to weight. Return the amount granted."""
+    """Distribute the amount `left` among the claims in proportion to their weights.
+
+    Return the amount granted.
+    """
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}

@@ -1,4 +1,4 @@
-"""Alternate between queues if workloads are too large to match their queues' shares.
+"""Let queues take turns if their workloads are too large for their shares.
 
 A queue's turn lasts as long as the queue runs a workload that exceeds the queue's share. The queue's
 resources can be reclaimed once its relative usage clearly exceeds that of the preemptor's queue. The required

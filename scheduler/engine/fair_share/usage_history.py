@@ -1,4 +1,6 @@
-"""Relative usage: decayed usage of queues compared with their weighted shares of all siblings' usage."""
+"""Relative usage: a queue's decayed usage, compared with its weighted share of the usage of all sibling
+queues.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Quotas and limits that several pools share.
 
-While the engine decides about one pool, its queues can use what the group's other pools leave.
+While the engine decides about one pool, the pool's queues can use what the other pools of the group leave
+unused.
 """
 
 from collections import defaultdict
@@ -69,7 +70,7 @@ class QuotaGroups:
     def _first_pending_gang(self, board: Board) -> tuple[Any, ...]:
         """Return the smallest sort key of the pending workloads with a queue in a quota group.
 
-        A board without any comes last.
+        A board without such workloads comes last.
         """
         keys = [
             gang_sort_key(group.gangs[0])

@@ -81,8 +81,8 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
 
 
 def _reordered_arrangements(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the arrangement with its replicas sorted by size, by constraints and by CPU, and finally in the
-    given order.
+    """Yield the arrangement with its replicas sorted by size, then by constraints, then by CPU, and finally
+    in the given order.
     """
     tried = set()
     for order in (

@@ -179,8 +179,8 @@ class Fragmentation:
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return the nodes in `stale` with room for a replica, and its share of a device on each,
-        in thousandths.
+        """Return the nodes in `stale` with room for a replica, and the share of a device that it would use on
+        each, in thousandths.
         """
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
@@ -199,7 +199,10 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate the devices that have room for the request, one of each free capacity per node."""
+        """Evaluate the devices that have room for the request.
+
+        If devices of a node have the same free capacity, only one of them is evaluated.
+        """
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):
@@ -256,7 +259,7 @@ class Fragmentation:
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
     """Return how many milli-GPU a replica would use on each device.
 
-    It uses the `count` fullest devices on which it fits.
+    The replica uses the `count` fullest devices on which it fits.
     """
     used = np.zeros_like(free)
     if count:
