@@ -16,8 +16,8 @@ from tests.browser.every_page.pages import OVERFLOW
 TOP = "element => element.offsetTop"
 TEXT_BOTTOM = """(element) => {
   const range = document.createRange();
-  range.selectNodeContents(element);
-  return range.getBoundingClientRect().bottom;
+  const bottom = (part) => { range.selectNodeContents(part); return range.getBoundingClientRect().bottom; };
+  return Math.max(...[...element.querySelectorAll("p, a")].map(bottom));
 }"""
 SELECTED_TEXT = """(box => box.value.slice(box.selectionStart, box.selectionEnd))(document.activeElement)"""
 
@@ -360,7 +360,9 @@ def test_submission_form_begins_on_the_first_screen_of_a_phone(opened: Open, sce
         assert verdict["y"] + verdict["height"] == 844, "nothing shows between the verdict and the buttons"
         assert page.locator(".verdict-bar").evaluate(TEXT_BOTTOM) <= bar["y"] + 1
         page.locator("#document").fill(f"{page.locator('#document').input_value()}labels: {{a: b}}\n")
-        expect(page.get_by_text("Queue time unchanged")).to_be_visible()
+        expect(page.get_by_role("heading", name="Changes", exact=True)).to_be_visible()
+        expect(page.locator("#verdict")).to_contain_text("Stays queued. Would exceed fair share.")
+        assert page.locator(".verdict-bar").bounding_box() == verdict, "changes need no third line"
         assert accessibility_faults(page) == []
         assert faults == []
 
