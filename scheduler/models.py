@@ -267,7 +267,7 @@ def zero_amounts() -> list[int]:
 class QueueStatus(FastRows):
     """Status of one queue in one pool after the last cycle.
 
-    `reserved` is set aside for replicas that cannot start yet.
+    `reserved` contains the resources that are set aside for replicas that cannot start yet.
     """
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="queue_statuses")

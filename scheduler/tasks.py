@@ -40,7 +40,8 @@ def clear_workspace(leftover: int) -> bool:
 def delete_expired() -> dict[str, int]:
     """Delete expired rows and files, and mark interrupted channels as ended.
 
-    Return the number affected, keyed by kind. The retention periods are described in docs/operations.md.
+    Return the number of affected rows or files, keyed by kind. The retention periods are described in
+    docs/operations.md.
     """
     now = timezone.now()
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}

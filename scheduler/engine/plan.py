@@ -10,7 +10,10 @@ from berth.core.values.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Kind of engine action that produced a bundle. Drains have no kind."""
+    """Kind of engine action that produced a bundle.
+
+    Drains have no kind, because they are not engine actions.
+    """
 
     START = "start"
     GROW = "grow"

@@ -22,7 +22,7 @@ class RequestBounds:
         self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
 
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
-        """Return the first blocker whose limit or quota is smaller than the request itself, or None."""
+        """Return the first blocker whose limit or quota the request alone exceeds, or None."""
         blockers, tree = rejection.blockers, workload.tree
         key = id(blockers), id(tree)  # most workloads in a long queue share blockers and tree
         if key not in self._results:

@@ -57,11 +57,14 @@ class LeftoversCollector(LeasedThread):
         )
 
     def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
-        """Give up storing the files, so that the node may delete them."""
+        """Stop trying to store the files, so that the node may delete them."""
         self._update_if_waiting(outputs, held, state=OutputState.FAILED, message=error_sentence(error))
 
     def _update_if_waiting(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
-        """Return False if the workload was deleted or another process has stored the files."""
+        """Update the row of a pod's outputs.
+
+        Return False if the workload was deleted or another process has already stored the files.
+        """
         with fenced_transaction(held):
             rows = PodOutputs.objects.filter(pk=outputs.pk, state=OutputState.WAITING)
             return bool(rows.update(**columns))

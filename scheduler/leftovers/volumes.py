@@ -68,7 +68,7 @@ class VolumesCollector(LeftoversCollector):
             self._mark_outputs_stored(outputs, held, transfer)
 
     def _open_transfer(self, outputs: PodOutputs, held: HeldLease) -> "VolumeTransfer | None":
-        """Return None if the pod has changed nothing."""
+        """Return the transfer of a pod's changes, or None if the pod has changed nothing."""
         pod = outputs.pod
         runtime, pod_id = self._runtime_of(pod.node.pool), str(pod.pk)
         try:
@@ -96,7 +96,7 @@ class VolumesCollector(LeftoversCollector):
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
     def _progress_saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
-        """Return a function that stores the progress of an upload. It raises LeadershipLost."""
+        """Return a function that stores the progress of an upload. The function raises LeadershipLost."""
         due = 0.0
 
         def save_progress(progress: "Progress") -> None:
@@ -148,7 +148,7 @@ class VolumesCollector(LeftoversCollector):
                 events.record(kind, outputs.pod.workload, text, actor="scheduler")
 
     def _abort_upload(self, outputs: PodOutputs) -> None:
-        """Delete an unfinished upload's parts, which cost money."""
+        """Delete the parts of an unfinished upload, because their storage costs money."""
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
@@ -169,7 +169,10 @@ def _has_passed(deadline: float) -> bool:
 
 
 def _find_volume(outputs: PodOutputs) -> Volume:
-    """Raise OutputsRejected if the project is no longer allowed to write to the volume."""
+    """Return the volume of a pod's outputs.
+
+    Raises OutputsRejected if the project is no longer allowed to write to the volume.
+    """
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
@@ -181,7 +184,10 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Raise Conflict if boto3 or usable credentials are missing."""
+    """Return a reader and a writer for a volume's bucket.
+
+    Raises Conflict if boto3 or usable credentials are missing.
+    """
     try:
         from pools.buckets.bucket import Bucket
         from pools.buckets.writer import BucketWriter

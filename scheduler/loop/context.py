@@ -41,7 +41,7 @@ class SentCommands:
 
 @dataclass(slots=True)
 class StartMessages:
-    """Last messages about starting workloads, and the last progress of their pods."""
+    """Last message about each starting workload, and the last progress of its pods."""
 
     failures: dict[uuid.UUID, str] = field(default_factory=dict)
     shown: dict[uuid.UUID, tuple[str, datetime]] = field(default_factory=dict)

@@ -132,7 +132,7 @@ class CycleRun:
 
 
 def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
-    """Explain pending workloads if that is due. Yield True between parts of the work."""
+    """Explain the pending workloads if explanations are due. Yield True between parts of the work."""
     view, plan = run.view, run.plan
     if not memory.explained.is_due(run.record.pending, view.at):
         return
@@ -228,7 +228,9 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return the values that show a change between idle cycles, or None if the cycle was not idle."""
+    """Return the values that are compared to detect a change between idle cycles, or None if the cycle was
+    not idle.
+    """
     if run.view.workloads or run.plan.bundles:
         return None
     queues = tuple(replace(report, usage=(0.0, 0.0, 0.0)) for report in run.plan.queues)

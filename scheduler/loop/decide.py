@@ -27,8 +27,8 @@ class LayoutCache:
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
     """Return the plan for all pools.
 
-    Pools that make the engine fail are skipped and listed in the notes. Raises the engine's error if no
-    single pool is the cause.
+    If the engine fails, skip the pools that cause the failure and list them in the plan's notes. Raises the
+    engine's error if no single pool is the cause.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
@@ -70,9 +70,9 @@ def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
-    """Return the snapshot as if the pools did not exist.
+    """Return a snapshot as if the pools did not exist.
 
-    Workloads that depend on one of them are suspended.
+    Workloads that depend on one of the pools are suspended in this snapshot.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}

@@ -11,7 +11,10 @@ from berth.core.version import installed_version
 
 @cache
 def engine_version() -> str:
-    """Return a version such as `0.1.0+3f2a9c81d0`. Engines of different versions may decide differently."""
+    """Return the engine's version, such as `0.1.0+3f2a9c81d0`.
+
+    Engines with different versions may decide differently.
+    """
     digest = hashlib.blake2b(digest_size=5)
     for folder in (scheduler.engine, berth.core):
         for path in sorted(Path(folder.__path__[0]).rglob("*.py")):

@@ -65,7 +65,7 @@ class SnapshotEncoder:
             yield cached[1]
 
     def _encode_workload(self, workload: Workload) -> str:
-        """Encode the workload, with the tree of roles as the last key."""
+        """Encode the workload as JSON, with the tree of roles as the last key."""
         document = _to_json_value(workload)
         tree = document.pop("tree")
         return f'{to_json(document)[:-1]},"tree":{self._encode_tree(tree)}}}'
@@ -150,7 +150,9 @@ def _tuple_decoder(inner: tuple[Any, ...]) -> Decoder:
 
 
 def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
-    """Return a decoder for None or one of several dataclasses, told apart by their required fields."""
+    """Return a decoder for a value that is None or one of several dataclasses, which are distinguished by
+    their required fields.
+    """
     kinds = [kind for kind in inner if kind is not NoneType]
     if len(kinds) == 1:
         only = _decoder(kinds[0])

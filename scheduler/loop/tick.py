@@ -120,7 +120,7 @@ class Loop:
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record pod reports, then return the cluster's rows.
+        """Record pod reports, then read and return the cluster's rows.
 
         Return None if reading fails or no decision is due.
         """
@@ -192,7 +192,7 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return this tick's bundles. Recently stale bundles come last."""
+        """Return this tick's bundles. Bundles that were stale recently come last."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
@@ -351,7 +351,7 @@ class Loop:
             traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run and time one step of the cycle. Return None if it fails."""
+        """Run and time one step of the cycle. Return its result, or None if it fails."""
         before = len(self._notes)
         with span(name), self._timer.measure(name):
             result = self._run_safely(name, step)
@@ -372,7 +372,10 @@ class Loop:
         return fenced_step
 
     def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Return None after an error. Loss of leadership or the database is raised."""
+        """Return the step's result, or None after an error.
+
+        Only the loss of leadership or of the database is raised.
+        """
         try:
             return step()
         except LeadershipLost:

@@ -90,7 +90,7 @@ class _DigestLookup:
         return registry in self.http.access.insecure or is_loopback(urlsplit(f"//{registry}").hostname or "")
 
     async def _authorize(self, headers: Mapping[str, str]) -> str:
-        """Answer the registry's challenge with the value of an Authorization header."""
+        """Return the value of the Authorization header that answers the registry's challenge."""
         challenge = headers.get("www-authenticate", "")
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self.login:

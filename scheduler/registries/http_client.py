@@ -73,7 +73,10 @@ class RegistryHttpClient:
             return Response(response.status_code, response.headers, body)
 
     async def _resolve(self, host: str, port: int) -> str:
-        """Raise RegistryError if any of the host's addresses must not be called."""
+        """Resolve a host to an address.
+
+        Raises RegistryError if any of the host's addresses must not be called.
+        """
         loop = asyncio.get_running_loop()
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(entry[4][0]) for entry in entries]

@@ -61,7 +61,7 @@ class DecisionFilters:
 class NamedWorkload:
     """Workload that a decision refers to.
 
-    `name` is empty if the workload is hidden from the user. `id` is None if it was deleted.
+    `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted.
     """
 
     project: str
@@ -111,9 +111,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CycleDecisions:
-    """Cycle with its visible decisions.
+    """Cycle with the decisions that the user may see.
 
-    `hidden` counts the others, and `stale` lists each dropped bundle with the reason.
+    `hidden` is the number of other decisions, and `stale` lists each dropped bundle with the reason.
     """
 
     row: Cycle
@@ -153,9 +153,10 @@ class _DecisionRedaction:
 def decided_cycles(
     actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
 ) -> QuerySet[Cycle]:
-    """Return the period's cycles with at least one visible decision that matches the filters, among the
-    latest CYCLES_SEARCHED. Without filters, platform admins get all cycles with decisions, dropped bundles or
-    notes.
+    """Return the period's cycles with at least one visible decision that matches the filters.
+
+    Only the latest CYCLES_SEARCHED cycles are searched. Without filters, platform admins get all cycles with
+    decisions, dropped bundles or notes.
     """
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")
@@ -370,7 +371,7 @@ def _stored_bundles(row: Cycle) -> list[dict[str, Any]]:
 
 
 def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
-    """Return the workloads as `project/name`, the placed workload first."""
+    """Return the bundle's workloads as `project/name`, the placed workload first."""
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 

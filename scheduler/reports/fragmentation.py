@@ -70,7 +70,7 @@ def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int =
 
 
 def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
-    """Return the numbers of free GPUs to show: all for small nodes, a selection for large ones."""
+    """Return the numbers of free GPUs to show: all for small nodes, and a selection for large nodes."""
     if max_gpus <= MAX_FULL_LEVELS:
         return list(range(max_gpus + 1))
     powers = {1 << bit for bit in range(max_gpus.bit_length()) if 1 << bit <= max_gpus}

@@ -156,7 +156,7 @@ def check_invariants(now: datetime) -> list[InvariantResult]:
 
 
 def _check_leader(now: datetime) -> InvariantResult:
-    """Check that there is a leader. There cannot be two."""
+    """Check that there is a leader. There cannot be two, because the lease is a single row."""
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     if lease is None or not lease.holder:
         return InvariantResult("one_leader", False, "no scheduler holds the lease")

@@ -17,9 +17,10 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Ask the runtimes how their nodes isolate pods.
+    """Ask the runtimes how their nodes isolate pods, and record the answers.
 
-    Return the number of changed nodes. With `only_missing`, skip nodes that have already answered.
+    Return the number of nodes whose record has changed. With `only_missing`, skip nodes that have already
+    answered.
     """
     nodes = Node.objects.filter(state__in=HOSTING).select_related("pool").order_by("pk")
     if only_missing:

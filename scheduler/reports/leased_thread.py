@@ -1,4 +1,4 @@
-"""Threads of the leader process that each repeat one job, without delaying the scheduler.
+"""Threads of the leader process that each repeat one job, so that the job does not delay the scheduler.
 
 Each thread has its own lease, so no job runs in two processes.
 """

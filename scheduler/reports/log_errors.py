@@ -45,7 +45,7 @@ def search_errors(
 ) -> LogMatches:
     """Search a log for lines that contain an error, and return them as `search_log` does.
 
-    Only the last line of a traceback is returned.
+    A traceback is represented only by its last line.
     """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
@@ -83,7 +83,7 @@ def search_errors(
 
 
 def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> tuple[list[int], int]:
-    """Return the offsets of lines that name an error, and the end of the searched part.
+    """Return the offsets of lines that name an error, and the offset at which the search ended.
 
     An unfinished traceback is left for the next search.
     """
@@ -114,8 +114,9 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
 def _traceback_names_error(
     data: bytes, position: int, prefix: str, max_lines: int
 ) -> tuple[bool | None, int]:
-    """Return whether the traceback names an error, or None if it has not ended, and the number of
-    lines read.
+    """Return whether the traceback names an error, and the number of lines read.
+
+    If the traceback has not ended, the first value is None.
     """
     for count in range(max_lines):
         if position >= len(data):

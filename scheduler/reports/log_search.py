@@ -32,7 +32,7 @@ LOG_START = LinePosition(0, 1)
 class MatchingLine:
     """Line that matches a search, with lines of context.
 
-    `offsets` are the byte offsets of all lines, context included.
+    `offsets` contains the byte offset of every line, including the context.
     """
 
     at: LinePosition
@@ -46,8 +46,8 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` counts the matching lines up to `searched_bytes`, and `lines` contains the first of them.
-    `resume_at` is where to continue, or None if the search is complete.
+    `matches` is the number of matching lines up to `searched_bytes`, and `lines` contains the first of them.
+    `resume_at` is the position from which to continue the search, or None if it is complete.
     """
 
     matches: int

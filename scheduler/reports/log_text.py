@@ -18,9 +18,8 @@ def without_control_sequences(raw_output: bytes) -> str:
 
 
 def as_shown_in_terminal(raw_line: bytes, pattern: re.Pattern[str] | None = None) -> str:
-    """Return a line as a terminal shows it, with carriage returns applied.
-
-    If the pattern matches only overwritten text, return the last match.
+    """Return a line as a terminal shows it, in which text after a carriage return overwrites the text before
+    it. If the pattern matches only overwritten text, return the last text that matches.
     """
     versions = without_control_sequences(raw_line).split("\r")
     matching = [text for text in versions if pattern and pattern.search(text)]

@@ -38,7 +38,8 @@ class RemedyForm(StrEnum):
 class Finding:
     """Problem with a pool.
 
-    `finding` is a sentence with numbers. `remedy` may be empty. `fix` applies to all of `nodes`.
+    `finding` is a sentence with numbers, and `remedy` is the recommended action, or empty. `fix` applies to
+    all of `nodes`.
     """
 
     severity: Severity

@@ -83,7 +83,10 @@ def _plan_differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Describe each bundle that only one of the plans contains, or else a different order."""
+    """Describe each bundle that only one of the plans contains.
+
+    If both contain the same bundles, describe the difference in order.
+    """
     left = list(now)
     for bundle in then:
         if bundle in left:

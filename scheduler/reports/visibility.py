@@ -1,7 +1,7 @@
 """Redaction of other projects' workloads.
 
-The parties to an eviction see each other's project and size, and the numbers of the queue that they compete
-with, but no names of workloads.
+Each party to an eviction sees the other's project and size, and the numbers of the queue that it competes
+with, but no names of the other's workloads.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,8 @@ def project_from_handle(handle: str) -> str:
 
 def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Return the topmost queue on the path of `side` ("victim" or "preemptor") that is not on the other
-    party's path. The other party may see only this one. The list may be empty.
+    party's path, as a list of at most one queue. It is the only queue on the path that the other party may
+    see.
     """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")

@@ -85,7 +85,7 @@ def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: 
 
 
 def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
-    """Return the kind of eviction, which is a move if the bundle places the pod again."""
+    """Return the kind of eviction. If the bundle places the pod again, the eviction is a move."""
     moved = any(isinstance(step, Place) for step in steps)
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 
@@ -160,7 +160,10 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang still lacks to meet its minimum, without stopping ones."""
+    """Yield the replicas that the gang still lacks to meet its minimum.
+
+    Replicas that are stopping are left out.
+    """
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

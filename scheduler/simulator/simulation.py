@@ -26,7 +26,10 @@ class SimulatedCluster:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if it is None."""
+        """Set up the cluster.
+
+        Runs save a checkpoint every `checkpoint` seconds, or never if `checkpoint` is None.
+        """
         self.now, self.initial, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
@@ -106,9 +109,9 @@ class SimulatedCluster:
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the time of the next change, or None if there will be none.
+        """Return the time of the next change, or None if no change is coming.
 
-        After a stop, the time may be too early.
+        If a run was stopped, the time may be too early.
         """
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
@@ -264,7 +267,7 @@ class SimulatedCluster:
 
 
 def _actual_runtime(workload: Workload) -> int | None:
-    """Return the actual runtime, limited by `max_runtime`, or None if it has no end."""
+    """Return the actual runtime, limited by `max_runtime`, or None if the workload runs until stopped."""
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds
     return min(workload.runtime_seconds, workload.max_runtime)

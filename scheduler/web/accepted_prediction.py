@@ -1,6 +1,6 @@
 """Prediction that a user saw when submitting or editing a workload.
 
-It is shown until a cycle has evaluated the workload.
+The prediction is shown until a cycle has evaluated the workload.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class AcceptedPrediction:
 
 
 def sign_prediction(request: Request, prediction: AcceptedPrediction, document: Mapping[str, Any]) -> str:
-    """Sign the prediction, and return it as a message. It is valid only for the same user and document."""
+    """Sign the prediction, and return it as a message that is valid only for the same user and document."""
     content = [request.user.pk, _digest(document), asdict(prediction)]
     return signing.dumps(content, salt=SALT, compress=True)
 
@@ -95,8 +95,8 @@ def ask_before_evicting(
 ) -> HttpResponse | None:
     """Return a dialog that asks whether to evict the predicted victims, or None if there is nothing to ask.
 
-    The user confirms with `form_action`, and the response replaces the element `target`. `predict` is called
-    only if the form contains no valid prediction.
+    If the user confirms, the dialog submits `form_action`, and the response replaces the element `target`.
+    `predict` is called only if the form contains no valid prediction.
     """
     if not request.htmx:
         return None

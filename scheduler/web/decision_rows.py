@@ -15,7 +15,7 @@ MIN_TASKS = 3  # with fewer tasks, each task has its own row
 class DecisionRow:
     """Row of one decision, or of a cycle without decisions (`decision` is None).
 
-    The first row of a cycle has `is_first`.
+    `is_first` is True for the first row of a cycle.
     """
 
     cycle: CycleDecisions

@@ -96,7 +96,10 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
 
 
 def _find_cycle(request: Request, cycle_id: int) -> CycleDecisions:
-    """Raise Http404 if the cycle does not exist, or if all of its decisions are hidden from the user."""
+    """Return the cycle.
+
+    Raises Http404 if the cycle does not exist, or if all of its decisions are hidden from the user.
+    """
     row = Cycle.objects.defer("snapshot").filter(pk=cycle_id).first()
     if row is None:
         raise Http404

@@ -132,7 +132,7 @@ def unknown_name_problems(actor: Actor, filters: dict[str, str]) -> list[Problem
 
 
 def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return a title and the visible queues with bars, for the victim and for the preemptor.
+    """Return a title and the visible queues with their bars, once for the victim and once for the preemptor.
 
     All bars have the same scale.
     """
@@ -156,9 +156,8 @@ def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[
 
 
 def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the queue's quota, fair share, and allocations before and after, in milli-GPU.
-
-    Unlimited and missing amounts count as 0.
+    """Return the queue's quota, its fair share, and its allocations before and after the eviction, in
+    milli-GPU. Unlimited and missing amounts count as 0.
     """
     keys = ("quota", "share", "allocated_before", "allocated_after")
     return tuple(int((queue.get(key) or {}).get("gpu") or 0) for key in keys)

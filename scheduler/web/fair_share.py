@@ -96,7 +96,7 @@ def columns_at_default(queues: Sequence[QueueShare]) -> dict[str, str]:
 
 
 def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
-    """Convert milli-GPU to GPUs. Return None if the department's own numbers are hidden."""
+    """Convert milli-GPU to GPUs, or return None if the department's own numbers are hidden from the user."""
     return milli / MILLI if queue.numbers_visible else None
 
 

@@ -37,8 +37,9 @@ class HiddenWorkloadsRow:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new ones are pairs of their number and their requested milli-GPU. `positions` ascend, but may
-    have gaps and repetitions. `gpu_milli` has the requested milli-GPU at each position.
+    For reserved and new workloads, only their number and their requested milli-GPU are known. `positions`
+    contains the queue positions of the others in ascending order, possibly with gaps and repetitions, and
+    `gpu_milli` contains the milli-GPU requested at each position.
     """
 
     reserved: tuple[int, int] = (0, 0)
@@ -81,10 +82,10 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
 def add_placeholders(
     entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int, is_last: bool
 ) -> None:
-    """Add placeholders to one pool's rows, which must be in queue order with sections set.
+    """Add placeholders to one pool's rows, which must be in queue order and already have sections.
 
-    `previous` is the position before the rows, or NO_POSITION. `is_last` says whether the rows end the pool's
-    queue.
+    `previous` is the position before the rows, or NO_POSITION. `is_last` says whether the rows are at the end
+    of the pool's queue.
     """
     shown, has_reserved = bisect_left(hidden.positions, previous), previous != NO_POSITION
     for row, *_ in entries:
@@ -127,7 +128,9 @@ def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> b
 
 
 def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str) -> QuerySet[Any]:
-    """Return the rows before ("lt") or after ("gt") the row in its pool's queue, unordered."""
+    """Return the rows that come before ("lt") or after ("gt") the given row in its pool's queue, in no
+    particular order.
+    """
     row = entry[0]
     same = Q(queue_order=row.queue_order) & Q((f"pk__{side}", row.pk))
     beyond = Q((f"queue_order__{side}", row.queue_order)) | same
@@ -142,7 +145,9 @@ def _rows_without_position(hidden: tuple[int, int], phase: str) -> list[HiddenWo
 
 
 def _rows_with_positions(hidden: HiddenWorkloads, start: int, end: int) -> list[HiddenWorkloadsRow]:
-    """Return the placeholder of the positions from index `start` to before index `end`."""
+    """Return one placeholder for the positions from index `start` up to, but not including, index `end`, or
+    nothing if there are none.
+    """
     if start >= end:
         return []
     first, last = hidden.positions[start], hidden.positions[end - 1]

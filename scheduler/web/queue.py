@@ -184,7 +184,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 class _PoolHeading:
     """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU.
 
-    Without a name, the rows are new workloads, and `free` is None. `matches` is None without filters.
+    A heading without a name is for new workloads, and its `free` is None. `matches` is None if no filter is
+    set.
     """
 
     name: str
@@ -212,9 +213,10 @@ def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[A
 def _outside_queue(
     actor: Actor, pool: NodePool | None, length: QueueLength | None, matching: Q, reason: str
 ) -> tuple[int, int]:
-    """Return the numbers of held array tasks and of unschedulable workloads that match the filters.
+    """Return the number of held array tasks and the number of unschedulable workloads that match the filters.
 
-    Neither match a reason. Without filters, held tasks of hidden projects count too.
+    Both are 0 if the list is filtered by reason. Without filters, the held tasks of hidden projects count
+    too.
     """
     if length is None or reason:
         return 0, 0
@@ -261,7 +263,7 @@ def _with_hidden_workloads(
 ) -> list[_PoolGroup]:
     """Add placeholders for workloads that the user cannot see.
 
-    On the last page, also add the pools in `others`.
+    On the last page, placeholders are also added for the pools in `others`.
     """
     hidden = hidden_workloads(actor, pool)
     for index, (_, entries) in enumerate(groups):
@@ -319,7 +321,9 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_phrase(nodes: Sequence[Node]) -> str:
-    """Return when and on which nodes a reserved workload starts, or "" without nodes."""
+    """Return a phrase that says when and on which nodes a reserved workload starts, or "" if there are no
+    nodes.
+    """
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]
@@ -334,8 +338,9 @@ def _reservation_phrase(nodes: Sequence[Node]) -> str:
 
 
 def _expected_ready_at(nodes: Sequence[Node]) -> datetime | None:
-    """Return when all booting nodes are expected to be ready, or None if none is booting or a time is
-    unknown.
+    """Return when all booting nodes are expected to be ready.
+
+    Return None if no node is booting, or if the time is unknown for any of them.
     """
     booting = [node.ready_at for node in nodes if node.state in PENDING]
     return max(filter(None, booting), default=None) if booting and all(booting) else None

@@ -64,7 +64,7 @@ def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
 def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
     """If `sort` is by requested GPUs, annotate the rows with the sort key.
 
-    With `tasks`, an array's row requests the sum of its tasks' GPUs.
+    With `tasks`, the GPUs of an array's tasks are added up in a single row.
     """
     if sort.removeprefix("-") != "gpus":
         return rows
@@ -79,8 +79,8 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
 def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
     """If `sort` is by expected start, annotate the rows with the sort key.
 
-    In both directions, rows without an expected start come last, and equal rows are in queue order. With
-    `tasks`, an array starts with its first task.
+    In both directions, rows without an expected start come last, and rows with the same start are in queue
+    order. With `tasks`, the start of an array is the start of its first task.
     """
     if sort.removeprefix("-") != "expected":
         return rows

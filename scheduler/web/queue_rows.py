@@ -48,7 +48,8 @@ def pool_words(row: Any) -> str:
 def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """Set the section headings, and the reason why a row is ahead of a higher-priority workload.
 
-    Each heading is set on its section's first row. Lists in another order have neither.
+    Each heading is set on the first row of its section. A list that is not in queue order has neither
+    headings nor reasons.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
@@ -91,7 +92,7 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
 
 
 def _explain_next_rows(rows: Sequence[Any]) -> None:
-    """Store in each row the next row, and why it comes later."""
+    """Set on each row the row that follows it, and the reason why that row comes later."""
     for row, following in pairwise(rows):
         keys = _queue_key_sentences(row), _queue_key_sentences(following)
         names = differing_queues(*keys)

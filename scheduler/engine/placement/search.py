@@ -48,8 +48,8 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether simple packing may miss a placement: with several roles, topology scopes or shared
-    devices.
+    """Return whether a search may find a placement that simple packing misses, because the arrangement has
+    several roles, topology scopes or shared devices.
     """
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
@@ -62,7 +62,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits on any node. This cheap check rejects most gangs."""
+    """Return whether one replica fits on any node, a cheap check that rejects most gangs that do not fit."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None
@@ -105,7 +105,7 @@ class _Search:
     def place(self, which: int, first: int, inside: Domains) -> bool:
         """Place all replicas from index `which` onwards, and return whether they were placed.
 
-        The first of them uses only the choices from `first` onwards.
+        For the first of these replicas, only the choices from `first` onwards are tried.
         """
         if which == len(self.replicas):
             return True
@@ -126,8 +126,9 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return possible slots for a replica on usable nodes from position `first`, tightest first, without
-        equivalent nodes.
+        """Return possible slots for a replica, tightest first.
+
+        Only usable nodes from position `first` are considered, and only one of several equivalent nodes.
         """
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):

@@ -216,7 +216,7 @@ def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield nodes with a partly free device first."""
+    """Yield the nodes to try for a fraction of a device, those with a partly free device first."""
     yield from sorted(nodes.partly_free_nodes, key=_packing_key(nodes, part))
     for bucket in nodes.nodes_by_free_devices:
         yield from bucket

@@ -136,7 +136,9 @@ def _format_bounds(account: QueueAccount) -> str:
 
 
 def _quota_group_clause(account: QueueAccount, group: QueueGroup) -> str:
-    """Return a clause about the queue's other pools, or an empty string."""
+    """Return a clause about the queue's allocation in the other pools of its quota group, or an empty string
+    if it has none.
+    """
     elsewhere = sum(other.allocated[GPU] for other in group.accounts.values() if other is not account)
     if not elsewhere:
         return ""

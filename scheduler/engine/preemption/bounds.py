@@ -70,7 +70,9 @@ def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
 
 
 def max_gpus_saved_by_moves(board: Board) -> int:
-    """Return how many milli-GPUs would be saved if all pods ran on the largest devices."""
+    """Return how many milli-GPUs would be saved if all pods ran on the largest devices, where a GPU memory
+    request takes a smaller share of the device.
+    """
     cache = board.nodes.static_cache
     if "larger devices" not in cache:
         cache["larger devices"] = bool(board.matcher.larger_memory_sizes())

@@ -1,4 +1,4 @@
-"""Evict victims and, if the pool allows it, move other pods."""
+"""Make room for a preemptor by evicting victims and, if the pool allows it, moving other pods."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
@@ -25,7 +25,8 @@ def evict_and_move(
 ) -> tuple[VictimSelection, EvictionOutcome] | None:
     """Place the arrangement by evicting workloads and, if the pool allows it, moving others.
 
-    Return None if no solution was found. With `keeps_quotas`, no queue is reduced below its quota.
+    Return the evictions and moves, or None if no solution was found. With `keeps_quotas`, no queue is reduced
+    below its quota.
     """
     board = policy.board
     consolidation = board.pool.consolidation
@@ -88,7 +89,10 @@ def total_reduction_below_quota(policy: PreemptionPolicy, before: dict[QueueAcco
 def _place_after_evictions(
     selection: VictimSelection, start: int, arrangement: Arrangement
 ) -> EvictionOutcome | None:
-    """Place the arrangement without moving other workloads. Return None if that fails."""
+    """Place the arrangement without moving other workloads.
+
+    Return the outcome, or None if the arrangement cannot be placed.
+    """
     board, gang = selection.board, selection.policy.gang
     if not place_arrangement(board, gang, arrangement, Horizon.LEAVING):
         return None
@@ -98,7 +102,8 @@ def _place_after_evictions(
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> EvictionOutcome | None:
     """Place the arrangement by moving other workloads.
 
-    Return None if that fails or would be unfair to the victim queues.
+    Return the outcome, or None if the arrangement cannot be placed or the outcome would be unfair to the
+    victim queues.
     """
     board, policy = selection.board, selection.policy
     start, moves = board.log_position(), Consolidate(board, policy.gang, policy.requested)

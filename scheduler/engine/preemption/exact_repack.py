@@ -40,7 +40,10 @@ class _FreeResources(NamedTuple):
 
 
 def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement and plan a new slot for each of the victims' pods. Return False if that fails."""
+    """Place the arrangement, and plan a new slot for each of the victims' pods.
+
+    Return False if no such placement was found.
+    """
     board, preemptor = selection.board, selection.policy.gang
     if len(board.nodes.nodes) > MAX_NODES or len(selection.selected) > MAX_PODS:
         return False
@@ -67,7 +70,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
 
 
 def _replicas_to_place(selection: VictimSelection, arrangement: Arrangement) -> list[_PodToPlace]:
-    """Return the replicas to place: fixed pods first, then the largest."""
+    """Return the replicas to place: first the pods that must stay, then all others, largest first."""
     board, preemptor = selection.board, selection.policy.gang
     items = [
         _PodToPlace(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)
@@ -174,7 +177,10 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots, best first, each with a flag that is True if the item's pod would move."""
+        """Yield possible slots for an item, best first.
+
+        Each slot has a flag that is True if the item's pod would have to move there.
+        """
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()
         if item.pod is not None:

@@ -42,7 +42,10 @@ class EvictionOutcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> EvictionOutcome | None:
-    """Restore the victims that can stay or move. Return None if the outcome is not acceptable."""
+    """Restore the victims that can stay or move, so that only the others are evicted.
+
+    Return the outcome, or None if it is not acceptable.
+    """
     board, policy = selection.board, selection.policy
     preemptor_moves = [move for move in board.moves_since(start) if move.placed]
     outcome = EvictionOutcome()
@@ -82,7 +85,9 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """Keep a replica in place if a moved replica of the same role can be evicted instead."""
+    """Keep an evicted replica in place if a replica of the same role that would be moved can be evicted
+    instead.
+    """
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods

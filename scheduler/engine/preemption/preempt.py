@@ -1,4 +1,4 @@
-"""Evict victims for one preemptor."""
+"""Evict victims to make room for one preemptor."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -71,7 +71,10 @@ def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[Preem
 def _reject_all_if_policy_cannot_help(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Return whether all candidates were rejected without a trial."""
+    """If the policy can help none of the candidates, reject them all without a trial.
+
+    Return whether they were rejected.
+    """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
     for group in candidates:
@@ -86,7 +89,7 @@ def _reject_all_if_policy_cannot_help(
 
 
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
-    """Return whether the gang was placed or fits without evictions."""
+    """Try the policy for one gang. Return whether the gang was placed or fits without evictions."""
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _holds_or_would_hold_nodes(board, gang)
     if is_holder:
@@ -122,7 +125,10 @@ def preempt_for_scale_up(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed. Return the first obstacle if there is none."""
+    """Accept the first arrangement that can be placed, and return None.
+
+    If no arrangement can be placed, return the first obstacle.
+    """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
     below_quota: tuple[AcceptedEvictions, list[Move]] | None = None
@@ -170,7 +176,9 @@ def _find_outcome(
     budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
-    """Apply the best evictions and moves to the board. Return None if no solution was found."""
+    """Apply the best evictions and moves to the board and return them, or return None if no solution was
+    found.
+    """
     board, start = trial.board, trial.start
     best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)
     if best is None or not total_reduction_below_quota(policy, before):

@@ -46,7 +46,10 @@ class ProposalBudget:
 def propose_victims(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: ProposalBudget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections. The board shows the effects of the latest one and is restored at the end."""
+    """Yield victim selections.
+
+    The board shows the effects of the selection that was yielded last, and is restored at the end.
+    """
     start, banned, cost_cache = board.log_position(), set[int](), NodeCostCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
@@ -113,7 +116,7 @@ def _place_by_clearing_nodes(
     cost_cache: NodeCostCache,
     inside: AbstractSet[int] | None = None,
 ) -> bool:
-    """Clear the cheapest node for each replica that does not fit.
+    """Place the arrangement, clearing the cheapest node for each replica that does not fit.
 
     Return False if the arrangement cannot be placed.
     """
@@ -146,7 +149,7 @@ def _place_by_clearing_nodes(
 def _victims_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return the domains in which the arrangement might fit, with their victims, cheapest first."""
+    """Return the topology domains in which the arrangement might fit and their victims, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)
@@ -157,8 +160,9 @@ def _victims_by_domain(
 
 
 def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> list[AbstractSet[int]]:
-    """Return up to MAX_DOMAINS domains in which the arrangement might fit, those with the fewest missing GPUs
-    first.
+    """Return up to MAX_DOMAINS topology domains in which the arrangement might fit.
+
+    Domains that lack the fewest GPUs come first.
     """
     scope = next(iter(arrangement[0].scopes), None)
     if (
@@ -214,7 +218,7 @@ class _CheaperAlternatives:
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
         """Return sets of victims that cost less than `stopped` and free enough resources in total, cheapest
-        first. The victims in `stopped` must have been restored.
+        first. Before the call, the victims in `stopped` must have been restored to the board.
         """
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
         if self._should_try_single_victims_only(stopped):
@@ -237,7 +241,7 @@ def _single_victim_may_suffice(
 def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Return single gangs that cost less than `stopped` and free enough resources, cheapest first."""
+    """Return the gangs that cost less than `stopped` and would each free enough resources, cheapest first."""
     policy, requested = selection.policy, smallest_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []
@@ -325,7 +329,10 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
 
 
 def _select_victims_up_to(selection: VictimSelection, goal: int) -> bool:
-    """Return False if there are too few victims."""
+    """Select victims in eviction order until `goal` victims are selected.
+
+    Return False if there are too few.
+    """
     while len(selection.selected) < goal:
         before = len(selection.selected)
         for victim in selection.sort_in_eviction_order(selection.victim_candidates()):
@@ -338,7 +345,10 @@ def _select_victims_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Return False if there are too few victims."""
+    """Select victims in the given order until `goal` victims are selected.
+
+    Return False if there are too few.
+    """
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:

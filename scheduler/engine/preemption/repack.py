@@ -14,7 +14,7 @@ Entry = tuple[Gang, BoardRole, int | None]  # the index is None for replicas of 
 
 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement and all victims again, largest first. Return False if that fails."""
+    """Place the arrangement together with all victims, largest first. Return False if that fails."""
     if len(selection.selected) > MAX_PODS or any(need.scopes for need in arrangement):
         return False
     board, preemptor = selection.board, selection.policy.gang

@@ -26,7 +26,7 @@ class VictimRestorer:
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
         """Restore the pods.
 
-        Return the pods that had to move, or None if not all pods fit. After None, the caller must rewind the
+        Return the pods that had to move. If not all pods fit, return None, and the caller must rewind the
         board.
         """
         if self._planned_slots:
@@ -48,7 +48,10 @@ class VictimRestorer:
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Return the pods that had to move, or None if not all pods fit."""
+        """Restore the pods one by one, on their previous nodes if possible.
+
+        Return the pods that had to move, or None if not all pods fit.
+        """
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
@@ -116,7 +119,10 @@ def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
 
 
 def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-    """Return the pods that have moved, or None if the gang's pods cannot be placed together."""
+    """Place all pods of a gang together.
+
+    Return the pods that have moved, or None if the pods cannot be placed together.
+    """
     if gang.pod_count:
         return None
     by_part: dict[BoardRole, list[Pod]] = {}

@@ -61,7 +61,7 @@ def require_integer(value: object) -> int:
 class Change:
     """One change to a snapshot, in the engine's units.
 
-    `subject` is the name of what changes, or empty for the pending workload itself.
+    `subject` names the object that changes, and is empty for the pending workload itself.
     """
 
     kind: ChangeKind
@@ -117,7 +117,10 @@ def _without_workload(snapshot: Snapshot, name: str) -> Snapshot:
 
 
 def _edit_queue(queue: Queue, change: Change) -> Queue:
-    """Return the queue with its quota or limit raised, in all pools of the quota group."""
+    """Return the queue with its quota or limit raised.
+
+    In a quota group, the quota or limit is raised in all pools of the group.
+    """
     pool_quotas = dict(queue.pool_quotas)
     edited = pool_quotas.setdefault(change.pool, PoolQuota())
     for pool, pool_quota in pool_quotas.items():

@@ -66,7 +66,9 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that returns 0 if the pending gang may fit after another gang's end, else None."""
+    """Return a function that takes another gang, and returns 0 if the pending gang may fit after that gang
+    has ended, otherwise None.
+    """
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]
     parts = {part for option in options for part, _ in option}

@@ -55,5 +55,5 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the name and value of the amount to lower: the limit or the request."""
+    """Return the name and value of the amount to lower, which is either the limit or the request."""
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -116,7 +116,9 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers mention, or all resources if the blockers leave it open."""
+        """Return the resources that the blockers mention, or all resources if the blockers do not identify
+        one.
+        """
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]
         if any("also" in values or "beside" in values for values in numbers):
@@ -168,7 +170,10 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def find_pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the PendingCase of a workload, or None unless it is pending and has no pods or reservations."""
+    """Return the PendingCase of a pending workload without pods and reservations.
+
+    Return None for any other workload.
+    """
     workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
     if workload is None or rejection is None or workload.pods or _is_reserved(rejection):

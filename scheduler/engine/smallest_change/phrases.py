@@ -140,7 +140,7 @@ def _values(change: Change, project: str, display_name: Callable[[str], str]) ->
 
 
 def _pool_maximum_note(change: Change, added: int) -> str:
-    """Return a note on how many of the added nodes the pool's maximum allows, or "" if it allows all."""
+    """Return a note on how many added nodes the pool's maximum allows, or "" if it allows all of them."""
     allowed = change.before
     if allowed is None or require_integer(allowed) >= added:
         return ""
@@ -148,7 +148,7 @@ def _pool_maximum_note(change: Change, added: int) -> str:
 
 
 def _amount_phrase(change: Change) -> str:
-    """Return the new and the old amount, as in "5 GPUs instead of 4"."""
+    """Return the new amount compared with the old one, as in "5 GPUs instead of 4"."""
     resource = change.resource.removeprefix("limit.")
     before, after = require_integer(change.before), require_integer(change.after)
     if resource == "devices":

@@ -50,7 +50,9 @@ def propose_halvings(amount: int, resource: str, most: int, change: Callable[[in
 
 
 def _step_multiples(most: int, least: int, step: int) -> range:
-    """Return up to MAX_PROPOSALS multiples of `step` from `least` to below `most`, largest first."""
+    """Return up to MAX_PROPOSALS multiples of `step` that are at least `least` and below `most`, largest
+    first.
+    """
     return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 
 

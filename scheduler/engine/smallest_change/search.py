@@ -116,7 +116,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
-    """Yield each stage in order, with a flag: whether a later start also counts."""
+    """Yield each stage in order, with a flag that says whether a change that lets the workload start later
+    also counts.
+    """
     yield from ((stage, False) for stage in OWNER_STAGES)
     never_starts = not any(_may_ever_start(case.snapshot, case.rejection) for case in cases)
     if never_starts:
@@ -145,7 +147,7 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
 
 
 class _TrialRuns:
-    """Runner of the engine on changed snapshots, with a maximum number of runs."""
+    """Runner that tries the engine on changed snapshots, up to a maximum number of runs."""
 
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
         self._snapshot, self._name, self._max_runs = snapshot, name, max_runs
@@ -171,9 +173,8 @@ class _TrialRuns:
     def find_smallest(
         self, groups: Iterable[Proposals], *, later: bool = False
     ) -> tuple[Change, Effects] | None:
-        """Return the smallest proposed change that starts the workload, with its effects, or None.
-
-        With `later`, the workload may also start later, when resources become free.
+        """Return the smallest proposed change that starts the workload, with its effects, or None if no
+        change does. With `later`, changes that let the workload start once resources become free also count.
         """
         best: tuple[Proposal, Effects] | None = None
         for proposals in groups:
@@ -198,7 +199,7 @@ class _TrialRuns:
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
         """Return the effects of the change, or None if the workload would not start.
 
-        The effects of a later start are empty.
+        If it would only start later, the effects are unknown, so the result is empty.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff

@@ -11,7 +11,10 @@ NAMED_MAX = 3  # maximum number of affected workloads named in a sentence
 
 
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
-    """Return the sentence for a workload of `project`. `display_name` redacts workload names."""
+    """Return a sentence that describes the result of a search for a workload of `project`.
+
+    `display_name` redacts workload names.
+    """
     match result.outcome:
         case Outcome.NO_CHANGE:
             return "No single change would start the workload now."

@@ -61,7 +61,7 @@ def commit(
 ) -> CommitOutcome:
     """Apply the plan in one transaction, and return the outcome of each bundle.
 
-    `rendezvous` maps the workloads that start to their rendezvous addresses. Raises LeadershipLost.
+    `rendezvous` maps each workload that starts to its rendezvous address. Raises LeadershipLost.
     """
     outcome = CommitOutcome()
     if plan.bundles:

@@ -86,7 +86,10 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _eviction_message(decided: Decided, context: CommitContext) -> str:
-    """Return a message for the victim's project. It reveals only the size of another project's preemptor."""
+    """Return a message for the victim's project.
+
+    If the preemptor belongs to another project, only its size is revealed.
+    """
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")

@@ -83,7 +83,7 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 
 @dataclass(frozen=True)
 class LockedRows:
-    """Current rows, locked in a fixed order: workloads, pods, nodes, quotas."""
+    """Current rows, which are locked in a fixed order: workloads, pods, nodes, quotas."""
 
     workloads: Mapping[str, Workload]
     before: Mapping[str, tuple[str, int]]  # each workload's phase and version before this commit

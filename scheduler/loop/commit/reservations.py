@@ -67,7 +67,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
 
 
 def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -> None:
-    """Delete the reservations of locked workloads. Those without pods become pending again."""
+    """Delete the reservations of locked workloads. Workloads without pods become pending again."""
     delete_reservations([workload.pk for workload, _ in stale])
     transitions = [
         PhaseTransition(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)
@@ -81,7 +81,9 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return why workloads cannot start after an edit, keyed by workload ID."""
+    """Return the reasons why workloads can no longer start after an edit of a limit, a quota or their
+    document, keyed by workload ID.
+    """
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)

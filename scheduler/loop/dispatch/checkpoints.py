@@ -1,5 +1,6 @@
-"""Record each running workload's last checkpoint: the time when a pod touched `.berth-checkpoint` in its
-workspace.
+"""Record each running workload's last checkpoint.
+
+A checkpoint is recorded when a pod touches `.berth-checkpoint` in its workspace.
 """
 
 import logging

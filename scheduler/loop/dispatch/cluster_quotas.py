@@ -10,7 +10,7 @@ from scheduler.loop.context import SchedulerContext
 
 
 def record_cluster_quotas(pools: Iterable[NodePool], context: SchedulerContext) -> bool:
-    """Store each cluster's quotas with its pool. Return whether any quota changed."""
+    """Store the quotas of each pool's cluster. Return whether any quota changed."""
     changed = []
     for pool in pools:
         try:

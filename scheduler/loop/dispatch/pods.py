@@ -145,7 +145,7 @@ class _PodStartResults:
 
 
 def _start_and_log_failures(starts: "Starts", now: datetime, context: SchedulerContext) -> _PodStartResults:
-    """Start pods while this process is the leader. Log one warning per error."""
+    """Start pods while this process is the leader. Log one warning for all pods with the same error."""
     attempts = _PodStartResults()
     _try_starts(starts, now, context, attempts)
     for error, failed in attempts.failed.items():
@@ -272,7 +272,7 @@ def _begin_starts(
 ) -> Starts:
     """Start pods in the background, up to STARTS_AHEAD at a time.
 
-    Yield each of `pods` with its spec or its error.
+    Yield each of `pods` with its spec, or with the error that prevents its start.
     """
     ahead: deque[tuple[Pod, PodSpec | Exception]] = deque()
     for pod in pods:

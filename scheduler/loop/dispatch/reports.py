@@ -173,7 +173,7 @@ def _record_one_by_one(
 
 
 def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) -> tuple[int, list[PodChange]]:
-    """Return the number of starts left for the next tick, and the changes to record now."""
+    """Return the number of starts to leave for the next tick, and the changes to record now."""
     running = {
         change.pod.pk
         for change in changes
@@ -185,9 +185,9 @@ def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) ->
 
 
 def _defer_excess_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[PodChange]]:
-    """Return the number of changes left for the next tick, and the changes to record now.
+    """Return the number of changes to leave for the next tick, and the changes to record now.
 
-    A workload's changes stay together.
+    All changes of a workload are recorded in the same tick.
     """
     changes.sort(key=lambda change: change.pod.workload_id)
     end = maximum
@@ -331,8 +331,9 @@ def _failed_and_lost_pods(changes: Collection[PodChange]) -> tuple[list[uuid.UUI
 
 
 def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[str], list[uuid.UUID]]:
-    """Return a note for each change that the database rejects, and the pods that their cluster has
-    evicted.
+    """Write the changes.
+
+    Return a note for each change that the database rejects, and the pods that their cluster has evicted.
     """
     evicted: list[uuid.UUID] = []
     rejected = write_in_halves(changes, lambda part: evicted.extend(_write_pod_rows(part, now)))
@@ -345,7 +346,7 @@ def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[st
 
 
 def _write_pod_rows(changes: Sequence[PodChange], now: datetime) -> list[uuid.UUID]:
-    """Return the pods that their cluster has evicted."""
+    """Write the changes to the pods' rows. Return the pods that their cluster has evicted."""
     rows = [
         RowChange(change.pod.pk, [change.pod.state], {"state": change.state, "since": now, **change.columns})
         for change in changes

@@ -57,7 +57,7 @@ def find_dependencies(
 ) -> Dependencies:
     """Return the unmet dependencies of the workloads.
 
-    `visible` contains the names of the snapshot's workloads.
+    `visible` contains the names of the workloads in the snapshot.
     """
     names = queues.project_names
     newest = find_newest_objects(

@@ -29,7 +29,9 @@ class NodeWithReport(Protocol):
 
 
 def reported_missing_features(report: Report | None) -> Features:
-    """Return the features that the node lacks according to its agent, or none if there is no report."""
+    """Return the features that the node lacks according to its agent's report, or no features if there is no
+    report.
+    """
     if report is None:
         return {}
     features = {}
@@ -57,8 +59,8 @@ def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Fe
 class ServedProjects:
     """Projects served by the nodes that cannot isolate pods.
 
-    Such a node serves one project at a time. The nodes of local pools share one machine and therefore serve
-    the same project.
+    Such a node serves one project at a time. The nodes of local pools serve the same project, because they
+    share one machine.
     """
 
     def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:

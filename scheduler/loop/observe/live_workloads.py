@@ -138,7 +138,7 @@ class LiveWorkloads:
         return self._pod_rows.rows.values()
 
     def _group_pods(self, nodes: Mapping[int, str]) -> set[uuid.UUID]:
-        """Return the IDs of workloads with changed rows or pods."""
+        """Update each workload's pods. Return the IDs of workloads whose row or pods have changed."""
         affected = {*self._changed_workloads}
         for pk in self._changed_pods:
             pod, owner = self._pod_rows.rows.get(pk), self._remove_pod_from_group(pk)
@@ -158,7 +158,7 @@ class LiveWorkloads:
         return affected
 
     def _select_pods(self, workload: uuid.UUID) -> None:
-        """Select the current run's succeeded pods, and live pods on observed nodes."""
+        """Select the pods of the current run that have succeeded, and the live pods on observed nodes."""
         row, selected = self._workload_rows.rows.get(workload), []
         for pod in [*self._grouped_pods.get(workload, {}).values()]:
             if pod.state != PodState.SUCCEEDED:
@@ -183,7 +183,7 @@ class LiveWorkloads:
         return row.phase not in PHASES_WITH_PODS and run <= row.run
 
     def _remove_pod_from_group(self, pod: uuid.UUID) -> uuid.UUID | None:
-        """Return the pod's workload, or None if the pod was in no group."""
+        """Remove a pod from its group. Return the pod's workload, or None if the pod was in no group."""
         workload = self._owners.pop(pod, None)
         if workload is not None:
             del self._grouped_pods[workload][pod]

@@ -73,8 +73,9 @@ class NodeCache:
     ) -> tuple[model.Node, ...]:  # fmt: skip
         """Return engine nodes.
 
-        `pools` maps IDs to names, and `closed` contains the pools below their ready threshold. `projects`
-        maps each node that serves only one project to that project. `volumes` is keyed by pool ID.
+        `pools` maps pool IDs to names, and `closed` contains the pools below their ready threshold.
+        `projects` maps each node that serves only one project to that project. `volumes` maps pool IDs to
+        volumes.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:
@@ -93,7 +94,7 @@ class NodeCache:
 def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FEATURES) -> model.Pool:
     """Convert a pool row to an engine pool.
 
-    `missing_features` contains what new nodes are expected to lack.
+    `missing_features` contains the features that new nodes are expected to lack.
     """
     expired = row.expires_at is not None and row.expires_at <= now
     cannot_grow = row.paused or row.provisioning_stopped or expired

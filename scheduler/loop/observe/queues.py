@@ -187,9 +187,10 @@ def _pool_quotas_by_owner(
 
 
 def build_pool_quota(row: Quota | None, rank: int, usage: Decayed, group: str = "") -> PoolQuota:
-    """Return a queue's pool quota.
+    """Return a queue's quota in a pool.
 
-    If the quota row has no rank, the owner's `rank` applies. `group` may be empty.
+    If the quota row has no rank, the owner's `rank` applies. `group` is the name of the quota group, or
+    empty.
     """
     if row is None:
         return PoolQuota(rank=rank, usage=usage)

@@ -102,6 +102,8 @@ class SpecCache:
 
 
 def _read_documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
-    """Yield each workload's ID and edit count, the name in its document, and the rest as text."""
+    """Yield each workload's ID, its edit count, the name in its document, and the rest of the document as
+    text.
+    """
     for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
         yield pk, edits, name and json.loads(name), text

@@ -57,7 +57,7 @@ def _count_older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """Return the number of deleted rows. Other writers wait while the trigger is disabled."""
+    """Delete old rows, and return their number. Other writers wait while the trigger is disabled."""
     name, quoted_trigger = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER {quoted_trigger}")

@@ -16,7 +16,7 @@ from scheduler.reports.selectors import evictions, preemptor_filter, victim_filt
 def unknown_party_problems(
     actor: Actor, *, preemptor: str | None = None, victim: str | None = None
 ) -> list[Problem | None]:
-    """Return a problem for each party that the user cannot see, and None for all others.
+    """Return one value for each party: a problem if the user cannot see the party, otherwise None.
 
     Deleted workloads can still be found through their evictions.
     """

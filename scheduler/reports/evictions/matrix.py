@@ -14,7 +14,7 @@ MAX_PROJECTS = 12
 class ProjectPair:
     """Totals of the evictions of one project's workloads for another project.
 
-    `preemptor` is empty for evictions without one, such as drains.
+    `preemptor` is empty for evictions without a preemptor, such as drains.
     """
 
     victim: str
@@ -25,9 +25,9 @@ class ProjectPair:
 
 
 def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
-    """Return the totals by project pair, most lost work first.
+    """Return the totals by project pair, with the most lost work first.
 
-    Users of either project may see the other's name.
+    Users of either project may see the name of the other.
     """
     sums = (
         rows.order_by()
@@ -42,9 +42,10 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionMatrix:
-    """Matrix of evictions between the projects with the most lost work, one row per victim project.
+    """Matrix of evictions between the projects that lost the most work, one row per victim project.
 
-    A cell is None if there were no evictions. `omitted` counts the pairs that do not fit.
+    A cell is None if there were no evictions. `omitted` is the number of project pairs that do not fit in the
+    matrix.
     """
 
     victims: tuple[str, ...]

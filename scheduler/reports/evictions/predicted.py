@@ -41,8 +41,8 @@ def build_prediction_table(
 ) -> PredictedEvictions:
     """Return the table of predicted evictions.
 
-    `documents` are JSON objects. `condition` says when the predicted fair shares apply, such as "after this
-    change".
+    `documents` contains the evictions as JSON objects. `condition` says when the predicted fair shares apply,
+    such as "after this change".
     """
     rows = [_predicted_eviction(document, condition) for document in documents]
     alternatives = (
@@ -59,7 +59,7 @@ def build_prediction_table(
 def rule_in_present_tense(rule: str, condition: str) -> str:
     """Reword an eviction rule in the present tense.
 
-    `condition` follows a fair share, for example "after this change".
+    `condition`, for example "after this change", is inserted after a fair share.
     """
     return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
 

@@ -239,7 +239,10 @@ def _explanation_sentences(
 
 
 def _should_mention_resource(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
-    """Return whether to mention a resource. If GPUs were freed, only GPUs are mentioned."""
+    """Return whether a queue's description should mention a resource.
+
+    If GPUs were freed, only GPUs are mentioned.
+    """
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")
     if resource == "gpu":

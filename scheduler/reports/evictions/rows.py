@@ -14,7 +14,7 @@ def eviction_row(
 ) -> Eviction:  # fmt: skip
     """Return an unsaved audit row for an evicted workload.
 
-    `pods` contains the roles and indexes of the evicted pods.
+    `pods` contains the role and index of each evicted pod.
     """
     project = workload.project
     row = Eviction(

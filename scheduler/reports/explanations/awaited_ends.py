@@ -28,7 +28,7 @@ def encode_awaited_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str
 
 
 def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[AwaitedEnd]:
-    """Return the stored workloads that must end first. Names that the viewer may not see are redacted."""
+    """Return the stored workloads that must end first, redacting names that the viewer may not see."""
     return [
         AwaitedEnd(
             name if viewer.can_see_project_named(project_from_handle(name)) else HIDDEN_WORKLOAD,

@@ -18,7 +18,7 @@ LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of local nodes; they only
 def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
     """Return when a node requested now would be ready, and the basis of the estimate.
 
-    Return None and the reason if no estimate is possible.
+    If no estimate is possible, return None and the reason.
     """
     times = _boot_times(pool)
     if times:
@@ -32,7 +32,7 @@ def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
 def expected_boot_end(pool: str, now: datetime) -> tuple[datetime | None, str]:
     """Return when all of the pool's pending nodes should be ready, and the basis of the estimate.
 
-    Return None and the reason if no estimate is possible or a node is late.
+    If no estimate is possible or a node is late, return None and the reason.
     """
     expected, because = expected_boot(pool, now)
     pending = Node.objects.filter(pool__name=pool, state__in=PENDING)
@@ -45,8 +45,8 @@ def expected_boot_end(pool: str, now: datetime) -> tuple[datetime | None, str]:
 
 def reserved_nodes_ready_time(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
     """Return when the booting nodes reserved for the workload should be ready, and a qualifier such as "if
-    node a has booted by then". Return None and the reason if the time is unknown or has passed, or None and
-    "" if no reserved node is booting.
+    node a has booted by then". If the time is unknown or has passed, return None and the reason. If no
+    reserved node is booting, return None and "".
     """
     reserved = Node.objects.filter(reservations__workload=workload, state__in=PENDING)
     nodes = list(reserved.distinct().order_by("name"))

@@ -11,7 +11,10 @@ CLOCK_SKEW = timedelta(seconds=1)  # tolerated skew between the database and sch
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """Reason why a workload was pending, and when. `until` is None while the reason still applies."""
+    """Reason why a workload was pending, and the period in which it applied.
+
+    `until` is None while the reason still applies.
+    """
 
     reason: str
     since: datetime

@@ -50,7 +50,7 @@ def with_pool_readiness(
 ) -> tuple[Rejection, ...]:
     """Return the rejections.
 
-    For pools with too few ready nodes, a blocker about nodes replaces all capacity blockers.
+    In pools with too few ready nodes, all capacity blockers are replaced by one blocker about nodes.
     """
     return tuple(
         replace(

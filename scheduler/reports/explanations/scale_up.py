@@ -16,14 +16,21 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
-    """Return the rejections, with the scale-up reason first if the added nodes will remove all reasons."""
+    """Return the rejections.
+
+    If the added nodes will remove all reasons, the scale-up reason is moved to the front.
+    """
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 
 def with_unknown_boot_times(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
-    """Return the forecasts. Those that depend only on new nodes say that boot times are unknown."""
+    """Return the forecasts.
+
+    If a workload without an expected start waits only for new nodes, its forecast says that boot times are
+    unknown.
+    """
     waiting = {each.workload for each in rejections if each.blockers[0].reason is Reason.WAITING_FOR_SCALE_UP}
     unknown = {name for name in waiting if name in forecasts and forecasts[name].at is None}
     return {**forecasts, **dict.fromkeys(unknown, UNKNOWN_BOOT)} if unknown else forecasts

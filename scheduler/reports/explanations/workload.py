@@ -40,7 +40,8 @@ PENDING_PHASES = ("pending", "reserved")
 class Explanation:
     """Explanation of a workload's state.
 
-    Amounts in `queue` are in GPUs, CPUs and MiB, but in `blockers` they are in milli-GPU, milli-CPU and MiB.
+    Amounts in `queue` are in GPUs, CPUs and MiB, whereas numbers in `blockers` are in milli-GPU, milli-CPU
+    and MiB.
     """
 
     phase: str
@@ -102,7 +103,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, str]:
-    """Return when a pending workload is expected to start, and the assumptions behind it.
+    """Return when a pending workload is expected to start, and the assumptions behind the estimate.
 
     If the time is unknown, return None and the reason.
     """

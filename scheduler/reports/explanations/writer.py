@@ -95,9 +95,9 @@ class ExplanationChange(NamedTuple):
 
 
 class ExplanationWriter:
-    """Writer of changed explanations, which remembers the stored ones.
+    """Writer of explanations that have changed since they were stored.
 
-    If only numbers change, not every workload is written in each cycle.
+    Changes that affect only numbers are not all written in the same cycle.
     """
 
     def __init__(self) -> None:

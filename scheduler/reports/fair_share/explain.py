@@ -37,7 +37,8 @@ def explain_share(
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
     """Return the non-zero parts of a request by name.
 
-    `pending` is None if unknown. The result is empty if the parts do not add up.
+    `pending` is the amount that pending workloads request, or None if it is unknown. If the parts do not add
+    up, the result is empty.
     """
     rest = requested - allocated - reserved
     if rest < 0:
@@ -76,7 +77,7 @@ class _ShareExplanation:
         yield f"Fair share: {self._format_amount(mine.share)}."
 
     def _format_amount(self, value: Fraction | int | None) -> str:
-        """Round down, so that no sentence overstates the amount."""
+        """Format an amount, rounded down so that no sentence overstates it."""
         return format_amount(self.division.resource, value if value is None else int(value))
 
     def _explain_request(self) -> str:

@@ -1,6 +1,6 @@
 """Explain how the fair share of a department or project was computed.
 
-Quotas, usage, nodes and pending GPUs are current. All other requests come from the last cycle.
+Quotas, usage, nodes and the number of pending GPUs are current. All other requests come from the last cycle.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ HIDDEN_NAMES = {"project": "another project", "department": "another department"
 
 @dataclass(frozen=True, slots=True)
 class ShareTrace:
-    """How a queue's share of one resource was computed, in GPUs, CPUs or MiB."""
+    """Step-by-step computation of a queue's share of one resource, in GPUs, CPUs or MiB."""
 
     kind: str  # kind of queue: "department" or "project"
     name: str
@@ -54,9 +54,10 @@ class ShareTrace:
 def share_trace(
     *, actor: Actor, owner: Tenant, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
-    """Return the traces of a department or project in a pool, with those of a visible department first.
+    """Return the traces of a department or project in a pool.
 
-    Raises NotFound if the user may not see the department `owner`.
+    A project's traces follow those of its department if the user may see the department. Raises NotFound if
+    the user may not see the department `owner`.
     """
     viewer, visible_departments = viewer_for(actor), visible_department_ids(actor)
     if (
@@ -143,7 +144,7 @@ def _request_parts(
 ) -> RequestParts:
     """Split each queue's request into parts, keyed by queue and resource.
 
-    Only the pending GPUs are current.
+    The pending GPUs are current, and all other parts come from the last cycle.
     """
     stored = {_queue_name(row, queues): row for row in statuses}
     pending = pending_gpus_by_project([pool]) if stored else {}

@@ -13,8 +13,8 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 def pending_gpus_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:
     """Return the pending milli-GPU, keyed by project ID, for workloads that may run in one of the pools.
 
-    Held array tasks and reserved GPUs do not count. With `can_start`, unschedulable workloads do not count
-    either.
+    Held array tasks and workloads with reserved GPUs do not count. With `can_start`, unschedulable workloads
+    do not count either.
     """
     rows = (
         Workload.objects.filter(

@@ -68,7 +68,7 @@ def delay_has_ended(workload: Workload) -> bool:
 
 
 def message_to_clause(message: str) -> str:
-    """Turn a message into a clause: remove the full stop and the initial capital.
+    """Turn a message into a clause by removing the full stop and the initial capital.
 
     Messages with several sentences keep their full stop.
     """
@@ -79,7 +79,7 @@ def message_to_clause(message: str) -> str:
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
     """Set `awaits_share` on the workloads that will stay pending after their restart delay.
 
-    It is True if they exceed the unused part of the project's fair share.
+    The value is True for a workload that exceeds the unused part of the project's fair share.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:
@@ -97,8 +97,9 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
 
 def describe_wait_after_delay(workload: Workload) -> str:
-    """Return "for fair share" or "in the queue" if the workload will stay pending after its restart delay,
-    else "".
+    """Return what the workload will wait for after its restart delay.
+
+    The result is "for fair share", "in the queue", or "" if the workload will not stay pending.
     """
     if not waits_after_delay(workload):
         return ""

@@ -42,9 +42,8 @@ WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=T
 
 
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
-    """Return how long visible workloads in the pools were pending, if they first started at or after `since`.
-
-    Tasks of arrays that limit running tasks are omitted.
+    """Return how long visible workloads in the pools were pending before their first start, for first starts
+    at or after `since`. Tasks of arrays that limit running tasks are omitted.
     """
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
     selected = list(pools)

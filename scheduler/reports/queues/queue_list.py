@@ -77,9 +77,9 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible pending workloads of one pool or all pools, in queue order.
 
-    Reserved workloads come first, and new ones last, by priority and then by queue time. Each workload is
-    annotated with its pool, its queue position and sort keys. The pool is SEVERAL_POOLS for a new workload
-    that allows several.
+    Reserved workloads come first. New workloads come last, sorted by priority and then by queue time. Each
+    workload is annotated with its pool, its queue position and sort keys. A new workload that allows several
+    pools is annotated with SEVERAL_POOLS.
     """
     pending = workloads(actor).filter(_queue_filter(pool))
     return pending.annotate(
@@ -92,9 +92,9 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
 
 
 def all_queued_workloads(pool: NodePool | None) -> QuerySet[Any]:
-    """Return the workloads in the pool's queue, or in all queues, unordered.
+    """Return the workloads in the pool's queue, or in all queues, in no particular order.
 
-    Each is annotated with its queue position and pool.
+    Each workload is annotated with its queue position and pool.
     """
     rows = Workload.objects.filter(_queue_filter(pool)).order_by()
     return rows.annotate(queue_position=QUEUE_POSITION, queue_pool=QUEUE_POOL)
@@ -119,23 +119,23 @@ def queue_length(pool: NodePool | None) -> QueueLength:
 
 
 def held_tasks(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
-    """Return the visible array tasks that wait for earlier tasks, in one pool or all pools."""
+    """Return the visible array tasks that are held until earlier tasks end, in one pool or all pools."""
     return workloads(actor).filter(_pending_filter(pool), held=True)
 
 
 def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
-    """Return the visible workloads that can never start, in one pool or all pools, unordered.
+    """Return the visible workloads that can never start, in one pool or all pools and in no particular order.
 
-    Array tasks have a row each.
+    Each array task has a separate row.
     """
     rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
     return rows if pool is None else rows.filter(pools__contains=[pool.name])
 
 
 def count_unschedulable(actor: Actor, pool: NodePool | None, matching: Q | None = None) -> int:
-    """Return the number of visible workloads that can never start. An array counts once, as in the list.
+    """Return the number of visible workloads that can never start and match `matching`.
 
-    `matching` limits what is counted.
+    An array counts once, as in the list.
     """
     rows = unschedulable_workloads(actor, pool).filter(matching or Q())
     count: int = rows.aggregate(n=workload_count(Q()))["n"]
@@ -145,7 +145,7 @@ def count_unschedulable(actor: Actor, pool: NodePool | None, matching: Q | None 
 def queue_lengths(rows: QuerySet[Any] | None = None) -> dict[str, tuple[int, int]]:
     """Return (workloads, requested milli-GPU) for each pool's queue, keyed by pool name or SEVERAL_POOLS.
 
-    `rows` limits what is counted. An array counts as one workload.
+    If `rows` is set, only these rows are counted. An array counts as one workload.
     """
     queued = all_queued_workloads(None) if rows is None else rows.order_by()
     sums = queued.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
@@ -153,13 +153,18 @@ def queue_lengths(rows: QuerySet[Any] | None = None) -> dict[str, tuple[int, int
 
 
 def _queue_filter(pool: NodePool | None) -> Q:
-    """Unschedulable workloads and held array tasks are in no queue."""
+    """Return a filter for the workloads in a pool's queue, or in all queues.
+
+    Unschedulable workloads and held array tasks are in no queue.
+    """
     return _pending_filter(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
 
 
 def _pending_filter(pool: NodePool | None) -> Q:
-    """A workload that allows several pools belongs to the pool in its last explanation, or to all of them if
-    it has none.
+    """Return a filter for pending workloads in one pool, or in all pools.
+
+    A workload that allows several pools belongs to the pool in its last explanation. Without an explanation,
+    it belongs to all of them.
     """
     if pool is None:
         return Q(phase__in=PENDING_PHASES)

@@ -18,7 +18,7 @@ VERBS = {"uses": "", "higher": "has a ", "lower": "has "}
 def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return (queue name, sentences) for each queue in a stored queue key, the department first.
 
-    The name is empty for sentences that name no queue.
+    Sentences that name no queue are listed under an empty name.
     """
     queues: list[tuple[str, list[str]]] = []
     for sentence in takewhile(lambda each: not each.startswith(WORKLOAD_START), ordering):
@@ -51,7 +51,8 @@ def _with_readable_value(sentence: str) -> str:
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "would exceed quota".
 
-    `ordering` contains the sentences of the stored queue key. The result is empty if they name no queue.
+    `ordering` contains the sentences of the stored queue key. If these sentences name no queue, the result is
+    empty.
     """
     standings = _queue_states(ordering)
     if len(set(standings.values())) <= 1:
@@ -62,7 +63,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
 def explain_queue_states(ordering: Sequence[str]) -> str:
     """Explain how the states of the workload's queues affect its queue position.
 
-    The result is empty if `ordering` names no queue.
+    If the sentences in `ordering` name no queue, the result is empty.
     """
     if is_not_ready(ordering):
         return "Sorted last: workloads that cannot start yet follow those that can."
@@ -101,9 +102,8 @@ def _queue_states(ordering: Sequence[str]) -> dict[str, str]:
 
 
 def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
-    """Return why one queue comes before another, such as "uses less of its fair share than vision".
-
-    `first` and `second` are stored sort keys in queue order. Return "" for workloads of the same project.
+    """Return why one queue comes before another, such as "uses less of its fair share than vision", or "" for
+    workloads of the same project. `first` and `second` are stored sort keys in queue order.
     """
     pair = _first_differing_queues(first, second)
     return _describe_first_difference(*pair) if pair else ""
@@ -130,8 +130,8 @@ def is_not_ready(ordering: Sequence[str]) -> bool:
 def _first_differing_queues(
     first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, str, Sequence[str], Sequence[str]] | None:
-    """Return (name, other name, sentences, other sentences) at the first level where the queues differ, or
-    None.
+    """Return (name, other name, sentences, other sentences) for the first level at which the two keys name
+    different queues, or None if there is no such level.
     """
     queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
     for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
@@ -155,11 +155,11 @@ def _describe_first_difference(_: str, other: str, key: Sequence[str], other_key
 
 
 def _number_after_prefix(key: Sequence[str], start: str) -> float:
-    """Return the number in the first sentence that starts with `start`, or 0."""
+    """Return the number in the first sentence that starts with `start`, or 0 if there is no such sentence."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 
 
 def _share_including_workload(key: Sequence[str]) -> float:
-    """Return the dominant share that the queue would have with its next workload, or 0 if unknown."""
+    """Return the dominant share that the queue would have with its next workload, or 0 if it is unknown."""
     sentence = next((each for each in key if each.startswith(SHARE_START)), "")
     return float(sentence.rpartition(", ")[2].split()[0]) if sentence else 0

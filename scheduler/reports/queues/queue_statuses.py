@@ -36,8 +36,8 @@ def store_queue_statuses(
 ) -> int:
     """Store changed statuses in the caller's transaction, and return the number of rows written.
 
-    `reports` contain fair shares and requests, and `totals` the queues' resources after the cycle. Changes of
-    decayed usage alone are stored at most once per minute.
+    `reports` contains fair shares and requests, and `totals` contains the queues' resources after the cycle.
+    If only the decayed usage has changed, a status is stored at most once per minute.
     """
     stored = {_queue_key(row): row for row in STATUSES()}
     new, changed = [], []

@@ -1,4 +1,4 @@
-"""Queue totals: resources allocated to pods, and reserved for replicas that cannot start yet.
+"""Queue totals: resources that are allocated to pods, or reserved for replicas that cannot start yet.
 
 Both count towards quotas and fair shares.
 """
@@ -72,7 +72,8 @@ def totals_by_queue(
 ) -> dict[Key, QueueTotals]:
     """Return the allocated and reserved resources, keyed by pool and queue.
 
-    Departments include their projects. `pools` and `preemptible` limit what is counted, unless they are None.
+    A department's total includes its projects. If `pools` or `preemptible` is set, only matching workloads
+    are counted.
     """
     result: dict[Key, QueueTotals] = {}
     only = None if pools is None else [pool.pk for pool in pools]

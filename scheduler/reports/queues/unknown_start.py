@@ -41,7 +41,7 @@ LATE_NODES, UNKNOWN_BOOT = (" is late", " are late"), "the boot time of "
 def unknown_start_summary(reason: str) -> str:
     """Return a brief text for a workload without an expected start.
 
-    `reason` is the stored sentence that says why.
+    `reason` is the stored sentence that explains why the start is unknown.
     """
     if reason.startswith(UNDECLARED):
         return "when other workloads end"

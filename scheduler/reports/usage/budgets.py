@@ -66,7 +66,7 @@ def budget_statuses(budgets: Sequence[Budget], now: datetime) -> list[BudgetStat
 
 
 def record_budget_warnings(now: datetime) -> int:
-    """Record budget warnings that are due, once per month, and send notifications.
+    """Record the budget warnings that are due, at most once per month, and send notifications.
 
     Return the number of new warnings.
     """

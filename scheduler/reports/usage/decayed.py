@@ -1,7 +1,6 @@
-"""Decayed usage of queues, computed exactly at every change, because rates are constant between changes.
-
-`used` grows by the charged part of the allocation, and `parent` by the parent's share. Both decay with the
-pool's half-life.
+"""Decayed usage of queues, which is computed exactly at every change, because rates are constant between
+changes. `used` grows by the charged part of the queue's allocation, and `parent` grows by the parent's share.
+Both decay with the pool's half-life.
 """
 
 import math
@@ -23,8 +22,8 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class UsageRates:
-    """Rates at which a usage ledger grows: the queue's allocation, its charged part, and the
-    parent's share.
+    """Rates at which a usage ledger grows: the queue's allocation, the charged part of this allocation, and
+    the parent's share.
     """
 
     held: tuple[int, int, int] = (0, 0, 0)
@@ -63,7 +62,9 @@ def settle_ledger(row: Usage, pool: NodePool, now: datetime, rates: UsageRates) 
 
 
 def needs_settling(row: Usage, now: datetime, rates: UsageRates) -> bool:
-    """Return whether the ledger must be updated because its rates have changed or SETTLE_AFTER has passed."""
+    """Return whether the ledger must be updated, either because its rates have changed or because
+    SETTLE_AFTER has passed.
+    """
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,

@@ -26,8 +26,8 @@ CHECKS = {
 
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
-    """Return a problem for each name in `only` that the user can see neither as an object nor in usage, and
-    None for all others.
+    """Return one value for each name in `only`: a problem if the user can see neither an object nor any usage
+    with this name, otherwise None.
     """
     rows = UsageHour.objects.all()
     if not is_platform_admin(actor):

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 class PoolHour:
     """A pool's GPU-hours in one hour.
 
-    The current hour is incomplete, and the first one begins when the first node was added.
+    The current hour is incomplete, and the pool's first hour begins when its first node was added.
     """
 
     at: datetime
@@ -70,13 +70,13 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
 
 
 def _first_node_time(points: Sequence[TimelinePoint], now: datetime) -> datetime:
-    """Return the time of the first point with nodes, or `now` if there is none."""
+    """Return the time of the first point with nodes, or `now` if there is no such point."""
     times = (point.at for point in points if point.current + point.draining)
     return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))
 
 
 def _node_hours(points: Sequence[TimelinePoint], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour. Each point applies until the next."""
+    """Return the node-hours in each hour. A point's number of nodes applies until the next point."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

@@ -21,9 +21,10 @@ def usage_request(
     time_zone: str | None = None,
     only: Mapping[str, str | None] | None = None,
 ) -> UsageRequest:
-    """Return a usage request, by default for the last 30 days by department and project.
+    """Return a usage request.
 
-    Raises Invalid if a parameter is invalid.
+    By default, it covers the last 30 days by department and project. Raises Invalid if a parameter is
+    invalid.
     """
     problems: list[Problem] = []
     begin, end = since or (until or now) - DEFAULT_PERIOD, until or now

@@ -64,7 +64,8 @@ class UsageRequest:
 class UsageRow:
     """Usage in the period that begins at `at`.
 
-    `cost` is None if the price is unknown for any part of the usage. `known_cost` covers the other parts.
+    If the price is unknown for any part of the usage, `cost` is None, and `known_cost` is the cost of the
+    other parts.
     """
 
     at: datetime | None
@@ -194,7 +195,7 @@ def floor_to_hour(at: datetime) -> datetime:
 
 
 def _price_that_ended_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price per GPU-hour that applied until `until`, or the current price.
+    """Return the price per GPU-hour that applied until `until`, or the current price if no price ended then.
 
     Return None if there is no price.
     """

@@ -1,7 +1,7 @@
 """Usage ledger state at the start of a sliding window.
 
 Usage inside the window is the current ledger minus this state, decayed since then. The ledger is stored at
-most `STEPS` times per window, and interpolated in between.
+most `STEPS` times per window, and its values in between are interpolated.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

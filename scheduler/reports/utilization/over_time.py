@@ -155,7 +155,9 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
-    """Convert the GPU-hours of `hour` to mean numbers of GPUs since the hour or the first node began."""
+    """Convert the GPU-hours of `hour` to mean numbers of GPUs since the start of the hour, or since the first
+    node was added.
+    """
     end = min(now, hour.at + timedelta(seconds=HOUR))
     elapsed = (end - hour.begin).total_seconds() / HOUR
     if elapsed <= 0:

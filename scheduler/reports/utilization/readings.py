@@ -123,7 +123,9 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the node's device order, matched by device ID or else by index."""
+    """Return the measurements in the order of the node's devices, matched by device ID where possible and
+    otherwise by index.
+    """
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):
@@ -176,9 +178,9 @@ def _last_busy_at(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> datetime | None:
-    """Return when any of the pod's GPUs was last busy, or None if no GPU is measured.
+    """Return when any of the pod's GPUs was last busy.
 
-    Return `at` if there is no recent earlier reading.
+    Return `at` if there is no recent earlier reading to compare with, and None if no GPU is measured.
     """
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:

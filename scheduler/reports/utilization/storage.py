@@ -76,7 +76,10 @@ def write_readings(readings: Readings, lease: HeldLease) -> None:
 
 
 def delete_old_measurements(*, minutes_before: datetime, hours_before: datetime) -> int:
-    """Delete old points and measurements, and those of ended nodes. Return the number of deleted rows."""
+    """Delete old points and old measurements, as well as the measurements of ended nodes.
+
+    Return the number of deleted rows.
+    """
     deleted = sum(
         _delete_points(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before))
     )

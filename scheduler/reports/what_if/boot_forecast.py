@@ -24,8 +24,8 @@ def missing_nodes(
 ) -> MissingNodes | None:
     """Return the nodes that must boot before the workload starts.
 
-    Return None if no node must boot, or if new nodes would not suffice. `rejection` is None if nodes are
-    reserved for the workload.
+    Return None if no node must boot, or if new nodes alone would not suffice. `rejection` is None if nodes
+    are reserved for the workload.
     """
     if rejection is None:
         return _reserved_nodes(bundles, view)
@@ -48,9 +48,9 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
 
 
 def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:
-    """Return how many booting nodes the workload would get reservations on.
+    """Return the number of booting nodes that would be reserved for the workload.
 
-    Return None if other conditions must be met too.
+    Return None if the workload also depends on other conditions.
     """
     if not bundles or any(bundle.kind is not Kind.RESERVE or bundle.evictions for bundle in bundles):
         return None
@@ -66,7 +66,7 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _nodes_needed_for_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return how many nodes must boot to reach the ready threshold, but at least `count`.
+    """Return how many nodes must boot to reach the ready threshold, or `count` if that is more.
 
     Return None if the pool adds no more nodes.
     """

@@ -45,9 +45,9 @@ def predict_workloads(
 ) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload.
 
-    `others` are the names of identical workloads, such as the next tasks of an array. If `edited` is set, the
-    unsaved workload replaces that one. Raises RateLimited if too many dry runs of the project are in
-    progress, and Conflict if another live workload has the same name.
+    `others` contains the names of identical workloads, such as the next tasks of an array. If `edited` is
+    set, the unsaved workload replaces the workload `edited`. Raises RateLimited if too many dry runs of the
+    project are in progress, and Conflict if another live workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
@@ -84,7 +84,9 @@ def predict_workloads(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return when the first backoff of a workload in one of the candidate's pools ends, or None."""
+    """Return when the next backoff of a workload in one of the candidate's pools ends, or None if no such
+    workload is in backoff.
+    """
     ends = [
         each.backoff_until
         for each in stored
@@ -105,7 +107,7 @@ def add_unsaved_workload(
     *,
     requeued: bool = False,
 ) -> tuple[model.Workload, tuple[model.Workload, ...]]:
-    """Return the unsaved workload as an engine object, and all other workloads except `edited`.
+    """Return the unsaved workload as an engine object, together with all other workloads except `edited`.
 
     An edited workload keeps its submission time unless it is `requeued`. Raises Conflict if another live
     workload has the same name.

@@ -14,10 +14,9 @@ from scheduler.engine.smallest_change.search import SmallestChange
 def describe_fit(
     result: SmallestChange, snapshot: Snapshot, name: str, is_visible: Callable[[str], bool]
 ) -> str:
-    """Return a clause such as "1.25 GPUs are free, and the eviction would free 4".
-
-    It explains why the change allows no more replicas, and is "" for any other change or if it would reveal a
-    hidden workload's size.
+    """Return a clause that explains why the change allows no more replicas, such as "1.25 GPUs are free, and
+    the eviction would free 4". Return "" for any other change, or if the clause would reveal a hidden
+    workload's size.
     """
     change, effects = result.change, result.effects
     if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":

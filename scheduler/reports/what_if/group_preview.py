@@ -28,7 +28,7 @@ NO_PODS = PodsOverQuota()
 class GroupImpact(PlanChanges):
     """Effects of changing a quota group's pools.
 
-    `tag` is the group's version. `quotas` lists the queues whose quota in a pool would change.
+    `tag` is the ETag of the group's version. `quotas` lists the queues whose quota in a pool would change.
     """
 
     tag: str

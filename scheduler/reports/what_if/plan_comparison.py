@@ -49,7 +49,9 @@ class PlanChanges:
 def add_plan_differences(
     impact: PlanChanges, actor: Actor, view: ClusterView, edited: Snapshot, cache: WhatIfCache
 ) -> None:
-    """Run the engine on both snapshots, and add to `impact` the differences that the actor can see."""
+    """Run the engine on the current and the edited snapshot, and add to `impact` the differences that the
+    actor can see.
+    """
     viewer, departments = viewer_for(actor), visible_department_ids(actor)
     before, after = (
         _decide_with_readiness(view.snapshot, view, cache.layouts),

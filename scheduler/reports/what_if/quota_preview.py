@@ -1,4 +1,4 @@
-"""Preview quota edits with the real engine, without storing anything."""
+"""Preview the effects of quota edits with the real engine, without storing anything."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ Document = dict[str, Any]
 class QuotaImpact(PlanChanges):
     """Effects of quota edits.
 
-    `tag` identifies the quota versions. Clients send it in `If-Match` to apply the edits.
+    `tag` is the ETag of the quota versions, which clients send in `If-Match` to apply the edits.
     """
 
     tag: str

@@ -65,8 +65,8 @@ def find_smallest_change(
 ) -> RenderedChange:
     """Return the smallest change for a workload that the viewer may see.
 
-    `is_background` leaves dry-run slots to others. Raises RateLimited if too many dry runs of the project are
-    in progress.
+    With `is_background`, the search leaves dry-run slots to requests that a user waits for. Raises
+    RateLimited if too many dry runs of the project are in progress.
     """
     if workload.phase != Phase.PENDING:
         sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
@@ -90,9 +90,11 @@ def find_smallest_change(
 def find_unsaved_workload_change(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> RenderedChange:
-    """Return the smallest change that would let an unsaved workload start now, or later if it could never
-    start as specified. Raises RateLimited if too many dry runs of the project are in progress, and Conflict
-    if another live workload has the same name.
+    """Return the smallest change that would let an unsaved workload start now.
+
+    If the workload could never start as specified, changes that let it start later also count. Raises
+    RateLimited if too many dry runs of the project are in progress, and Conflict if another live workload has
+    the same name.
     """
     at = now or timezone.now()
     with dry_run_slot(workload.project):
@@ -111,7 +113,7 @@ def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
 def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
     """Search for the smallest change in pools that accept workloads.
 
-    If no pool accepts workloads yet, the outcome is SCHEDULABLE. If the engine fails, it is UNDECIDED.
+    The outcome is SCHEDULABLE if no pool accepts workloads yet, and UNDECIDED if the engine fails.
     """
     has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)
@@ -152,7 +154,7 @@ _results = _ResultCache()
 
 
 def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether only the time has changed."""
+    """Return whether nothing but the time has changed between the snapshots."""
     return (
         is_same_cluster(before, now)
         and before.workloads == now.workloads

@@ -1,4 +1,7 @@
-"""Cache of observations and engine layouts that this process's dry runs share. It never affects results."""
+"""Cache of observations and engine layouts that this process's dry runs share.
+
+The cache never affects their results.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +33,10 @@ _shared_lock = Lock()
 
 @contextmanager
 def shared_cache() -> Iterator[WhatIfCache]:
-    """Yield the cache to one caller at a time. A caller that cannot get it in time gets an empty one."""
+    """Yield the cache to one caller at a time.
+
+    A caller that has waited too long gets an empty cache instead.
+    """
     if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()
         return

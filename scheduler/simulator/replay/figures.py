@@ -10,7 +10,10 @@ HOUR = 3600
 
 
 def summary_figures(records: Records, until: int) -> dict[str, Any]:
-    """Return the summary figures. `queueing` is the total pending time, including time after evictions."""
+    """Return the summary figures.
+
+    `queueing` is the total pending time, including the time that workloads were pending after evictions.
+    """
     records.close(until)
     trace, jobs = records.trace, list(records.jobs.values())
     first, last = trace.start_time, max((w.submitted for w in trace.arrivals), default=trace.start_time)

@@ -2,7 +2,8 @@
 
 The jobs file has the columns `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,
 deletion_time,scheduled_time` (times in seconds). The nodes file has the columns
-`sn,cpu_milli,memory_mib,gpu,model`. All jobs belong to one project without a quota.
+`sn,cpu_milli,memory_mib,gpu,model`. The trace has no tenants, so all jobs belong to one project without a
+quota.
 """
 
 from collections.abc import Iterable

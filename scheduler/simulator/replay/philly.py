@@ -44,7 +44,7 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def read_trace(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Return the trace of the jobs submitted within the window.
+    """Return the trace of the jobs that were submitted within the window.
 
     Jobs of virtual clusters with an unknown number of nodes are omitted.
     """

@@ -99,7 +99,7 @@ class ReplayRun:
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:
-        """Remove backoffs that have ended. Return whether a cycle is due."""
+        """Remove the backoffs that have ended, and return whether a cycle is due."""
         needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)

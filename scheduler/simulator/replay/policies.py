@@ -23,7 +23,8 @@ def play(
     """Replay an entire trace.
 
     Engine cycles are at least `min_cycle_seconds` apart. Running workloads save a checkpoint every
-    `checkpoint` seconds, or never if it is None. Static policies give each project its own nodes.
+    `checkpoint` seconds, or never if `checkpoint` is None. With a static policy, each project has its own
+    nodes.
     """
     if policy is Policy.FAIR:
         yield from ReplayRun(

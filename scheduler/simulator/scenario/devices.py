@@ -84,7 +84,7 @@ class DeviceAllocator:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that lists none, in the order of the pool's strategy."""
+        """Choose devices for a pod that lists none, following the pool's placement strategy."""
         milli = device_share_milli(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1

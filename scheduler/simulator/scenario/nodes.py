@@ -82,7 +82,7 @@ def _build_pool(spec: PoolDocument, first: Node | None) -> Pool:
 
 
 def _build_fair_share(spec: FairShareSettings) -> FairShareMode:
-    """Time-based fair share defaults to a half-life of one week."""
+    """Return the fair-share mode. Time-based fair share has a default half-life of one week."""
     time_based = spec.mode == "time_based"
     half_life = spec.half_life
     if time_based and half_life is None and spec.window is None:

@@ -119,7 +119,7 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
 
 
 def _with_pods(number: int, spec: ScenarioWorkload, podless: Workload, pods: list[Pod]) -> Workload:
-    """Add the pods to the workload. Pods without an index get the lowest free one."""
+    """Add the pods to the workload. A pod without an index gets the lowest free index."""
     used_indices = {(pod.role, pod.index) for pod in pods}
     named: set[tuple[str, int]] = set()
     placed: list[Pod] = []

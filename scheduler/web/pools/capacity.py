@@ -20,8 +20,8 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)  # states of nodes that run po
 class Capacity:
     """GPU capacity in milli-GPU.
 
-    `reserved` includes GPUs of booting nodes, and of pods that are still stopping. `closed` is the part of
-    `total` on nodes that accept no new pods, and `closed_free` is the unallocated part of it.
+    `reserved` includes the GPUs of booting nodes and of pods that are still stopping. `closed` is the part of
+    `total` on nodes that accept no new pods, and `closed_free` is the unallocated part of `closed`.
     """
 
     total: int

@@ -29,7 +29,7 @@ class ChartRow:
 class CapacityChart:
     """Chart of node counts over time.
 
-    `rows` lists the latest changes, newest first, and `more` counts the others.
+    `rows` lists the latest changes, newest first, and `more` is the number of earlier changes.
     """
 
     span: str

@@ -243,7 +243,7 @@ def event_tone(row: ScalingEvent) -> str:
 
 
 def _bars_by_level(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return each fragmentation level with a bar of its number of nodes. Empty levels are omitted."""
+    """Return each fragmentation level with a bar that shows its number of nodes. Empty levels are omitted."""
     return [
         (
             level,

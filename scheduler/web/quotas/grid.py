@@ -30,7 +30,8 @@ DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_defaul
 class GridQuery:
     """Query parameters of the page.
 
-    Invalid parameters are ignored. `hides_default` leaves out rare fields that have only default values.
+    Invalid parameters are ignored. If `hides_default` is set, rare fields that have only default values are
+    left out.
     """
 
     every: Sequence[PoolOrGroup]
@@ -47,8 +48,8 @@ class GridQuery:
 class PoolHeader:
     """Column header for a pool or quota group.
 
-    `pools` is empty for a single pool. `capacity` is the capacity at maximum size, or None if the user may
-    not see it. `ready` is the capacity of ready nodes.
+    `pools` contains the pools of a quota group, and is empty for a single pool. `capacity` is the capacity at
+    maximum size, or None if the user may not see it. `ready` is the capacity of ready nodes.
     """
 
     pool: PoolOrGroup
@@ -132,7 +133,7 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
 def _sort_most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
     """Sort quota groups before pools, then by use, capacity and name.
 
-    Narrow windows show only the first columns.
+    The order matters because narrow windows show only the first columns.
     """
     used = {place for (_, place), gpus in allocated_gpus(places).items() if any(gpus)}
     capacity = gpu_capacities(places)

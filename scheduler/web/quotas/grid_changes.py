@@ -38,8 +38,8 @@ QuotaPlace = tuple[str, str]  # owner key and pool name
 def preview_or_apply(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
-    Return a preview as HTML, and everything else as JSON. Edits that evict workloads or delete quotas need
-    `confirmed`, the tag of the edited quota versions.
+    Return a preview as HTML, and everything else as JSON. To apply edits that evict workloads or delete
+    quotas, `confirmed` must be the ETag of the edited quota versions.
     """
     typed: Sequence[EditedQuota] = ()
     try:
@@ -69,9 +69,9 @@ def preview_or_apply(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def changes_since(request: Request) -> JsonResponse:
-    """Return the current values of quotas changed since the change `after`.
+    """Return the current values of the quotas that have changed since the change `after`.
 
-    `reload` is true if there are too many.
+    If there are too many, `reload` is true.
     """
     after = request.GET.get("after", "")
     last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0

@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def allocation_text(self) -> str:
-        """Describe allocated and reserved GPUs, such as "4 + 8 reserved", or "" if there are none."""
+        """Describe the allocated and reserved GPUs, such as "4 + 8 reserved". Return "" if there are none."""
         if self.reserved:
             return f"{thousandths(self.allocated)} + {thousandths(self.reserved)} reserved"
         return f"{thousandths(self.allocated)} allocated" if self.allocated else ""
@@ -173,7 +173,9 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
-    """Return each pool's and quota group's largest GPU capacity and its GPUs on ready nodes, in milli-GPU."""
+    """Return the GPU capacity of each pool and quota group at maximum size, and the GPUs on its ready nodes,
+    in milli-GPU.
+    """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])
         | Q(quota_group__in=[place.pk for place in places if isinstance(place, QuotaGroup)])
@@ -282,7 +284,9 @@ def _project_quota_sums(
 
 
 def _sort_rows(rows: list[Row], pools: Sequence[PoolOrGroup], sort: str) -> list[Row]:
-    """Sort rows by name, or by a value in one pool, for example "gpu.train" or "-gpu.train"."""
+    """Sort rows by name, or by a value in one pool, for example "gpu.train", or "-gpu.train" for the reverse
+    order.
+    """
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
     pool = next((pool for pool in pools if pool.name == where), None)

@@ -11,9 +11,9 @@ from projects.selectors import quota_groups
 
 
 def pools_and_groups_to_show(actor: Actor) -> list[PoolOrGroup]:
-    """Return the quota groups by name, then the pools.
+    """Return the quota groups by name, then the pools by name.
 
-    Pools in a group come last, and only if they have quotas of their own.
+    Pools in a group come last, and are included only if they have quotas of their own.
     """
     pools = list(visible_pools(actor).order_by("name"))
     grouped = [pool for pool in pools if pool.quota_group_id is not None]

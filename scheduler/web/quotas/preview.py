@@ -47,7 +47,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
     """Show and save the form.
 
     If saving would evict workloads, ask the user first. `confirmed` is the quota version for which the user
-    has agreed.
+    has confirmed the evictions.
     """
     owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     is_confirmed = request.POST.get("confirmed") == request.POST.get("version")
@@ -96,7 +96,10 @@ def _save_consequences(
 def _find_owner_and_quota(
     request: Request, kind: str, name: str, pool: str
 ) -> tuple[Tenant, PoolOrGroup, Quota | None]:
-    """Raise Forbidden if the user may not set the owner's quotas."""
+    """Return the owner, the pool or quota group, and the stored quota.
+
+    Raises Forbidden if the user may not set the owner's quotas.
+    """
     owner, where = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_quota_permission(request.actor, owner)
     return owner, where, find_quota(owner, where)

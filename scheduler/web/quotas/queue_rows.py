@@ -32,9 +32,9 @@ Key = tuple[str, int]  # kind of owner ("department" or "project") and its ID
 
 @dataclass(frozen=True, slots=True)
 class PoolBar:
-    """Allocated and reserved GPUs of a queue in one pool, with marks at its quota and fair share.
+    """Allocated and reserved GPUs of a queue in one pool, with marks at the queue's quota and fair share.
 
-    `share` is None if the fair share is unknown or nothing is requested.
+    `share` is None if the fair share is unknown or the queue requests nothing in the pool.
     """
 
     pool: str
@@ -186,7 +186,7 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the only pool where the queue is over quota, or ""."""
+        """Name of the pool where the queue is over quota, or "" if there is no such pool or more than one."""
         names = [
             quota.pool.name
             for quota in self.quotas
@@ -198,7 +198,7 @@ class QuotaLine:
     def unused_quota_elsewhere(self) -> tuple[int, str] | None:
         """Unused quota in milli-GPU and the name of its pool, if the queue is over quota in a different pool.
 
-        The name may be text such as "2 pools".
+        If several pools have unused quota, the name is text such as "2 pools".
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None
@@ -255,7 +255,7 @@ class QuotaLine:
 def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | None = None) -> list[QuotaLine]:
     """Return the departments, sorted by name, with their visible projects.
 
-    For a quota group, only the group's own quotas are returned.
+    If `place` is a quota group, only the group's own quotas are returned.
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else applies_to_any(selected_pools)

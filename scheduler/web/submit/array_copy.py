@@ -98,7 +98,9 @@ def link_to_cancel(replaced: ReplacedTasks) -> SafeString:
 
 
 def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
-    """Return the array, or None if the user cannot cancel its tasks: a copy would only duplicate them."""
+    """Return the array, or None if the user cannot cancel its tasks, because a copy would then only duplicate
+    them.
+    """
     try:
         array = arrays(actor).filter(pk=uuid.UUID(array_id)).first()
     except ValueError:

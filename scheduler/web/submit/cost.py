@@ -21,9 +21,10 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class PredictedCost:
-    """Price of a predicted workload, the GPU time that it covers, and what is left of the budgets.
+    """Price of a predicted workload, the GPU time that the price covers, and the remaining budgets.
 
-    A text that does not apply is empty. In `budgets`, the flag is True if the budget is exceeded.
+    A text that does not apply is empty. `budgets` contains a text for each budget, with a flag that is True
+    if the budget is exceeded.
     """
 
     price: str = ""
@@ -49,7 +50,7 @@ def describe_cost(
     max_runtime: int | None,
     tasks: int = 1,
 ) -> PredictedCost:
-    """Return the workload's predicted cost, and what is left of its budgets.
+    """Return the workload's predicted cost, and the remaining amounts of the budgets that apply to it.
 
     `gpus` is the maximum number of GPUs of one task, and `max_runtime` is in seconds.
     """
@@ -62,9 +63,9 @@ def describe_cost(
 def _describe_price(
     prediction: Prediction, gpus: float, max_runtime: int | None, tasks: int
 ) -> tuple[str, str, str]:
-    """Return the price, the GPU time that it covers, and why there is no total price.
+    """Return the price, the GPU time that the price covers, and the reason why there is no total price.
 
-    All are empty if the pools have no prices.
+    All of these texts are empty if the pools have no prices.
     """
     names = {each["pool"] for each in prediction.decisions if each["pods"]} or prediction.workload["pools"]
     pools = NodePool.objects.filter(name__in=names).order_by("name")

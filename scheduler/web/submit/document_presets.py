@@ -122,9 +122,9 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, an example, or a copy of a workload or array.
+    """Return the text of a template, of an example, or of a copy of a workload or array.
 
-    The query may contain a name.
+    If the query contains a name, the text contains this name.
     """
     text = _initial_document(actor, query)
     if name := query.get("name", "").replace("\x00", "")[:NAME_MAX]:
@@ -153,7 +153,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
 
 
 def copy_name(array: WorkloadArray) -> str:
-    """Return a free name for a copy of the array, which ends in `-copy`."""
+    """Return a name for a copy of the array that ends in `-copy` and is not in use."""
     return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 
 
@@ -192,9 +192,9 @@ def template_text(text: str) -> str:
 
 
 def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
-    """Return a workload's or array's document as template text, and its name.
+    """Return the document of a workload or array as template text, and its name.
 
-    If it does not exist, return a minimal document and "".
+    If there is no such workload or array, return a minimal document and "".
     """
     workload = _find_workload_or_array(actor, like)
     return (

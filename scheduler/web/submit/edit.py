@@ -85,9 +85,9 @@ class EditPage(PredictedOutcome):
 
     @property
     def effects(self) -> dict[str, tuple[str, str]]:
-        """Old and new values of `gpus`, `start` and `position`, if the changes affect them.
+        """Old and new values of `gpus`, `start` and `position`.
 
-        Times are in UTC.
+        Values that the changes do not affect are omitted. Times are in UTC.
         """
         seen, stored = self.prediction, self.workload.explanation or {}
         if seen is None or not self.changes or self.workload.phase != Phase.PENDING:
@@ -166,7 +166,10 @@ def _ask_before_evicting(
 @signed_in
 @require_POST
 def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Predict the effect of saving the edited document. Errors in the document are not repeated."""
+    """Predict the effect of saving the edited document.
+
+    Errors in the document are not repeated, because the page already shows them.
+    """
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
     edit_page = EditPage(workload, workload.version)
@@ -230,8 +233,9 @@ def _apply_edit(request: Request, edit_page: EditPage, document: dict[str, Any],
 
 
 def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
-    """Return the workload's document with the JSON merge patch `text`, or unchanged if the patch is
-    invalid.
+    """Apply the JSON merge patch `text` to the workload's document, and return the result.
+
+    If the patch is invalid, return the document unchanged.
     """
     try:
         patch = json.loads(text or "{}")

@@ -24,7 +24,7 @@ def mark_excessive_field(
 ) -> ExcessiveField | None:
     """Add a warning to the form field whose value exceeds every node or pool, and return the field.
 
-    Return None if there is no single such field.
+    Return None if no single field is the reason.
     """
     if prediction.outcome != "unschedulable" or not prediction.blockers:
         return None

@@ -36,9 +36,9 @@ class LimitWait:
 
 
 def predict_limit_wait(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
-    """Return when the predicted workload can start after others of its project reach their maximum runtime.
-
-    Return None if the project's GPU limit is not the main reason, or if the time cannot be predicted.
+    """Return when the predicted workload can start after other workloads of its project reach their maximum
+    runtime. Return None if the workload is pending mainly for a reason other than the project's GPU limit, or
+    if the time cannot be predicted.
     """
     pools, project = prediction.workload["pools"], prediction.workload["project"]
     main = next(iter(prediction.blockers), None)

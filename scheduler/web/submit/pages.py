@@ -101,7 +101,10 @@ def index(request: Request) -> HttpResponse:
 def _run_form_action(
     request: Request, draft: Draft, form_action: str, answer: CheckResult
 ) -> HttpResponse | None:
-    """Check the draft, predict its outcome, or submit it. Return None if the form is to be shown again."""
+    """Check the draft, predict its outcome, or submit it.
+
+    Return the response, or None to show the form again.
+    """
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -229,9 +232,8 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return a problem if the project is unknown.
-
-    Validation reports that only if there are no other problems.
+    """Return a problem if the project is unknown and there are other problems, in which case validation does
+    not report the project.
     """
     name = (draft.data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):

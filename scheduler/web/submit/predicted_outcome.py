@@ -56,7 +56,7 @@ def count_max_gpus(spec: WorkloadSpec) -> float:
 class PredictedOutcome:
     """Base class for pages that show a prediction for a workload.
 
-    `array` is the prediction for an array's tasks.
+    `array` contains the prediction for the tasks of an array.
     """
 
     prediction: Prediction | None
@@ -94,9 +94,9 @@ class PredictedOutcome:
 
     @property
     def limits(self) -> list[str]:
-        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`, by pool if they differ.
+        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`.
 
-        Limits equal to the requests are omitted.
+        If the limits differ between pools, they are listed by pool. Limits equal to the requests are omitted.
         """
         by_role: dict[str, dict[str, str]] = {}
         for each in self.prediction.limits if self.prediction else []:
@@ -113,7 +113,7 @@ class PredictedOutcome:
 
     @property
     def share_growth(self) -> str:
-        """Sentence that says by how much this request raises the project's fair share, or ""."""
+        """Sentence that says how much this request raises the project's fair share, or "" if it does not."""
         if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
             return ""
         project, [pool] = self.prediction.workload["project"], self.prediction.workload["pools"]

@@ -63,7 +63,7 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _predict(actor: Actor, workload: Workload) -> AcceptedPrediction | None:
-    """Return None if the document is no longer valid.
+    """Return the prediction, or None if the document is no longer valid.
 
     Raises RateLimited if too many dry runs of the project are in progress.
     """

@@ -42,7 +42,7 @@ from scheduler.web.workloads.change_link import (
 def smallest_change(request: Request) -> HttpResponse:
     """Return a card with the smallest change that would let the workload on the open page start.
 
-    The response is empty if there is none or the document is invalid.
+    The response is empty if there is no such change or if the document is invalid.
     """
     text = request.POST.get("document", "")
     try:
@@ -56,7 +56,7 @@ def smallest_change(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def smallest_change_for_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the smallest change card for a pending workload's edit page.
+    """Return the card with the smallest change for a pending workload's edit page.
 
     The response is empty if the search is not possible.
     """

@@ -24,8 +24,8 @@ SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 class Verdict:
     """Title and tone of a prediction, with reasons.
 
-    `decisive` is the main reason why the workload would not start now, and `others` are collapsed. `effects`
-    is a sentence about evictions, or "".
+    `decisive` is the main reason why the workload would not start now, and `others` contains further reasons,
+    which are collapsed. `effects` is a sentence about evictions, or "".
     """
 
     title: str
@@ -48,7 +48,7 @@ def build_verdict(
 ) -> Verdict:
     """Return the verdict on a workload, or on all of an array's tasks.
 
-    `urls` links the workloads that the reasons name.
+    `urls` contains the URLs of the workloads that the reasons name.
     """
     if array is not None and array.tasks > 1 and (array.would_start or array.would_evict):
         return _tasks_verdict(array, urls)

@@ -284,7 +284,7 @@ def _step_starts(question: UsageQuery) -> list[datetime]:
 
 
 def _next_start(at: datetime, step: ReportStep) -> datetime:
-    """Return the start of the next step. Days may have 23 or 25 hours."""
+    """Return the start of the next step, taking into account that days may have 23 or 25 hours."""
     if step is ReportStep.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is ReportStep.MONTH:

@@ -33,8 +33,8 @@ PointValue = Callable[[MeanUtilization], int | None]
 class UtilizationChart:
     """Chart that shows usage as an area and the allocation as a line.
 
-    `now` and `of` are their current values, in thousandths of the unit. `hidden_capacity` is set if the
-    capacity is too high to be drawn.
+    `now` and `of` are the current usage and the current allocation, in thousandths of the unit.
+    `hidden_capacity` is set if the capacity is too high to be drawn.
     """
 
     key: str
@@ -74,7 +74,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationOverTime:
-    """Utilization over time. `rows` lists the latest points, newest first, and `more` counts the others."""
+    """Utilization over time.
+
+    `rows` lists the latest points, newest first, and `more` is the number of earlier points.
+    """
 
     span: str
     begin: datetime
@@ -166,7 +169,7 @@ def _build_charts(
 def _build_chart(
     series: _ResourceSeries, points: Sequence[MeanUtilization], axis: Axis
 ) -> UtilizationChart | None:
-    """Return None if nothing was measured. Gaps in the measurements are left blank."""
+    """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
     if all(series.used(point) is None for point in points):
         return None
     unit, scaled = _unit_and_scale(series, points)
@@ -219,7 +222,9 @@ def _unit_and_scale(
 
 
 def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | None], int | None]]:
-    """Return a unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
+    """Return the unit to use for amounts in MiB, and a function that converts MiB to thousandths of that
+    unit.
+    """
     divisor = MIB_PER_GIB if max((amount or 0 for amount in amounts), default=0) >= MIB_PER_GIB else 1
 
     def to_chart_unit(mib: int | None) -> int | None:

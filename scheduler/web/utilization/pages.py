@@ -97,7 +97,10 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 
 
 def _time_range_labels(workload: Workload) -> Mapping[str, str]:
-    """Return the labels of the time ranges. An ended workload has only ranges within its last run."""
+    """Return the labels of the time ranges.
+
+    For an ended workload, only ranges within its last run are included.
+    """
     labels = {key: label for key, (label, _) in SPANS.items()}
     if workload.started_at is None:
         return labels
@@ -111,8 +114,8 @@ def _time_range_labels(workload: Workload) -> Mapping[str, str]:
 class StripFigure:
     """Current usage of one resource, with a chart of the last hour.
 
-    `lowest` is the utilization and name of the least used pod, and the number of equal pods. With a single
-    pod, it describes the least used GPU and has no name.
+    `lowest` contains the utilization and name of the least used pod, and the number of other pods with the
+    same utilization. If there is only one pod, `lowest` describes its least used GPU, and the name is empty.
     """
 
     title: str
@@ -206,10 +209,9 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
 def _lowest_utilization(
     pods: Iterable[summary.PodSummary], bars: PodBars | None
 ) -> tuple[str, str, int] | None:
-    """Return the utilization and name of the least used pod, and the number of equal pods.
-
-    Return None if nothing can be compared. With a single pod, the least used GPU counts, and the name is
-    empty.
+    """Return the utilization and name of the least used pod, and the number of other pods with the same
+    utilization. For a single pod, return the utilization of its least used GPU, with an empty name. Return
+    None if there is nothing to compare.
     """
     if bars is not None:
         lowest = f"{bars.lowest.shown_percent}%", bars.lowest.pod, bars.equally_low

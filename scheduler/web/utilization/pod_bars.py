@@ -20,9 +20,10 @@ class PodBar:
 
 @dataclass(frozen=True, slots=True)
 class PodBars:
-    """One bar per pod, in rank order, or only the least utilized if there are more than MAX_BARS.
+    """One bar per pod, in rank order.
 
-    `equally_low` is the number of other pods with the percentage of `lowest`.
+    If there are more than MAX_BARS pods, only the least utilized are included. `equally_low` is the number of
+    other pods with the same percentage as `lowest`.
     """
 
     rows: Sequence[PodBar]

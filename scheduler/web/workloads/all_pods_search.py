@@ -15,8 +15,8 @@ MAX_PODS = 64
 class AllPodsMatches:
     """Matches in the logs of several pods.
 
-    `pods` is the number of pods in the run. `by_pod` contains the searched logs. `resume_at` maps pods with
-    further matches or text to the positions from which to continue.
+    `pods` is the number of pods in the run. `by_pod` contains the searched logs. `resume_at` maps each pod
+    whose log has further matches or text to the position from which to continue.
     """
 
     pods: int

@@ -79,9 +79,9 @@ def build_change_facts(
 def _ended_workload(
     actor: Actor, project: Project, change: Change | None, urls: Mapping[str, str], now: datetime
 ) -> EvictedWorkload | None:
-    """Return the workload that the change would end, with the lost work, or None.
+    """Return the workload that the change would end, with the work that it would lose.
 
-    A hidden workload is not returned.
+    Return None if the change ends no workload or the workload is hidden from the user.
     """
     if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED or change["subject"] not in urls:
         return None
@@ -90,7 +90,9 @@ def _ended_workload(
 
 
 def _priority_basis(actor: Actor, project: Project, answer: RenderedChange) -> str:
-    """Return text that names the workloads whose priority is just exceeded, or ""."""
+    """Return text that names the workloads whose priority the proposed priority just exceeds, or "" if there
+    are none to name.
+    """
     change = answer.change
     if change is None or change["kind"] != ChangeKind.PRIORITY_RAISED:
         return ""

@@ -51,7 +51,7 @@ class ChangeLink:
 
 
 def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return a link to a form that contains the change, or None if the user may not make the change.
+    """Return a link to a form that already contains the change, or None if the user may not make the change.
 
     Long values and environment variables are left out of the URL.
     """
@@ -76,9 +76,9 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
 
 
 def link_to_quota_pool_or_node(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
-    """Return a link to the page that changes a project quota, a pool or a node.
+    """Return a link to the page where a project quota, a pool or a node can be changed.
 
-    Return None for any other change, or if the user may not make it.
+    Return None for any other change, or if the user may not make the change.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
@@ -141,7 +141,10 @@ def describe_change_and_effects(
 
 
 def _ended_workloads(change: Change | None) -> list[str]:
-    """Return the workload that the change would end, or nothing for any other change."""
+    """Return the name of the workload that the change would end as a list.
+
+    The list is empty for any other change.
+    """
     if change is None or change["kind"] != ChangeKind.WORKLOAD_ENDED:
         return []
     return [str(change["subject"])]
@@ -163,8 +166,8 @@ class Loss(NamedTuple):
 
 
 def _with_losses(effects: str, losses: Mapping[str, Loss]) -> str:
-    """Add each evicted workload's loss to the sentence about effects, and mark the project's own
-    workloads.
+    """Add each evicted workload's loss to the sentence `effects`, and mark the workloads of the preemptor's
+    own project.
     """
     for name, loss in losses.items():
         if effects == f"This would evict {name}.":
@@ -204,9 +207,8 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
 
 
 def document_with_change(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
-    """Return the document with the change, or None if the document cannot express it.
-
-    `pools` are the pools that the workload may use.
+    """Apply the change to the document and return the result, or return None if the document cannot express
+    the change. `pools` contains the pools that the workload may use.
     """
     document = deepcopy(spec)
     after = change["after"]
@@ -248,7 +250,7 @@ def _drop_topology(part: Document, level: str) -> None:
 
 
 def _change_role(role: Document, change: Change) -> bool:
-    """Return False if the role cannot express the change."""
+    """Apply the change to the role. Return False if the role cannot express the change."""
     resource, after = str(change["resource"]), change["after"]
     match ChangeKind(change["kind"]):
         case ChangeKind.LABEL_DROPPED:
@@ -269,7 +271,10 @@ def _change_role(role: Document, change: Change) -> bool:
 
 
 def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bool:
-    """Return False for an unknown resource."""
+    """Lower the number of replicas, or the request or limit of each replica.
+
+    Return False if the resource is unknown.
+    """
     if resource == "replicas":
         keys = ["replicas"] if role.get("replicas") is not None else ["min"]
         if keys == ["min"] and role.get("max") == role.get("min"):

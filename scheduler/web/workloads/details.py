@@ -180,9 +180,9 @@ def _explain_reservation_above_share(workload: Workload, queue: dict[str, Any]) 
 
 
 def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return why a workload will stay pending after its restart delay, or "".
+    """Return why a workload will stay pending after its restart delay, or "" if it can start then.
 
-    A fair share that is too small is marked in `queue`.
+    If the reason is a fair share that is too small, mark the fair share in `queue`.
     """
     awaited = describe_wait_after_delay(workload)
     verb = "Now waits" if delay_has_ended(workload) else "Then waits"
@@ -225,7 +225,7 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 
 def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
-    """Return (text, URL or "") pairs that form the clause about the workloads that must end first.
+    """Return the clause about the workloads that must end first, split into (text, URL or "") pairs.
 
     Workloads with idle GPUs are marked.
     """
@@ -269,9 +269,10 @@ def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason, or None, and the other reasons.
+    """Return the decisive reason and the other reasons.
 
-    Shortages and reclaimable amounts are merged into the decisive reason.
+    The decisive reason is None if there are no reasons, and includes shortages and reclaimable amounts where
+    they explain it.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
@@ -288,8 +289,8 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
 
 
 def _unstated_shortage(message: str, shortage: str) -> str:
-    """Return the part of a sentence such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs." that the message
-    does not state.
+    """Return the part of a shortage, such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs.", that the
+    message does not state.
     """
     free, _, rest = shortage.partition(", ")[2].removesuffix(".").partition("; ")
     if not free or f", {free}. " not in message:
@@ -331,7 +332,9 @@ def work_lost_in_failure(workload: Workload, placements: Sequence[PodPlacement])
 
 
 def _lost_work(workload: Workload, placements: Sequence[PodPlacement], end: datetime) -> int:
-    """Return the GPU-seconds that the run's pods have worked since its last checkpoint or its start."""
+    """Return the work that would be lost, as the GPU-seconds that the run's pods have worked since its last
+    checkpoint or, without a checkpoint, since its start.
+    """
     if workload.started_at is None:
         return 0
     return sum(
@@ -374,5 +377,8 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 
 
 def document_text(workload: Workload | WorkloadArray, **instead: Any) -> str:
-    """Return a workload's or array's document as YAML. Values in `instead` replace the workload's values."""
+    """Return the document of a workload or array as YAML.
+
+    Values in `instead` replace those of the workload.
+    """
     return dump_workload(with_units({**workload.spec, **instead}))

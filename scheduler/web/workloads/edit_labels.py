@@ -13,8 +13,9 @@ from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
 
 
 def with_field_labels(message: str, paths: Iterable[str], document: Mapping[str, Any]) -> str:
-    """Return an event's message with form labels instead of document paths: "Replicas: 7 → 6" for
-    `roles[0].replicas: 7 -> 6`.
+    """Replace the document paths in an event's message with form labels.
+
+    For example, `roles[0].replicas: 7 -> 6` becomes "Replicas: 7 → 6".
     """
     fields = _fields_by_path(document)
     start, separator, changes = message.partition(": ")
@@ -36,7 +37,7 @@ def _format_change(match: re.Match[str], *, label: str, field: FormField | None)
 
 
 def _fields_by_path(document: Mapping[str, Any]) -> dict[str, tuple[str, FormField | None]]:
-    """Return the label and form field of each value that the form shows, keyed by path."""
+    """Return the label and the form field for each value that the form shows, keyed by the value's path."""
     fields: dict[str, tuple[str, FormField | None]] = {}
     for part in build_parts(document, FormChoices(for_edit=True)):
         for field in (*part.fields, *part.more):

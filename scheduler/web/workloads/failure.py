@@ -57,7 +57,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
 class OtherFailures:
     """Other workloads and arrays with a pod that failed on the same node.
 
-    `named` are the latest, and `has_more` is true if there are others.
+    `named` contains the latest of them, and `has_more` is True if there are more.
     """
 
     node: str
@@ -92,7 +92,7 @@ def other_failures(actor: Actor, workload: Workload, failure: Failure | None) ->
 
 
 def failure_fact(workload: Workload) -> str:
-    """Return the cause of a failure in a few words: the message, or the exit code if that says more.
+    """Return the cause of a failure in a few words: the message, or the exit code if it is more informative.
 
     Return "" if the workload has not failed.
     """

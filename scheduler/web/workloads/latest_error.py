@@ -31,8 +31,8 @@ MAX_BYTES = 128 * 1024
 class LatestError:
     """Error in a pod's log.
 
-    `line` is None in very long logs, and `time` is None if the log has no times. `is_last_line` is False if
-    the pod has written lines since.
+    `line` is None if the log is very long, and `time` is None if the log contains no times. `is_last_line` is
+    False if the pod has written more lines since the error.
     """
 
     pod_id: uuid.UUID
@@ -46,8 +46,9 @@ class LatestError:
 @signed_in
 @require_GET
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return a link to the latest error in the first pod's log, or nothing if there is none or the log cannot
-    be read now.
+    """Return a link to the latest error in the first pod's log.
+
+    Return nothing if there is no error or the log cannot be read now.
     """
     workload = find_workload(request.actor, workload_id)
     try:

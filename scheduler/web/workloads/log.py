@@ -38,9 +38,9 @@ MAX_LEADING_TEXT = 60  # maximum number of characters shown before the first mat
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """Line with a match, split into pieces with a flag for matches.
+    """Line with a match, split into pieces.
 
-    The time is a Unix time in milliseconds, or 0 if unknown.
+    Each piece has a flag that is True for a match. The time is a Unix time in milliseconds, or 0 if unknown.
     """
 
     pod: Pod
@@ -102,9 +102,10 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the first lines after `cursor` that contain the text, or with `errors`, that report an error.
+    """Return the first lines after `cursor` that contain the text.
 
-    The page appends them to earlier matches. Pass `none_yet` if there are none.
+    With `errors`, return the first lines that report an error instead. The page appends the lines to earlier
+    matches, and passes `none_yet` if there are none.
     """
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"
@@ -201,7 +202,10 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
 
 
 def build_hits(log: PodLog, matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
-    """Return the matching lines with each occurrence of `text` highlighted, if there is a text."""
+    """Return the matching lines, with each occurrence of `text` highlighted.
+
+    If `text` is empty, nothing is highlighted.
+    """
     pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
     return [_build_hit(log, line, pattern, is_marked=bool(text)) for line in matches.lines]
 

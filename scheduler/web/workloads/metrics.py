@@ -31,7 +31,7 @@ CANDIDATES_MAX = 50
 class MetricChart:
     """Chart of one metric, with its numbers as text.
 
-    `other` is the last value of the workload to compare with.
+    `other` is the last value of the workload that this workload is compared with.
     """
 
     name: str

@@ -114,8 +114,8 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if the page already says what the workload waits for. A page that is refreshed keeps
-    its card (204) while no dry run can start.
+    The response is empty if the page already explains what the workload waits for. If no dry run can start
+    when the page is refreshed, the response is 204, so that the page keeps its card.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
@@ -207,9 +207,9 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the header's pending reason, message, restart delay and last edit.
+    """Return the pending reason, message, restart delay and last edit that the header shows.
 
-    Parts that the page states elsewhere are omitted.
+    Information that the page states elsewhere is omitted.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)

@@ -18,8 +18,8 @@ class LinkedPrediction:
 
 
 def find_shown_prediction(request: Request, workload: Workload) -> AcceptedPrediction | None:
-    """Return the prediction that the user saw when submitting or editing the workload, or None once a cycle
-    has evaluated it.
+    """Return the prediction that the user saw when submitting or editing the workload, or None if a cycle has
+    already evaluated the workload.
     """
     if workload.phase != Phase.PENDING or workload.held:
         return None

@@ -64,7 +64,7 @@ def _build_file_row(pod: Pod, file: PodFile) -> FileRow:
 
 
 def _previewed_file(files: tuple[PodFile, ...], path: str) -> PodFile | None:
-    """Return None if the file does not exist or has no preview."""
+    """Return the file at `path`, or None if the file does not exist or has no preview."""
     file = next((each for each in files if each.path == path), None)
     return file if path.endswith(TEXT_SUFFIXES) else None
 

@@ -12,8 +12,8 @@ from scheduler.web.workloads.all_pods_search import AllPodsMatches
 class SearchProgress:
     """Result of all requests of a search so far.
 
-    `matches` is the number of matching lines in the searched text. The page lists `listed` of them. `pods` is
-    the number of logs that were searched to the end.
+    `matches` is the number of matching lines in the searched text, and the page lists `listed` of them.
+    `pods` is the number of pods whose logs were searched to the end.
     """
 
     matches: int = 0
@@ -33,9 +33,9 @@ class SearchProgress:
         return self._add(result.matches, len(result.lines), int(is_complete), is_complete=is_complete)
 
     def add_pods(self, result: AllPodsMatches, *, left_out: int) -> "SearchProgress":
-        """Return the progress after a search of several pods.
+        """Return the progress after several pods have been searched.
 
-        `left_out` is the number of pods that were skipped, because all of their matches are already listed.
+        `left_out` is the number of pods that were skipped because all of their matches are already listed.
         """
         pods = max(self.pods, left_out + result.searched_count)
         listed = sum(len(matches.lines) for _, matches in result.by_pod)

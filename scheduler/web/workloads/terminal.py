@@ -21,7 +21,7 @@ NO_POD = "No pod is running yet."
 def load_terminal(request: Request, workload: Workload) -> dict[str, Any]:
     """Return the pods that can have a terminal, or the reason why there are none.
 
-    Raises Forbidden if the user may not run commands in them.
+    Raises Forbidden if the user may not run commands in the pods.
     """
     try:
         require_channel(request.actor, workload)

@@ -75,7 +75,7 @@ class PreemptionPolicy:
     def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
         """Return whether the outcome is fair to the victim queues.
 
-        `sides` contains (preemptor's queue, victim queue) pairs.
+        `sides` contains pairs of the preemptor's queue and a victim queue.
         """
         del sides
         return True
@@ -88,8 +88,8 @@ class PreemptionPolicy:
         """Undo the effect of `retries_within_share`: let the department exceed its share again."""
 
     def retries_without_new_gangs(self) -> bool:
-        """Return whether to retry without the victims that started in this cycle and have a minimum
-        runtime.
+        """Return whether to try again without evicting the victims that started in this cycle and have a
+        minimum runtime.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -128,7 +128,10 @@ class PreemptionPolicy:
         return ()
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
-        """Return how far the evictions reduce the victim's queue, as a sort key. A larger key is worse."""
+        """Return a sort key that says how far the evictions reduce the victim's queue.
+
+        The larger the key, the worse the reduction.
+        """
         del victim, evicted
         return ()
 
@@ -161,8 +164,9 @@ class PreemptionPolicy:
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the amount that the victim queue must exceed before its last eviction, or None if there is
-        no such amount.
+        """Return the victim queue's threshold, or None if it has none.
+
+        The queue's allocation must exceed the threshold before its last eviction.
         """
         del victim_queue, kind
         return None
@@ -204,8 +208,8 @@ class PreemptionPolicy:
         return self.diverging_queues(account)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return (preemptor's queue, victim queue) at the first level where they differ, or None if they are
-        the same.
+        """Return the preemptor's queue and the victim queue at the first level where they differ, or None if
+        they are the same.
         """
         if account not in self._diverging:
             levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)

@@ -31,7 +31,7 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 class Reclaim(PreemptionPolicy):
     """Reclaim resources from other queues.
 
-    The queues are compared at the first level where their paths differ.
+    The preemptor's queue and the victim's queue are compared at the first level where their paths differ.
     """
 
     kind = Kind.RECLAIM
@@ -234,7 +234,9 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, rounded so that cost decides between nearly equal queues."""
+        """Return the negated relative usage, which is rounded so that queues with nearly equal usage are
+        ordered by cost.
+        """
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind
@@ -250,7 +252,9 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def _stage_after_evictions(self, account: QueueAccount, evicted: Sequence[int]) -> int:
-        """Return 0 for over share, 1 for over quota, and 2 for within quota."""
+        """Return the queue's stage after the evictions: 0 for over share, 1 for over quota, and 2 for within
+        quota.
+        """
         stage = 2
         for kind in self.kinds:
             allocated = account.allocated[kind] - evicted[kind]
@@ -336,7 +340,9 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """Return the longer of the minimum runtimes for preemption and reclaim, in seconds."""
+        """Return the longer of the minimum runtimes for preemption and reclaim, in seconds, because a move
+        must respect both.
+        """
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
         return max(inside, super()._min_runtime(account))

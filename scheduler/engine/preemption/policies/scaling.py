@@ -65,7 +65,9 @@ class ScaleDown(Reclaim):
 
 
 class ScaleDownForScaleUp(Reclaim):
-    """Evict extra replicas of queues over their fair share, so that queues within theirs can scale up."""
+    """Evict extra replicas of queues over their fair share, so that queues within their fair share can scale
+    up.
+    """
 
     kind = Kind.GROW
     evicts_gangs = False

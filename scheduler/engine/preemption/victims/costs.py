@@ -98,7 +98,10 @@ class NodeCosts:
                 self._priced_nodes[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
-        """Return the name of the node's victim queue, or None if the node cannot be cleared."""
+        """Compute the cost of clearing a node.
+
+        Return the name of the node's victim queue, or None if the node cannot be cleared.
+        """
         result = cheapest_victims_on_node(self.selection, self.part, i)
         if result is None:
             return None
@@ -199,7 +202,7 @@ def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int
 
 
 def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
-    """Select the largest victims first, because a few may free enough."""
+    """Select the largest victims first, because a few large victims may free enough."""
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
@@ -213,7 +216,10 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
 def _select_across_queues(
     selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
-    """Select victims one by one. Return an empty list if all of them do not free enough."""
+    """Select victims one by one until they free enough.
+
+    Return a list that contains the selection, or an empty list if all victims together do not free enough.
+    """
     chosen: list[Victim] = []
     left, evicted, worst = list(ordered), EvictedByQueue(), Key()
     while left and not room.fits_after(chosen):
@@ -228,7 +234,7 @@ def _select_across_queues(
 
 
 def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
-    """Return a sort key that compares sets of victims, the cheapest first."""
+    """Return a sort key for comparing sets of victims, so that the cheapest set comes first."""
     queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
     cost = selection.policy.cost(victims)
     return (*selection.policy.worst_queue_stage(victims), cost[0], *queue, *cost[1:])
@@ -249,7 +255,7 @@ def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> 
 
 
 def _remove_unneeded_victims(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Return the victims that are needed. The last ones are dropped first."""
+    """Remove the victims that are not needed, starting with the last, and return the rest."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:

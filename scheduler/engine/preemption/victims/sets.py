@@ -1,4 +1,4 @@
-"""Enumerate sets of victims that free enough in total, cheapest first."""
+"""Enumerate sets of victims that free enough resources in total, cheapest first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +86,8 @@ def sufficient_victim_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
 
-    At most `max_priced` victims are priced. With `max_cost`, only cheaper sets are yielded.
+    Costs are computed for at most `max_priced` victims. With `max_cost`, only sets that cost less are
+    yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)

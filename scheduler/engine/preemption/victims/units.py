@@ -60,7 +60,9 @@ class Victim:
 
     @property
     def cost_gpu_seconds(self) -> int:
-        """Cost of the eviction in GPU-seconds: lost work, and freed GPUs that may idle afterwards."""
+        """Cost of the eviction in GPU-seconds: the work that is lost, and the freed GPUs that may be idle
+        afterwards.
+        """
         return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
 
 
@@ -133,7 +135,9 @@ def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
 
 
 def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
-    """Return the replicas that go when `leader` loses one, because their roles scale with it."""
+    """Return the replicas that must be evicted when `leader` loses a replica, because their roles scale with
+    it.
+    """
     return tuple(
         (part, part.live[index])
         for part in gang.parts
@@ -145,7 +149,7 @@ def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
 
 
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield a victim for each running child that its group does not need."""
+    """Yield a victim for each running child that its group does not need to meet its minimum."""
     running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
     spare = sum(child.meets_minimum for child in section.children) > section.need
     for child in reversed(running):

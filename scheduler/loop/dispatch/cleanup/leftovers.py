@@ -1,6 +1,6 @@
 """Clean up after deleted workloads: delete logs directly, and workspaces through the task queue.
 
-Deleting twice is safe.
+A crash is harmless, because every deletion can be repeated.
 """
 
 import logging

@@ -18,7 +18,8 @@ def keep_files(
 ) -> None:  # fmt: skip
     """Keep the files of failed pods if their workload sets `keep_failed_pod`.
 
-    `failed` maps workload IDs to pod IDs. Must be called in the transaction that records the pods' end.
+    `failed` maps workload IDs to pod IDs. Must be called in the transaction that records that the pods have
+    ended.
     """
     rows: list[RowChange] = []
     keeping: list[Workload] = []

@@ -61,7 +61,7 @@ class _EndedPod:
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
     """Sweep one runtime's pods.
 
-    If a pool's cluster has failed, its other pods are left for the next sweep.
+    If the cluster of a pool fails, the pool's remaining pods are left for the next sweep.
     """
     failed: set[int | None] = set()
     for pod in _forget_pods_concurrently(_ended_pods(runtime, now), runtime, failed, context):
@@ -104,7 +104,9 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
 def _forget_pods_concurrently(
     pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
 ) -> Iterator[_EndedPod | None]:
-    """Start deleting the runtime's records, up to FORGETS_AHEAD at a time, and yield the pods in order."""
+    """Delete the runtime's records of the pods in the background, up to FORGETS_AHEAD at a time, and yield
+    the pods in order.
+    """
     ahead: deque[_EndedPod] = deque()
     for pod in pods:
         if pod is None:
@@ -127,7 +129,10 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
 
 
 def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
-    """Return a note if the pod had to be stopped, else ""."""
+    """Stop a pod that still runs, or delete the runtime's record of a pod whose files are no longer needed.
+
+    Return a note if the pod was stopped, otherwise "".
+    """
     state = runtime.get_reports([pod.pod_id])[pod.pod_id].state
     if pod.pool is None and state is not Reported.EXITED:
         runtime.stop(pod.pod_id, 0)

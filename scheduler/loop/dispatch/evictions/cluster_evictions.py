@@ -22,7 +22,7 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods that a cluster has evicted from one workload, and its other pods.
+    """Pods of one workload that a cluster has evicted, and the workload's other pods.
 
     If `is_on_record` is set, an earlier tick wrote the audit record. If `is_in_progress` is set, the evicted
     pods are still live.

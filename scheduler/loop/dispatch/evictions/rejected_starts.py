@@ -104,7 +104,9 @@ def _release_rejected_gangs(
 def _scale_down(
     gangs: Iterable[Gang], rejections: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop the rejected replicas of gangs that still meet their minimum, and return those workloads."""
+    """Stop the rejected replicas of gangs that meet their minimum without them, and return the workloads of
+    these gangs.
+    """
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []
     new_events: list[Event] = []

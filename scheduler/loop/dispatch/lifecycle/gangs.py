@@ -292,12 +292,15 @@ def _verdict_transition(gang: Gang, step: Verdict, columns: dict[str, Any]) -> P
 
 
 def _are_all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return whether a consolidation stopped every pod. Then the new placement stays reserved."""
+    """Return whether every pod was stopped by a consolidation. If so, the new placement stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 
 def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the columns that the verdict changes. `names` are the nodes where the gang failed."""
+    """Return the new values of the workload's columns that the verdict changes.
+
+    `names` are the nodes where the gang failed.
+    """
     workload = gang.workload
     columns: dict[str, Any] = {}
     if step.stale is not None:

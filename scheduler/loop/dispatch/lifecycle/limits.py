@@ -109,7 +109,10 @@ class IdleTracker:
 
 
 class ExceededLimits(NamedTuple):
-    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout."""
+    """Limits that at least one workload exceeds.
+
+    `idle` is True if any workload has an idle timeout, whether or not it is exceeded.
+    """
 
     start: bool
     runtime: bool

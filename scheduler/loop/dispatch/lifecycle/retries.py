@@ -41,7 +41,9 @@ def transition_after_failure(
     now: datetime,
     names: Mapping[int, str],
 ) -> PhaseTransition:
-    """Return the transition of a locked, active workload after a failure of its run: restart or fail."""
+    """Return the transition of a locked, active workload whose run has failed: the workload either restarts
+    or fails.
+    """
     decision = decide_retry(retry_state(workload, parsed), failure)
     text = " ".join(filter(None, [message, decision.sentence]))
     columns: dict[str, Any] = {"next_phase": Phase.FAILED}
@@ -58,7 +60,7 @@ def transition_after_failure(
 def failure_columns(
     workload: Workload, failure: Failure, retry: Retry | None, now: datetime, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the columns that a locked workload's failure changes."""
+    """Return the new values of the columns that change when a locked workload fails."""
     counts = {**workload.retries, failure.kind: workload.retries.get(failure.kind, 0) + 1}
     columns: dict[str, Any] = {"retries": counts}
     if retry is None:
@@ -78,8 +80,8 @@ def failure_columns(
 
 
 def peer_failure_columns(count: int, now: datetime) -> dict[str, Any]:
-    """Return the columns that change when a workload is requeued after losing a peer `count` times
-    in a row.
+    """Return the new values of the columns that change when a workload is requeued after losing a peer
+    `count` times in a row.
     """
     delay = timedelta(seconds=backoff_seconds(count - 1)) if count > 1 else None
     return {"peer_failures": count, "backoff_until": now + delay if delay else None}
@@ -97,7 +99,7 @@ def failure_event_data(failure: Failure | None, retry: Retry | None) -> dict[str
 
 
 def with_more_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
-    """Return the document with a higher memory request or limit of a role.
+    """Return the document with a role's memory request or limit raised.
 
     If the two differ, their ratio is kept.
     """

@@ -1,7 +1,7 @@
 """Decide a gang's next state from its pods' states, without side effects.
 
-A gang completes when all replicas have succeeded, and fails when any replica fails. A lost or evicted replica
-has not failed.
+A gang completes when all replicas have succeeded, and fails when any replica fails. The loss or eviction of a
+replica does not count as a failure.
 """
 
 from collections.abc import Collection, Sequence
@@ -57,7 +57,7 @@ class GangFacts:
     """State of a gang.
 
     `replaced` contains pods of the current run that were lost or evicted and have since been replaced.
-    `peer_failures` counts the runs in a row that ended after losing a peer.
+    `peer_failures` is the number of consecutive runs that ended after losing a peer.
     """
 
     phase: str
@@ -79,7 +79,7 @@ class GangFacts:
 class Verdict:
     """Next transition of a gang.
 
-    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`.
+    If `to` is empty, only `stale` changes. `next_phase` is the phase that follows `stopping`.
     """
 
     to: str
@@ -161,7 +161,7 @@ def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Ve
 
 
 def _has_progressed(gang: GangFacts, failed: PodFact) -> bool:
-    """Return whether the run lasted long enough or stored a checkpoint."""
+    """Return whether the run made progress: it lasted long enough or stored a checkpoint."""
     if gang.started_at is None or failed.ended_at is None:
         return False
     has_checkpoint = gang.checkpoint_at is not None and gang.checkpoint_at > gang.started_at
@@ -212,7 +212,9 @@ def _completion_verdict(gang: GangFacts) -> Verdict:
 
 
 def _idle_verdict(gang: GangFacts) -> Verdict | None:
-    """Stop idle replicas if all other replicas have succeeded."""
+    """Return the verdict that stops the idle replicas once all other replicas have succeeded, or None before
+    that.
+    """
     states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
@@ -247,7 +249,7 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Apply the retry rule for lost nodes, or requeue the gang if there is none."""
+    """Return the verdict of the retry rule for lost nodes. If there is no such rule, the gang is requeued."""
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"
@@ -273,7 +275,7 @@ def meets_all_minimums(tree: RoleGroup | Role, pods: Collection[PodFact]) -> boo
 
 
 def _is_degraded(node: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether any group in `node` has live pods but is below its minimum."""
+    """Return whether `node`, or any group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not meets_minimum(node, pods, COUNTED_STATES):

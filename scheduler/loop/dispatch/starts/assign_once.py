@@ -20,7 +20,10 @@ def assign_missing_values(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Set `column` for pods that have no value yet. `find` returns None if no value is available yet."""
+    """Set `column` for pods that have no value yet.
+
+    `find` looks up a pod's value, and returns None if none is available yet.
+    """
     assert_no_transaction()
     pending = [pod for pod in pods if getattr(pod, column) is None]
     assignments = {pod.pk: value for pod in pending if (value := find(pod)) is not None}

@@ -143,7 +143,7 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
 def _image_or_pending_reason(
     run: _ImageRun, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
-    """Return the run's image, or why it is not available yet. Start a lookup if one is due."""
+    """Return the run's image, or the reason why it is not available yet. Start a lookup if one is due."""
     auth = credentials[_credentials_key(run.pod)]
     if isinstance(auth, UnusableSecret):
         return str(auth)

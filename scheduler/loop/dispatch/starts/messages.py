@@ -19,7 +19,7 @@ WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about
 
 
 def store_start_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
-    """Store changed messages about starting workloads, and return how many changed.
+    """Store the messages about starting workloads that have changed, and return their number.
 
     A message may be left for a later tick.
     """
@@ -44,7 +44,9 @@ def store_start_messages(messages: Mapping[uuid.UUID, str], now: datetime, conte
 def progress_messages(
     pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport], now: datetime, context: SchedulerContext
 ) -> dict[uuid.UUID, str]:
-    """Return progress messages of starting workloads, and note which of them are pulling their image."""
+    """Return progress messages of starting workloads, and record which of the workloads are pulling their
+    image.
+    """
     starting: dict[uuid.UUID, list[tuple[PodRow, str]]] = {}
     pulling = set()
     for pod in pods:
@@ -64,7 +66,9 @@ def progress_messages(
 
 
 def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
-    """Return the first pod's progress and the number of other starting pods, or ""."""
+    """Return the first progress that a pod reports and the number of other starting pods, or "" if no pod
+    reports any.
+    """
     pod, progress = next(((pod, text) for pod, text in entries if text), (None, ""))
     if pod is None:
         return ""

@@ -33,7 +33,10 @@ FIXED_KINDS = ("training", "interactive")
 def build_pod_spec(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodSpec:
-    """Return the pod's spec. `gang` lists the run's pods. The run's rendezvous address must be set."""
+    """Return the pod's spec.
+
+    `gang` contains all pods of the run, whose rendezvous address must already be set.
+    """
     # Each access to a related object through the pod would go through Django's descriptors.
     workload, node, allocation = pod.workload, pod.node, pod.allocation
     pool, environment = node.pool, node.environment
@@ -126,7 +129,7 @@ def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool
 
 
 def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
-    """Raise ValueError if a volume is no longer usable."""
+    """Return the mounts of the document's volumes. Raises ValueError if a volume is no longer usable."""
     if not spec.volumes:
         return ()
     pool, project = pod.node.pool, pod.workload.project.name
@@ -144,7 +147,10 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Raise MissingSecret if a secret does not exist, and ValueError if it cannot be used."""
+    """Return the secrets' current values.
+
+    Raises MissingSecret if a secret does not exist, and ValueError if it cannot be used.
+    """
     if not uses:
         return DeclaredSecrets()
     try:
@@ -170,7 +176,7 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
 def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
     """Return the secrets that the pod and its peers use to authenticate.
 
-    They are derived and never stored.
+    The secrets are derived, so they are never stored.
     """
     values = port_secret_env(pod)
     if not _has_single_pod(spec):
@@ -181,7 +187,7 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
 
 
 def _has_single_pod(spec: WorkloadSpec) -> bool:
-    """Return whether the workload always has a single pod, which needs no gang secret."""
+    """Return whether the workload always has a single pod, and therefore needs no gang secret."""
     return spec.kind in FIXED_KINDS and sum(role.maximum for role in spec.all_roles) == 1
 
 

@@ -43,21 +43,22 @@ def port_env(pod: Pod) -> dict[str, str]:
 
 
 def _listening_address(pod: Pod, address: str) -> str:
-    """Return the address that the pod listens on. A pod with its own address listens on all."""
+    """Return the address that the pod listens on. A pod with its own address listens on all interfaces."""
     if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
         return ALL_ADDRESSES
     return address or str(pod.node.address)
 
 
 def port_secret_env(pod: Pod) -> dict[str, str]:
-    """Return the environment variable with the secret that Berth's requests carry, or nothing for a pod
-    without ports.
+    """Return the environment variable with the secret that authenticates requests from Berth.
+
+    A pod without ports gets none.
     """
     return {"BERTH_PORT_SECRET": port_secret(str(pod.pk))} if pod.ports else {}
 
 
 def _find_free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
-    """Choose an address and a port number for each declared port. Return None if that fails."""
+    """Choose an address and a port number for each declared port, or return None if that is not possible."""
     runtime = context.runtimes(pod.node.pool)
     try:
         specs = [PortSpec.model_validate(document) for document in pod.workload.spec["ports"]]

@@ -40,7 +40,10 @@ class ShownCode:
 def code_context(
     actor: Actor, data: Mapping[str, Any] | None, git: FormSection | None, selected: str
 ) -> dict[str, Any]:
-    """Return the template context for the code card. `selected` is the source that the user has chosen."""
+    """Return the template context for the code card.
+
+    `selected` is the code source that the user has chosen.
+    """
     code = shown_code(actor, data)
     source = selected
     if source not in (FILES, GIT):

@@ -1,8 +1,8 @@
 """Keep a form and a document in sync.
 
-A field that differs from the last matching document was edited by the user, and its value is written into the
-current document. Then the form is rebuilt from the document. Comments and parts without a form field are
-preserved.
+If a field differs from the last matching document, the user has edited the field, so its value is written
+into the current document. The form is then rebuilt from the document. Comments and parts of the document
+without a form field are preserved.
 """
 
 import json
@@ -82,7 +82,7 @@ def open_draft(text: str) -> Draft:
 
 
 def open_submitted_document(post: QueryDict) -> Draft:
-    """Open the submitted document as a draft, without the form's fields."""
+    """Open the submitted document as a draft, ignoring the form's fields."""
     draft = open_draft(_normalize_newlines(post.get("document", "")))
     if draft.data is None:
         draft.agreed = _normalize_newlines(post.get("agreed", draft.text))
@@ -146,7 +146,7 @@ def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None
 
 
 def _with_moved_value(values: Any, number: Any, by: int) -> list[Any] | None:
-    """Return a copy of the list with one value moved up or down. Return None if that is impossible."""
+    """Return a copy of the list with one value moved up or down. Return None if the value cannot be moved."""
     if not isinstance(values, list) or not isinstance(number, int):
         return None
     if not (0 <= number < len(values) and 0 <= number + by < len(values)):
@@ -179,7 +179,10 @@ def _set_values(draft: Draft, encoded: str) -> None:
 
 
 def _rename_key(draft: Draft, encoded: str) -> None:
-    """Rename a key that is encoded as `PATH:NAME`. Invalid input is ignored."""
+    """Rename a key of the document.
+
+    `encoded` is the key's path and new name as `PATH:NAME`. Invalid input is ignored.
+    """
     path, _, name = encoded.rpartition(":")
     with suppress(CannotEdit):
         draft.text = draft.agreed = rename_key(draft.text, parse_location(path), name)

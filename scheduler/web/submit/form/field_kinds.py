@@ -155,7 +155,10 @@ def _parse_amount(text: str, _: Any) -> Any:
 
 
 def _parse_seconds(text: str, now: Any) -> Any:
-    """Parse a duration such as 2h, and return it with a unit. Return `now` if it is the same duration."""
+    """Parse a duration such as 2h, and return it as text with a unit.
+
+    If the duration equals `now`, return `now` unchanged.
+    """
     match = DURATION.fullmatch(text.strip())
     if match is None:
         return _parse_amount(text, now)

@@ -10,7 +10,7 @@ from scheduler.web.submit.form.field_kinds import PERSONAL_PREFIX
 
 
 def format_git_secret(at: Location, data: Mapping[str, Any]) -> str | None:
-    """Return the name of the Git secret, with a prefix for a personal secret.
+    """Return the name of the Git secret as the form shows it, with a prefix if the secret is personal.
 
     Return None if the form cannot show the document's values.
     """

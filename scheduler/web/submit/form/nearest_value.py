@@ -20,8 +20,9 @@ MISSPELLED_MEMORY = re.compile(r"([0-9]{1,12})\s*([MGT])[A-Z]*", re.ASCII)
 
 
 def find_nearest_value(form_field: FormField, text: str) -> str:
-    """Return the valid value that resembles the field's text, such as "8h" for "8 hurs", or "" if there is
-    none or the text is well-formed.
+    """Return the valid value that resembles the field's text, such as "8h" for "8 hurs".
+
+    Return "" if there is no such value or the text is well-formed.
     """
     written = text.strip()
     if form_field.kind in (CHOICE, NUMBER_CHOICE):

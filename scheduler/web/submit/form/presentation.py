@@ -119,7 +119,7 @@ class RenderedField:
 
     @property
     def ranking(self) -> list[tuple[str, str, str]]:
-        """Selected values in order, with the form actions that move them.
+        """Selected values in order, each with the form actions that move it.
 
         The list is empty if the order does not matter.
         """
@@ -146,7 +146,7 @@ class FormSection:
 
     @property
     def is_expanded(self) -> bool:
-        """Whether the additional fields are shown at first, because one of them needs attention."""
+        """Whether the additional fields are initially expanded, because one of them needs attention."""
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
             for field in self.more
@@ -268,7 +268,9 @@ def prepare_form(
 
 
 def _find_valid_key(draft: Draft, problem: Problem) -> str:
-    """Return the suggested key for an unknown key, or "" if a button cannot rename it."""
+    """Return the suggested replacement for an unknown key, or "" if there is none or a button cannot rename
+    the key.
+    """
     if problem.message != UNKNOWN_KEY or not problem.allowed.startswith(SUGGESTION) or not draft.has_form:
         return ""
     key = problem.allowed.split("`")[1]

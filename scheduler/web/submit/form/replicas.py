@@ -11,7 +11,7 @@ from scheduler.web.submit.form.fields import MAX_REPLICAS, MIN_REPLICAS
 
 
 def format_replicas(at: Location, data: Mapping[str, Any], places: SourceLines) -> str | None:
-    """Return the text of a replica field, or None if the field cannot show the value."""
+    """Return the text to show in a replica field, or None if the field cannot show the value."""
     role = at[:-1]
     has_size = value_at(data, (*role, "replicas")) is not None
     if at[-1] == MAX_REPLICAS:

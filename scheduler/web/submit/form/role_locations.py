@@ -12,7 +12,7 @@ DEPTH_MAX, LISTED_MAX = 16, 64
 def role_locations(data: Mapping[str, Any]) -> Sequence[Location]:
     """Return each role's location, in document order.
 
-    If the document has no roles, return the location for its first one.
+    If the document has no roles, return the location where the first role would be.
     """
     return [*_locations_below(data, ())] or [(_key_of_roles(data), 0)]
 
@@ -28,7 +28,7 @@ def _locations_below(node: Any, at: Location) -> Iterator[Location]:
 
 
 def _key_of_roles(data: Mapping[str, Any]) -> str:
-    """Return the document's key for the list of roles, which may be misspelled, such as `rolls`."""
+    """Return the document's key for the list of roles, even if it is misspelled, such as `rolls`."""
     lists = [str(key) for key, value in data.items() if list_length(value)]
     return next((key for key in lists if key != "roles" and closest_match(key, ["roles"])), "roles")
 

@@ -39,7 +39,8 @@ def secret_buttons(
 ) -> Iterator[tuple[str, list[SecretButton]]]:
     """Yield each owner with the buttons for the owner's secrets.
 
-    With `in_lines`, each line of the field is one use of a secret. Otherwise, the value is the name of one.
+    With `in_lines`, each line of the field is one use of a secret. Otherwise, the field's value is the name
+    of a single secret.
     """
     selected = {line.partition("=")[0].strip() if in_lines else line.strip() for line in value.split("\n")}
     for owner, group in groupby(choices, lambda choice: choice.owner):

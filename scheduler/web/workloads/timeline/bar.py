@@ -23,8 +23,8 @@ NARROW = 1  # segments below this width, in percent, are drawn with a minimum wi
 class Segment:
     """Segment of the bar.
 
-    `x` and `width` are in percent. `key` is the number of the period and of the timeline entry that begins
-    it. `text_width` is the width of the part before the lost work.
+    `x` and `width` are in percent. `key` is the number of the segment's period, which the timeline entry at
+    the beginning of the period shares. `text_width` is the width of the part before the lost work.
     """
 
     period: Period
@@ -56,8 +56,8 @@ class Segment:
 
     @property
     def room(self) -> str:
-        """Return the narrowest window, "narrow" or "wide", in which the duration fits into the segment, or
-        "".
+        """Return the narrowest window ("narrow" or "wide") in which the duration fits into the segment, or ""
+        if it fits in neither.
         """
         if self.is_lost or self.period.is_delay:
             return ""  # text on stripes is hard to read
@@ -102,7 +102,7 @@ def build_bar(
 ) -> PeriodBar | None:
     """Return the timeline bar, or None if there are fewer than two periods.
 
-    `requeued` is when an edit last reset the workload's queue time.
+    `requeued` is the time at which an edit last reset the workload's queue time.
     """
     shown = [*periods, *expected]
     if len(shown) < 2:

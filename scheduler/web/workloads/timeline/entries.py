@@ -85,7 +85,7 @@ class TimelineEntry:
     """Timeline entry.
 
     `lasted` and `lasted_verb` ("ran for") describe the period that ended with the entry. `so_far` and
-    `current_reason` describe the pending period that begins with it.
+    `current_reason` describe the current pending period if it began with the entry.
     """
 
     at: datetime
@@ -129,7 +129,8 @@ def timeline(
 ) -> Timeline:
     """Return a timeline of the workload's events, its own evictions and the evictions that it caused.
 
-    `shows_still_pending` adds the current reason, the last checkpoint and expected events.
+    With `shows_still_pending`, the timeline also contains the current reason, the last checkpoint and
+    expected events.
     """
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
@@ -186,7 +187,10 @@ def timeline(
 def _with_current_reason(
     entries: Sequence[TimelineEntry], workload: Workload, history: Sequence[PendingReason], now: datetime
 ) -> list[TimelineEntry]:
-    """Add the current reason to the entry that begins the pending period, or to a new entry."""
+    """Add the current reason to the entry that begins the current period.
+
+    If there is no such entry, add a new one.
+    """
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if evaluated_at is None:
         return list(entries)
@@ -215,7 +219,11 @@ def _seconds_lost(entry: TimelineEntry) -> float:
 
 
 def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
-    """Number each entry by the period that begins at its time or, for a future entry, ends then."""
+    """Set each entry's period number.
+
+    A past entry gets the number of the period that begins at its time, and a future entry that of the
+    expected period that ends at its time.
+    """
     begins = {period.begin: number for number, period in enumerate(periods) if not period.is_expected}
     ends = {period.end: number for number, period in enumerate(periods) if period.is_expected}
     return [

@@ -62,7 +62,9 @@ def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> li
 
 
 def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
-    """Split off the restart delay after an eviction or failure as a separate period."""
+    """If the workload is pending after an eviction or failure, split off its restart delay as a separate
+    period.
+    """
     until = workload.backoff_until
     if until is None or workload.phase != Phase.PENDING or not periods or periods[-1].begin >= until:
         return periods
@@ -72,8 +74,10 @@ def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
 
 
 def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
-    """Return the workload's expected periods: the rest of its restart delay, and then until its start or the
-    end of its maximum runtime.
+    """Return the workload's expected periods.
+
+    A pending workload has the rest of its restart delay and the time until its start. A running workload has
+    the time until the end of its maximum runtime.
     """
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         state, until = STATES[workload.phase], workload.backoff_until
@@ -120,7 +124,7 @@ def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime
 
 
 def find_work_lost_in_failure(periods: Sequence[Period], workload: Workload) -> list[Period]:
-    """Return the work lost in a failure, from the last checkpoint, as a list of at most one period."""
+    """Return the work lost in a failure as a list of at most one period, starting at the last checkpoint."""
     last = next((period for period in reversed(periods) if period.state != "stopping"), None)
     has_failed = workload.phase == Phase.FAILED and workload.gpu_milli_min > 0
     if not has_failed or last is None or last.state != "running":
