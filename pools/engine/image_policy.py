@@ -43,8 +43,8 @@ class ImagePolicy:
 def matches(pattern: str, image: ImageReference) -> bool:
     """Return whether an image reference matches a pattern with the wildcards `*` and `?`.
 
-    `*` matches within the registry or the name. A pattern without tag or digest matches all of them, but a
-    tag never matches a reference by digest.
+    `*` matches within the registry or the name. A pattern without a tag or digest matches every tag and
+    digest. A pattern with a tag never matches a reference by digest.
     """
     registry, _, rest = pattern.partition("/")
     text = image.repository

@@ -30,7 +30,7 @@ class Schedule:
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest scheduled time in the last `within`, or None.
+        """Return the latest scheduled time in the period `within` before `now`, or None if there is none.
 
         The schedule is in the time zone `zone`. When the clocks go back, the first occurrence counts.
         """

@@ -152,7 +152,7 @@ class LocalEnvironments:
     def _with_script_failure(
         self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
     ) -> Progress:
-        """Add a failure outside the script's own phases, such as a full disk."""
+        """Add a failure outside the script's own phases, such as a full disk, to the progress."""
         return add_script_failure(
             progress, f"{_read_text(home / 'output')}\nexit code {code}", secrets.values()
         )

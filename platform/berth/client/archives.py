@@ -12,9 +12,9 @@ BLOCK = 2**20
 
 
 def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
-    """Extract an archive's files over existing ones, and return their paths.
+    """Extract an archive's files, overwriting existing files, and return their paths.
 
-    Raises ClientError for an entry that is not a file or is outside the directory.
+    Raises ClientError for an entry that is not a file or that would be outside the directory.
     """
     written = []
     with tarfile.open(fileobj=archive, mode="r:") as tar:

@@ -14,9 +14,10 @@ FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 
 
 def read_kubeconfig(file: str | None, context: str | None) -> str:
-    """Return a kubeconfig with one context, by default the current one, and inline file contents.
+    """Return the kubeconfig in `file`, reduced to one context, by default the current one.
 
-    The default file is in KUBECONFIG or ~/.kube/config. Raises ValueError.
+    The files that it refers to are included in the result. `file` defaults to the first file in KUBECONFIG,
+    or to ~/.kube/config. Raises ValueError.
     """
     path = Path(
         file or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or "~/.kube/config"

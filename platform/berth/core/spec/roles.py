@@ -78,7 +78,7 @@ class ScaleWith(Document):
 
 
 class SecretUse(Document):
-    """Secret that pods receive as a variable (`env`) or as a file in BERTH_SECRETS_DIR.
+    """Secret that pods receive as an environment variable (`env`) or as a file in BERTH_SECRETS_DIR.
 
     It belongs to the project or pool, or to the submitter if `personal` is true.
     """

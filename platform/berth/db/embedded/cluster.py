@@ -312,9 +312,10 @@ def _create_system_account() -> pwd.struct_passwd:
 
 
 def _claim_directory(directory: Path) -> None:
-    """Create the directory for the server's user only. Its parent may be world-writable, such as /tmp.
+    """Create a directory that only the server's user can access.
 
-    Raises DatabaseSetupError for a symbolic link or another user's directory.
+    The parent may be world-writable, such as /tmp. DatabaseSetupError is therefore raised if the path is a
+    symbolic link or another user's directory.
     """
     account = _system_account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -127,7 +127,10 @@ def _fingerprint(request: Request, key: str) -> str:
 
 
 def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response]) -> HttpResponse:
-    """Run a handler that stores its response itself, unless a response is already stored."""
+    """Run a handler that stores its own response.
+
+    If a response is already stored, return that response instead.
+    """
     stored = _load_unexpired_response(used)
     if stored is not None:
         return stored

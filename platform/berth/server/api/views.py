@@ -122,9 +122,9 @@ class ApiView(APIView):
 
 
 class TokenlessView(ApiView):
-    """View that authenticates a secret in the request instead of a user's token.
+    """View that authenticates a request by a secret in it instead of a user's token.
 
-    Failed attempts are rate-limited by address.
+    Failed attempts are rate-limited by IP address.
     """
 
     authentication_classes = []

@@ -134,7 +134,7 @@ class Form(forms.Form):
 
 
 def _text_if_changed(field: forms.BoundField) -> str:
-    """Return the field's label with its value, or "" for the default value."""
+    """Return the field's label with its value, or "" if the field has its default value."""
     default, value = field.field.initial, field.initial
     if str(value) == str(default) or (value is False and not default):
         return ""
@@ -142,7 +142,7 @@ def _text_if_changed(field: forms.BoundField) -> str:
 
 
 def _describe_value(field: forms.BoundField) -> str:
-    """Return the field's label with its value, or "" for an empty value."""
+    """Return the field's label with its value, or "" if the value is empty."""
     value = field.initial
     if value in (None, "", [], {}):
         return ""

@@ -97,7 +97,7 @@ LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 def list_entry(path: str) -> NavigationEntry | None:
     """Return the list page that the page at `path` belongs to.
 
-    Return None if there is none, or the page is that list.
+    Return None if there is none, or if the page is that list itself.
     """
     start = _list_path(path)
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)

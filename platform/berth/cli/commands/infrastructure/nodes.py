@@ -262,7 +262,7 @@ def _run_actions(
     *,
     is_list: bool = False,
 ) -> None:
-    """Perform the action on each node, even if some nodes reject it.
+    """Perform the action on each node, and continue if the server rejects it for some nodes.
 
     A node that is already in the state `result` counts as changed.
     """

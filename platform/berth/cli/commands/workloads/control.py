@@ -104,9 +104,9 @@ def retry(
 
 
 def _array_and_indexes(target: CommandTarget) -> tuple[str, list[int | str] | None]:
-    """Return the array's ID and the selected indexes (None for all).
+    """Return the array's ID and the selected indexes, or None for all indexes.
 
-    Raises InvalidInput for other targets.
+    Raises InvalidInput unless the target is an array or an array task.
     """
     if target.array is not None:
         return target.array.id, None if target.indexes is None else [*target.indexes]

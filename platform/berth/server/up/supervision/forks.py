@@ -48,7 +48,7 @@ class ForkedProcess:
 class Forks:
     """Supervisor's end of the socket to the preloaded process.
 
-    Both ends stay open here, so that requests wait while the preloaded process restarts.
+    The supervisor keeps both ends open, so that requests wait while the preloaded process restarts.
     """
 
     def __init__(self) -> None:

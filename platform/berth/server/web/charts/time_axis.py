@@ -32,9 +32,9 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
 
 def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
-    """Return labels at the beginning and at round local times that fit.
+    """Return labels at the beginning of the axis and at the round local times that fit.
 
-    The first has a date if the axis is longer than a day.
+    The first label has a date if the axis is longer than a day.
     """
     is_long = end - begin > timedelta(days=1)
     first = TimeLabel(0, f"{begin.astimezone(zone):{'%-d %b %H:%M' if is_long else '%H:%M'}}", is_first=True)

@@ -1,6 +1,6 @@
 """Sorting, search, pagination and CSV export of lists.
 
-An export has all rows that match the page's filters. With several tables on a page, each has a name, which
+An export has all rows that match the page's filters. If a page has several tables, each has a name that
 prefixes its query parameters.
 """
 
