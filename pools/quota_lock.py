@@ -6,9 +6,10 @@ KEY = 0x71756F74  # key of the PostgreSQL advisory lock
 
 
 def lock_pools_and_quotas() -> None:
-    """Take the lock for the transaction, before creating a pool or changing a group or quota.
+    """Take the lock, and hold it until the end of the transaction.
 
-    Without it, a pool and a group could get the same name.
+    Call this before creating a pool, or before changing a group or quota. Without the lock, a pool and a
+    group could get the same name.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [KEY])

@@ -42,7 +42,9 @@ PROVIDER_EVENTS = {
 
 
 def pools() -> QuerySet[NodePool]:
-    """Return all pools with node counts by phase, GPUs on running nodes, and weakest isolation level."""
+    """Return all pools with their node counts by phase, the number of GPUs on their running nodes, and their
+    weakest isolation level.
+    """
     return NodePool.objects.annotate(
         nodes_ready=_node_count(USABLE),
         nodes_pending=_node_count(PENDING),
@@ -59,7 +61,10 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with the given name, or else the last one that had the name, or None."""
+    """Return the current node with the given name or, if there is none, the last node that had the name.
+
+    Return None if there is no such node.
+    """
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 

@@ -1,8 +1,9 @@
 """Role-based permissions, shared by all entry points.
 
-Viewers read. Members also submit, and control their own workloads. Project admins control all workloads,
-members and secrets of the project. Department admins also edit projects and quotas. Platform admins do
-everything. Hidden objects are reported as not found.
+Viewers can only read. Members can also submit workloads and control their own. Project admins can control all
+workloads of the project and manage its members and secrets. Department admins can also edit the department's
+projects and quotas. Platform admins can do everything. Objects that a user cannot see are reported as not
+found.
 """
 
 from collections.abc import Collection, Mapping

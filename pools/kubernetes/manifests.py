@@ -1,6 +1,7 @@
 """Manifests of the namespaces, pods and secrets that Berth creates in a cluster.
 
-Pods share a process namespace with their sandbox, because as process 1, the command would ignore SIGTERM.
+A pod shares the process namespace of its sandbox. Otherwise, its command would be process 1 and ignore
+SIGTERM by default.
 """
 
 import base64
@@ -148,8 +149,8 @@ def pull_secret_name(pod_id: str) -> str:
 def _start_directory(pod_spec: PodSpec) -> str:
     """Return the command's working directory.
 
-    `start_in` is a directory of the workspace. Without it, a relative path starts at the code or, if there is
-    none, at the workspace.
+    This is the directory `start_in` of the workspace, if it is set. Otherwise, a relative path is resolved
+    against the code's directory or, if the pod has no code, against the workspace.
     """
     if pod_spec.start_in:
         return f"{WORKSPACE}/{pod_spec.start_in}"
@@ -192,7 +193,7 @@ def _escape_variables(text: str) -> str:
 
 
 def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
-    """Return the resource requests and limits. Without a limit, the request is the limit."""
+    """Return the resource requests and limits. If no limit is set, the request is also the limit."""
     cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}

@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-Of other installations' pods, it stores only the resource requests. Quotas are stored only for this
-installation's namespaces.
+For pods that do not belong to this installation, the mirror stores only the resource requests. Quotas are
+stored only for this installation's namespaces.
 """
 
 import logging
@@ -32,10 +32,11 @@ Key = tuple[str, str]  # namespace and name; the namespace is empty for nodes
 
 
 class Mirror:
-    """Background threads that mirror a cluster from the first read on.
+    """Mirror of a cluster.
 
-    `on_change` is called when a node, a quota or an own pod's report changes, and `on_deleted` with the last
-    state of a deleted pod. `nodes_changed_at` is when the mirror last noticed a change of the nodes.
+    Its background threads start with the first read. `on_change` is called when a node, a quota or the report
+    of one of this installation's pods changes, and `on_deleted` with the last state of each deleted pod.
+    `nodes_changed_at` is when the mirror last noticed that the nodes had changed.
     """
 
     def __init__(
@@ -69,14 +70,14 @@ class Mirror:
         return self._read(NODES, SYNC_SECONDS)
 
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return this installation's pods, and the scheduled pods of others.
+        """Return this installation's pods, and all other pods that have been scheduled.
 
         Wait up to `patience` seconds for the first response. Raises Unreachable.
         """
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return this installation's pods in a pool by name. Waits and raises like `pods`."""
+        """Return this installation's pods in a pool, keyed by name. Waits and raises like `pods`."""
         self._wait("pods", patience)
         with self._lock:
             if self._own_pods is None:
@@ -88,9 +89,10 @@ class Mirror:
             return self._own_pods.get(pool, {})
 
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return the ResourceQuotas of this installation's namespaces. Waits and raises like `pods`.
+        """Return the ResourceQuotas of this installation's namespaces.
 
-        If they may not be listed, the result is empty and `quota_obstacle` says why.
+        Waits and raises like `pods`. If Berth may not list them, the result is empty and `quota_obstacle`
+        says why.
         """
         return self._read(QUOTAS, patience)
 
@@ -162,7 +164,7 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Record why quotas cannot be read, and continue with the last list, if any."""
+        """Record why quotas cannot be read, and continue with the last list of quotas, if there is one."""
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:
@@ -300,7 +302,10 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return the parts of the state that determine which pods a node accepts. Return None without a node."""
+    """Return the parts of a node's state that determine which pods it accepts.
+
+    Return None if there is no node.
+    """
     if node is None:
         return None
     metadata, spec, status = node["metadata"], node["spec"], node["status"]

@@ -63,7 +63,7 @@ class ClusterNode:
 class Inventory:
     """Nodes that match a pool's selector, and the requests of foreign pods on each.
 
-    `at` is the time by the cluster's clock.
+    `at` is the time of the inventory according to the cluster's clock.
     """
 
     nodes: Mapping[str, ClusterNode]

@@ -1,4 +1,7 @@
-"""API calls for individual pods, which a worker's threads run without a database connection."""
+"""API calls for individual pods.
+
+The calls can take a long time, so they run in a worker's threads, which have no database connection.
+"""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -131,9 +134,9 @@ class PodClient:
     def _delete_existing_pod(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
-        """Delete an existing pod.
+        """Delete an existing pod, with a grace period of at most the pod's own.
 
-        The grace period is at most the pod's own, and the log is copied until then.
+        The log is copied until the node deletes it.
         """
         if read_report(pod).state is PodState.EXITED or (grace and command_report(pod)):
             return
@@ -163,7 +166,7 @@ class PodClient:
     def delete_unusable_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
         """Delete a pod that cannot start or does not exit, with `report` as its final report.
 
-        The report is stored first, because Berth may crash in between.
+        The report is stored before the pod is deleted, because Berth may crash in between.
         """
         self._ledger.save_expected_report(pod_id, report, durable=True)
         with translate_failures(cluster.api.server):
@@ -229,7 +232,10 @@ class PodClient:
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log. If the pod ended long ago, a failure is only logged."""
+        """Copy the end of the log.
+
+        If this fails, raise the error, or only log it if the pod ended long ago.
+        """
         try:
             self.update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:
@@ -252,9 +258,9 @@ class PodClient:
 
 
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
-    """Return the grace period in seconds with which to delete the pod.
+    """Return the grace period in seconds for deleting the pod.
 
-    A grace period shorter than the command's own kills both containers at the same time.
+    If `grace` is shorter than the command's own grace period, both containers are killed at the same time.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())

@@ -48,7 +48,10 @@ def _is_counted(pod: Object) -> bool:
 def _cluster_quotas(
     quota: Object, pods: Iterable[Object], kinds: Mapping[str, str], gpu_resource: str
 ) -> Iterator[ClusterQuota]:
-    """Yield a ClusterQuota for each supported resource, with the amounts that admission uses."""
+    """Yield a ClusterQuota for each supported resource of a ResourceQuota.
+
+    The amounts come from the quota's status, which admission uses too.
+    """
     metadata, status = quota["metadata"], quota.get("status") or {}
     hard, used = status.get("hard") or quota["spec"].get("hard") or {}, status.get("used") or {}
     own = [pod for pod in pods if pod["metadata"]["namespace"] == metadata["namespace"]]
@@ -68,7 +71,7 @@ def _cluster_quotas(
 
 
 def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
-    """Return the main container's request or limit, or 1 for the kind `pods`."""
+    """Return the main container's request or limit, depending on the kind, or 1 for the kind `pods`."""
     if kind == "pods":
         return Decimal(1)
     own = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)

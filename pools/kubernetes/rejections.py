@@ -26,7 +26,8 @@ def find_rejection(spec: PodSpec) -> str:
 def permanent_rejection(error: ApiError) -> str:
     """Return why the API server will never accept the pod, or "" if a retry may succeed.
 
-    Permissions, quotas and namespaces may still change.
+    A retry may succeed after a rejection because of permissions, quotas or namespaces, since these can
+    change.
     """
     if error.status == 422 or (error.status == 400 and error.reason in ("BadRequest", "Invalid")):
         return f"the cluster rejects the pod as invalid: {error.message}"

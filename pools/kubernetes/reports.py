@@ -88,7 +88,9 @@ def awaits_code(pod: Object) -> bool:
 
 
 def has_files_to_copy(pod: Object) -> bool:
-    """Return whether the files container is running, and the command has ended or is being stopped."""
+    """Return whether the pod's files can be copied now: its files container is running, and its command has
+    ended or is being stopped.
+    """
     status = pod.get("status") or {}
     if "running" not in _container_state(status, "containerStatuses", files.CONTAINER):
         return False
@@ -96,7 +98,10 @@ def has_files_to_copy(pod: Object) -> bool:
 
 
 def command_report(pod: Object) -> PodReport | None:
-    """Return the report of the ended command, or None. The pod's files may still be missing."""
+    """Return the command's report, or None if the command has not ended.
+
+    The pod's files may not have been copied yet.
+    """
     terminated = _container_state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _exit_report(pod, terminated)
 
@@ -140,7 +145,7 @@ def _node_eviction_message(pod: Object) -> str:
 
 
 def _deletion_message(pod: Object) -> str:
-    """Return why the pod was deleted. Clusters before 1.26 do not report it."""
+    """Return why the pod was deleted. Clusters before 1.26 do not report the reason."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return DISRUPTIONS.get(condition.get("reason") or "", DELETED)
@@ -150,7 +155,7 @@ def _deletion_message(pod: Object) -> str:
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     """Return why the cluster's scheduler cannot place the pod, and since when.
 
-    The reason is "" if there is none.
+    The reason is "" if the scheduler has reported no obstacle.
     """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -190,7 +195,7 @@ def _exit_report(pod: Object, terminated: Object) -> PodReport:
 def _was_ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
     """Return whether the pod was deleted before its command ended.
 
-    Berth itself deletes pods afterwards, while their files are copied.
+    A later deletion does not count, because Berth itself may delete a pod while its files are being copied.
     """
     metadata = pod["metadata"]
     if not (deadline := _valid_time(metadata.get("deletionTimestamp"))):
@@ -210,7 +215,8 @@ def _start_error(message: str) -> str:
 def _failure_report(pod: Object, code_failure: str) -> PodReport:
     """Return the report for a pod that failed before its command started.
 
-    Without `code_failure`, the node rejected or stopped the pod.
+    `code_failure` says why the pod did not receive its code. If it is empty, the node rejected or stopped the
+    pod.
     """
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""

@@ -207,7 +207,11 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.record_final_report(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Continue copying the pod's files. Return the final report if the pod was deleted, else None."""
+        """Start or continue copying the pod's files.
+
+        If the container still runs after the copy, delete the pod and return its final report. Otherwise,
+        return None.
+        """
         access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
@@ -219,7 +223,10 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
-        """Return the report for a pod that is missing from the mirror. The mirror may be out of date."""
+        """Return the report for a pod that is missing from the mirror.
+
+        The API server is queried, because the mirror may be out of date.
+        """
         entry = self.ledger.find(pod_id)
         if entry is not None and entry.ended is not None:
             return entry.ended
@@ -312,7 +319,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def open_port(self, pod_id: str, port: int) -> socket.socket:
         """Connect to the pod's port through the API server.
 
-        The connection ends if no process listens. Raises ChannelRejected or RuntimeFailure.
+        If no process listens on the port, the connection ends. Raises ChannelRejected or RuntimeFailure.
         """
         return CHANNELS.open_port(*self._running_pod(pod_id), port)
 

@@ -67,10 +67,11 @@ class Workspaces(_SettingsModel):
 
 
 class KubernetesSettings(_SettingsModel):
-    """Settings of a Kubernetes pool: a kubeconfig or Berth's own service account.
+    """Settings of a Kubernetes pool.
 
-    `node_selector` selects nodes by label, and `tolerations` permits some of their taints. Without
-    `workspaces`, a workspace is lost when its pod ends.
+    Its credentials are a kubeconfig or Berth's own service account. `node_selector` selects nodes by label,
+    and `tolerations` permits some of their taints. Without `workspaces`, a workspace is lost when its pod
+    ends.
     """
 
     in_cluster: bool = Field(

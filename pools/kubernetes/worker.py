@@ -53,9 +53,10 @@ class Worker:
         self._finished_at = 0.0  # time at which the last call finished
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
-        """Run a call for a pod after its earlier calls, and return its result.
+        """Run a call for a pod after the pod's earlier calls, and return its result.
 
-        The caller waits briefly. After CallStillRunning, repeat the same action to get the result.
+        The caller waits only briefly. If CallStillRunning is raised, repeat the same action later to get the
+        result.
         """
         while True:
             with self._lock:
@@ -113,9 +114,10 @@ class Worker:
             }
 
     def _wait_until_finished(self, call: _WorkerCall) -> bool:
-        """Wait for the call and return whether it has finished.
+        """Wait for the call, and return whether it has finished.
 
-        There is no wait while the cluster is slow. The wait is extended when another call ahead finishes.
+        Do not wait if the cluster was slow recently. Wait longer whenever another call finishes, because this
+        call may have been queued behind it.
         """
         began = time.monotonic()
         is_waiting = began >= self._wait_from

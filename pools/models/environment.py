@@ -7,7 +7,10 @@ from pools.models.pool import NodePool
 
 
 class Environment(models.Model):
-    """Immutable environment, identified by the digest of its content. Its script contains no secret."""
+    """Immutable environment, identified by the digest of its content.
+
+    Nodes run its script, which contains no secret.
+    """
 
     digest = models.CharField(max_length=64, primary_key=True)
     image = models.JSONField(help_text="Packages, variables and secret names.")

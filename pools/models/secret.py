@@ -20,10 +20,11 @@ class SecretKind(models.TextChoices):
 
 
 class Secret(models.Model):
-    """Base class of secrets. `sealed` is the encrypted value or password.
+    """Base class of secrets.
 
-    `registry` is a host with an optional port and path. `username` belongs to the registry, or is the ID of
-    an S3 access key. Both can be empty. `version` counts the contents.
+    `sealed` is the encrypted value or password. `registry` is a host with an optional port and path.
+    `username` is the registry's username, or the ID of an S3 access key. Both are empty for other kinds of
+    secrets. `version` is incremented with each new content.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])

@@ -14,9 +14,9 @@ HookContext = AbstractContextManager[object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Idempotent shell script for each node, run after the environment's packages are installed.
+    """Idempotent shell script that runs on each node after the environment's packages are installed.
 
-    It runs under `sh -eu` with the pool's variables, secrets and `python`.
+    It runs under `sh -eu`, with the pool's variables and secrets set and the pool's `python` first in PATH.
     """
 
     script: str
@@ -28,9 +28,9 @@ class Plugin:
     """Plugin: a name and optional hooks.
 
     `transform` adds packages and settings to the environment's `Image`. `bootstrap` returns operations for
-    each node after the installation. `decorate` wraps the submitted function. `around_app` is open for a
-    worker's main process, `around_process` for an executor process from its first call, and `around_client`
-    for the client's session.
+    each node after the installation. `decorate` wraps the submitted function. `around_app` stays open while
+    the worker's main process runs, `around_process` from an executor process's first call until the process
+    ends, and `around_client` while the client's session is open.
     """
 
     name: str

@@ -21,7 +21,7 @@ class Hook(StrEnum):
 
 
 class HookContexts:
-    """Contexts that one plugin hook has opened in one process, by plugin name.
+    """Contexts that one plugin hook has opened in one process, keyed by plugin name.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
     the client. Thread-safe.

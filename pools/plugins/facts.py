@@ -23,10 +23,11 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
-    """Position of a worker among all workers of a session. Indexes start at 0.
+    """Position of a worker among all workers of a session.
 
-    `node_index` counts the `node_count` nodes, and `worker_index` the node's `workers_per_node` workers. The
-    worker sees `gpus` GPUs. The rendezvous is at `head_address:head_port`.
+    Indexes start at 0. `node_index` is the index of the worker's node among `node_count` nodes, and
+    `worker_index` is the worker's index among the node's `workers_per_node` workers. The worker sees `gpus`
+    GPUs. The rendezvous address is `head_address:head_port`.
     """
 
     node_index: int = 0

@@ -35,7 +35,7 @@ class Variables(Mapping[str, str]):
 class Index:
     """Package index for the packages in `packages`.
 
-    If `packages` is empty, it is for all packages without their own index.
+    If `packages` is empty, the index is used for all packages that no other index lists.
     """
 
     url: str

@@ -1,8 +1,8 @@
 """Derive a plugin's parameters from its function's signature, and validate their values.
 
 A parameter is a keyword argument of a type that JSON can represent. `Annotated[..., Parameter("...")]` adds a
-description and constraints, and `Annotated[..., Secret("HF_TOKEN")]` declares a secret for this environment
-variable.
+description and constraints, and `Annotated[..., Secret("HF_TOKEN")]` declares a secret that processes receive
+in this environment variable.
 """
 
 import inspect

@@ -49,9 +49,9 @@ def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...
 
 
 def _pip_commands(image: Image) -> Iterator[str]:
-    """Yield pip commands, first those for packages that have their own index.
+    """Yield pip commands, starting with those for packages that have their own index.
 
-    A default index of the image replaces those that pip is configured with.
+    If the image names a default index, the indexes in pip's own configuration are ignored.
     """
     default_url = next((index.url for index in image.indexes if not index.packages), "")
     pip = f"isolated_{_PIP} --index-url {shlex.quote(default_url)}" if default_url else _PIP

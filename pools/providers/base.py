@@ -50,10 +50,10 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Spot interruption that the provider has announced, at the time `at` if known.
+    """Spot interruption that the provider has announced.
 
-    With `is_boot_failure`, a booting node counts as failed, because further requests would probably end the
-    same way.
+    `at` is the time of the interruption, or None if it is unknown. If `is_boot_failure` is set and the node
+    is still booting, its boot counts as failed, because further requests would probably end the same way.
     """
 
     reason: str
@@ -65,8 +65,9 @@ class Interruption:
 class SharedMachine:
     """Properties of a machine that Berth shares with other users.
 
-    The instance's shape has all devices, but only unused CPU and memory. `foreign` is the usage of others'
-    pods: `gpus`, `cpu_milli`, `memory_mib` and `pods`. `labels` are the machine's own.
+    The instance's shape includes all devices, but only the CPU and memory that the other users leave unused.
+    `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.
+    `labels` are the machine's own.
     """
 
     max_pods: int
@@ -81,9 +82,9 @@ class Instance:
     `devices` identifies each device in index order, as in CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if a
     crash prevented tagging. `prepared` is true once the provider knows that the environment is installed.
     `phases` is the progress of the installation, or None. `message` explains why an instance is gone or still
-    booting. `shape` is the machine's own capacity, or None if it is as requested. `obstacle` says why the
-    machine accepts no new pods now, or is empty. `shared` is set if others also use the machine. `is_evicted`
-    is true if the machine was taken back although it did not fail.
+    booting. `shape` is the machine's own capacity, or None if it equals the requested capacity. `obstacle`
+    says why the machine accepts no new pods now, or is empty. `shared` is set if others also use the machine.
+    `is_evicted` is true if the machine was taken back although it did not fail.
     """
 
     instance_id: str
@@ -133,7 +134,7 @@ class ProviderError(Exception):
 class Provider(Protocol):
     """Provider of machines, such as a cloud or a cluster.
 
-    Every call may be slow and raise ProviderError, and runs outside transactions. If
+    Every call may be slow, may raise ProviderError, and is made outside transactions. If
     `has_joining_machines` is true, a node is ready once its machine has booted and joined, otherwise once its
     instance is ready.
     """
@@ -144,8 +145,9 @@ class Provider(Protocol):
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Create `order.count` instances tagged with the pool, the client token and their ordinals.
 
-        Idempotent by `client_token`. The result has at least one instance, with ordinals in the range
-        start_ordinal .. start_ordinal+count-1. Raises ProviderError if none can be created.
+        Idempotent by `client_token`. The result may contain fewer instances than requested, but at least one.
+        Their ordinals are in the range start_ordinal .. start_ordinal+count-1. Raises ProviderError if none
+        can be created.
         """
         ...
 

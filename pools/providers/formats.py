@@ -24,7 +24,7 @@ class TextFormat:
         return core_schema.no_info_wrap_validator_function(self._validate, schema)
 
     def _validate(self, value: Any, validate: ValidatorFunctionWrapHandler) -> str:
-        """Replace the error about a mismatched pattern by one that says what to enter."""
+        """Replace the error about a mismatched pattern with one that says what to enter."""
         try:
             return str(validate(value))
         except ValidationError as error:

@@ -27,7 +27,10 @@ class Machine:
 
 
 def detect_local_machine(declared_gpus: int = 0) -> Machine:
-    """Return this machine's CPUs, memory and GPUs, or `declared_gpus` simulated GPUs if it is not 0."""
+    """Return this machine's CPUs, memory and GPUs.
+
+    If `declared_gpus` is not 0, return that many simulated GPUs instead of the real ones.
+    """
     devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)
 

@@ -111,7 +111,7 @@ class KubernetesProvider:
     def _claim(
         self, node: ClusterNode, pool: NodePool, order: LaunchRequest, ordinal: int
     ) -> NodeClaim | None:
-        """Claim a node for the pool. Return None if another pool was faster."""
+        """Claim a node for the pool. Return None if another pool claimed it first."""
         try:
             with transaction.atomic():
                 return NodeClaim.objects.create(

@@ -1,6 +1,7 @@
 """Provider whose nodes are parts of this machine, each with its own devices.
 
-The instances of a launch request are in `<root>/<pool>/<token>.json`, which is written at once.
+The instances of a launch request are stored in one file, `<root>/<pool>/<token>.json`, which is written
+atomically.
 """
 
 import fcntl
@@ -71,7 +72,10 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create as many instances as the free devices allow. Raises ProviderError if there are none."""
+        """Create the requested instances, or as many as the free devices allow.
+
+        Raises ProviderError if none can be created.
+        """
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

@@ -17,10 +17,11 @@ from pools.providers.preview import Preview
 
 
 class PreparedNodes:
-    """Provider wrapper whose instances are booting until their environment is installed here.
+    """Provider wrapper that reports instances as booting until their environment is installed on this
+    machine.
 
-    `recipe(pool, digest)` returns the recipe for a launch request, and `recipes(pool)` those of booting nodes
-    by instance ID.
+    `recipe(pool, digest)` returns the environment's recipe for a launch request, and `recipes(pool)` returns
+    the recipes of booting nodes, keyed by instance ID.
     """
 
     has_joining_machines = False

@@ -30,8 +30,8 @@ class PreviewedNode:
     """Machine that the pool could use as a node.
 
     `total` is its capacity, and `used` the part in use. `obstacle` says why the pool excludes it, or is
-    empty. `details` describes it briefly. `host_key` is the key that an SSH host without a listed key
-    presented.
+    empty. `details` describes it briefly. `host_key` is the public key that an SSH host presented, if the
+    host was listed without one.
     """
 
     name: str

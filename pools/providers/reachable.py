@@ -15,10 +15,11 @@ class PendingInstances(Protocol):
 
 
 class ReachableNodes:
-    """Provider wrapper whose instances are booting until the runtime can run pods on them.
+    """Provider wrapper that reports instances as booting until the runtime can run pods on them.
 
     `obstacles(instance_ids)` returns why instances cannot run pods yet. `pending(pool, joined=...)` returns
-    those of nodes that are not ready. If machines join, only joined machines are contacted.
+    the instances of nodes that are not ready yet. If machines join, only instances whose machines have joined
+    are contacted.
     """
 
     def __init__(self, provider: Provider, obstacles: Obstacles, pending: PendingInstances) -> None:

@@ -1,6 +1,6 @@
 """Provider of existing machines that have joined a pool.
 
-Each use of a machine is an instance. The machine outlives it.
+Each use of a machine is an instance, and the machine remains after the instance has ended.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,8 +32,8 @@ RETRY_AFTER = timedelta(minutes=2)  # delay before reusing a machine after its s
 class StaticProvider:
     """Provider whose instances are uses of joined machines.
 
-    After three minutes of silence, a machine counts as gone until it reports again. After a failed start
-    script, other machines are tried first for two minutes.
+    After three minutes of silence, a machine counts as gone until it reports again. After its start script
+    has failed, a machine is not used for two minutes, so that other machines are tried first.
     """
 
     has_joining_machines = False  # machines join before they are requested, not afterwards

@@ -16,8 +16,8 @@ def capacity_columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the values of a node's capacity columns.
 
-    The shape is the instance's or, by default, the launch request's. `before` lists devices that foreign pods
-    used, and `held` allocated devices.
+    The shape is the one that the instance reports or, by default, the one in the launch request. `before`
+    lists the devices that foreign pods used so far, and `held` lists the allocated devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {
@@ -57,9 +57,10 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 
 
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
-    """Choose which devices foreign pods use, because Kubernetes reports only their number.
+    """Choose which devices to count as used by foreign pods, because Kubernetes reports only their number.
 
-    Earlier choices are kept, and allocated devices come last. Berth's pod on such a device is lost.
+    Earlier choices are kept, and allocated devices are chosen last. If an allocated device is chosen, Berth's
+    pod on it is lost.
     """
     preferred = sorted(range(total), key=lambda index: (index in held, index not in before, -index))
     return sorted(preferred[:count])

@@ -63,9 +63,9 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
-    """Discard the pool's launch request. Return False if there is none.
+    """Discard the pool's launch request, whose instances are then terminated as orphans.
 
-    Its instances are terminated as orphans.
+    Return False if there is no launch request.
     """
     with context.fence():
         pool = lock_pool(pool_id)
@@ -145,9 +145,9 @@ def _is_new_request(pool: NodePool, context: PassContext) -> bool:
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Return the instances that can become nodes, and the surplus instances, by ordinal.
+    """Return the instances that can become nodes, and the surplus instances, both sorted by ordinal.
 
-    Instances that are ending are in neither.
+    Instances that are ending are in neither list.
     """
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []

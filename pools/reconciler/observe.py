@@ -70,7 +70,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 
 
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
-    """Clear the pool's error unless a launch is in progress or due. Return whether it had one."""
+    """Clear the pool's error unless a launch is in progress or due. Return whether an error was cleared."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
         return False
@@ -131,9 +131,10 @@ def _store_phases(node: Node, instance: Instance | None) -> bool:
 
 
 def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store a booting node's address for runtime checks. Return whether it was stored.
+    """Store a booting node's address for runtime checks.
 
-    Joining machines report their own.
+    Return whether it was stored. Nodes of joining machines are skipped, because these machines report their
+    own addresses.
     """
     if context.provider.has_joining_machines or node.address or not instance.address:
         return False

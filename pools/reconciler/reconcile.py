@@ -27,10 +27,11 @@ def reconcile(
     work_to_lose: Mapping[int, LostWork] | None = None,
     changed_at: datetime | None = None,
 ) -> bool:
-    """Run one reconciliation pass over a pool. Return whether anything changed.
+    """Run one reconciliation pass over a pool.
 
-    `work_to_lose` maps node IDs to the work that a drain would lose; the least is drained first. `changed_at`
-    is when the provider last noticed that instances changed.
+    Return whether anything changed. `work_to_lose` maps node IDs to the work that a drain would lose. Nodes
+    with the least work to lose are drained first. `changed_at` is when the provider last noticed that
+    instances changed.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex, changed_at)
     pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)

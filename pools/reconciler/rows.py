@@ -28,7 +28,7 @@ class PassContext:
 
     `fence()` opens a transaction, or raises an error if this process is no longer the leader. `name`
     distinguishes launch requests of different passes. `changed_at` is when the provider last noticed a
-    change, or None if it cannot.
+    change, or None if it cannot notice changes.
     """
 
     provider: Provider
@@ -39,7 +39,10 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Lock the pool's row for updates, and return it. New foreign keys to the row are allowed."""
+    """Lock the pool's row for updates, and return it.
+
+    Other transactions can still add foreign keys to the row.
+    """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 

@@ -17,8 +17,8 @@ from pools.runtimes.files.base import PodFileReader
 class VolumeMount:
     """Mount of the node's directory `source` at `path` in a pod.
 
-    `source` may be nfs://SERVER/PATH on Kubernetes, and s3://BUCKET/PREFIX elsewhere, which the node fetches
-    before the pod starts. `cache` identifies such a source on the node.
+    On Kubernetes, `source` may also be nfs://SERVER/PATH. On other runtimes, it may be s3://BUCKET/PREFIX,
+    which the node fetches before the pod starts. `cache` identifies such an S3 source on the node.
     """
 
     name: str
@@ -30,21 +30,21 @@ class VolumeMount:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """Instruction to a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
+    """Instruction to a runtime to run one pod.
 
-    `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical IDs, and `device_milli` is the usable share of each in thousandths. `environment` is a digest, or
-    empty for the machine's own programs. The pod starts in the directory `start_in` on the node or else in
-    the workspace. `uid` is the Unix user of the project's pods. Limits are 0 if there are none. A node that
-    cannot enforce a limit rejects the pod, unless `optional_limits` (`memory`, `cpu`) names it.
-    `workspace_limit_mib` also applies to the pod's own directories. Downloads from `code_url` (a tar archive)
-    and `volumes_url` need `download_secret` as the bearer token and, unless it is empty, `download_ca`.
-    `secret_env` overrides `env`, and `secret_files` are contents by file name.
-
-    `cpu_milli` and `memory_mib` are requests, for runtimes with their own scheduler. `address_env` names the
-    variables for the pod's own address. `image` is a reference by digest, or empty. `image_pull_policy` is
-    `if_not_present`, `always` or `never`. `registry_auth` is the content of an auth.json, or empty. Berth
-    reads `outputs` after the end and, with `keeps_files`, all files of a failed pod.
+    A restarted replica is a new pod with a new `pod_id`. `workspace` names the directory that the workload's
+    pods share and that outlives them. `devices` are physical IDs, and `device_milli` is the usable share of
+    each in thousandths. `environment` is a digest, or empty for the machine's own programs. The pod starts in
+    the directory `start_in` on the node or, if the node has no such directory, in the workspace. `uid` is the
+    Unix user of the project's pods. Limits are 0 if there are none. A node that cannot enforce a limit
+    rejects the pod, unless `optional_limits` (`memory`, `cpu`) names it. `workspace_limit_mib` also applies
+    to the pod's own directories. Downloads from `code_url` (a tar archive) and `volumes_url` need
+    `download_secret` as the bearer token and, unless it is empty, `download_ca`. `secret_env` overrides
+    `env`, and `secret_files` are contents by file name. `cpu_milli` and `memory_mib` are requests, for
+    runtimes with their own scheduler. `address_env` names the variables for the pod's own address. `image` is
+    a reference by digest, or empty. `image_pull_policy` is `if_not_present`, `always` or `never`.
+    `registry_auth` is the content of an auth.json, or empty. Berth reads `outputs` after the pod has ended
+    and, with `keeps_files`, all files of a failed pod.
     """
 
     pod_id: str
@@ -122,12 +122,13 @@ class PodCause(str, Enum):
 
 @dataclass(frozen=True)
 class PodReport:
-    """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command has exited.
+    """State of a pod.
 
-    `progress` says what a starting pod is waiting for, such as "pulling layer 3 of 7, 26 MB", and
-    `pulls_image` whether that is its image. `address` is the pod's own network address, if any.
-    `memory_peak_mib` is set after the end if it was measured. `warnings` counts the warnings, and `warning`
-    is the latest. `eviction` is a clause that says why the cluster is stopping a live pod.
+    At most one of `exit_code` and `signal` is set, and only after the command has exited. `progress` says
+    what a starting pod is waiting for, such as "pulling layer 3 of 7, 26 MB", and `pulls_image` whether it is
+    waiting for its image. `address` is the pod's own network address, if any. `memory_peak_mib` is set after
+    the pod has ended, if it was measured. `warnings` counts the warnings, and `warning` is the latest.
+    `eviction` is a clause that says why the cluster is stopping a live pod.
     """
 
     state: PodState
@@ -148,9 +149,10 @@ class PodReport:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes of a pod's log from `offset` to `next_offset`, counted as written. `size` is the log's size.
+    """Bytes of a pod's log from `offset` to `next_offset`.
 
-    `complete` is true if the pod has ended and `next_offset` is the end of the log.
+    Offsets count the bytes that the pod wrote. `size` is the log's size. `complete` is true if the pod has
+    ended and `next_offset` is the end of the log.
     """
 
     data: bytes
@@ -245,27 +247,28 @@ class Runtime(PodFileReader, Protocol):
     starts_in_background: bool  # False if `begin_start` does nothing
 
     def start(self, spec: PodSpec) -> None:
-        """Start the pod, possibly after this call has returned. Idempotent by `pod_id`.
+        """Start the pod, possibly after this call has returned.
 
-        A pod that ended, or was stopped before its start, never starts again. If the command or image fails,
-        the report says `start_failed` or `image_pull_failed`. Raises RuntimeFailure, or StartRejected if the
-        cluster rejects the pod for now.
+        Idempotent by `pod_id`. A pod that ended, or was stopped before its start, never starts again. If the
+        command cannot be started or the image cannot be pulled, the pod's report says `start_failed` or
+        `image_pull_failed`. Raises RuntimeFailure, or StartRejected if the cluster rejects the pod for now.
         """
         ...
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Start the pod in the background, if the runtime can. Raises no errors.
+        """Start the pod in the background, if the runtime can start several pods at once.
 
-        A later `start` of the same pod waits for the result.
+        Raises no errors. A later `start` of the same pod waits for the result.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        """Send SIGTERM to the pod's processes, and SIGKILL after the grace period. Return immediately.
+        """Send SIGTERM to the pod's processes, and SIGKILL after the grace period.
 
-        `notice` is a signal for processes that handle it, sent a lead time before SIGTERM, if the runtime has
-        the capability `sends_notices`. Idempotent. The stop that ends the pod soonest counts. An unknown pod
-        is recorded as stopped.
+        Return immediately. With `notice`, first send the notice's signal to the processes that handle it, and
+        send SIGTERM after the lead time. Runtimes without the capability `sends_notices` ignore notices.
+        Idempotent. Of several stops, the one that ends the pod soonest counts. An unknown pod is recorded as
+        stopped.
         """
         ...
 
@@ -282,9 +285,9 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def forget_in_background(self, pod_id: str) -> None:
-        """Forget an ended pod in the background, if the runtime can. Raises no errors.
+        """Forget an ended pod in the background, if the runtime can forget several pods at once.
 
-        A later `forget` of the same pod waits for the result.
+        Raises no errors. A later `forget` of the same pod waits for the result.
         """
         ...
 
@@ -310,8 +313,8 @@ class Runtime(PodFileReader, Protocol):
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
         """Return when the parts of the log from `start` to `end` were written, in ascending order.
 
-        A part's first bytes may be `LOG_TIMES_SECONDS` older. The parts end early if the last times are
-        unknown.
+        The first bytes of a part may be up to `LOG_TIMES_SECONDS` older than its time. The parts end before
+        `end` if the times of the last bytes are unknown.
         """
         ...
 
@@ -349,7 +352,7 @@ class Runtime(PodFileReader, Protocol):
     def rendezvous(self) -> tuple[str, int]:
         """Return an address and a free port for one gang's rendezvous.
 
-        An empty address means the rank-0 node.
+        An empty address stands for the address of the rank-0 node.
         """
         ...
 

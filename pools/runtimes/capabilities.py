@@ -15,8 +15,8 @@ REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 class Capabilities:
     """Features that a runtime supports.
 
-    `runs_images`: pods run in the container image of their workload. `enforces_limits`: pods with CPU and
-    memory limits are limited or do not start. `requires_images`: every workload needs an image.
+    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes enforce CPU and
+    memory limits, or do not start pods that have limits. `requires_images`: every workload needs an image.
     `shares_gpus`: pods can use part of a GPU. `pods_have_addresses`: each running pod has its own network
     address. `receives_code`: pods can start with the code of their workload. `sends_notices`: pods can
     receive a signal some time before SIGTERM.

@@ -18,7 +18,7 @@ _NANOSECONDS, _MICROSECONDS = 1e-9, 1e-6
 def cgroup_usage(groups: Mapping[str, str]) -> PodUsage | None:
     """Return the usage that a pod's control groups report, or None if it is unknown.
 
-    Memory is the working set, as in Kubernetes, without page cache that was not used recently.
+    Memory is the working set, as in Kubernetes: it excludes page cache that was not used recently.
     """
     cpu_seconds, memory = _cpu_seconds(groups), _working_set(groups.get(MEMORY))
     return None if cpu_seconds is None or memory is None else PodUsage(cpu_seconds, memory // _MIB)

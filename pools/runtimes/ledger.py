@@ -23,10 +23,11 @@ from pools.runtimes.wire import decode_report, encode_report
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """Record of one pod. `instance_id` is empty for a pod that was stopped before it was placed.
+    """Record of one pod.
 
-    `received` is true if the node may have received the pod. Otherwise, it cannot run. `planned` is the
-    report to record once Berth has ended the pod.
+    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
+    have received the pod. If it is false, the pod cannot run. `planned` is the report to record once Berth
+    has ended the pod.
     """
 
     instance_id: str
@@ -79,9 +80,9 @@ class Ledger:
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def record_receipt(self, pod_id: str) -> bool:
-        """Record that the node may have received the pod. Return False if it has no record or has ended.
+        """Record that the node may have received the pod.
 
-        On Ray, call this before submitting the pod's job.
+        On Ray, call this before submitting the pod's job. Return False if the pod has no record or has ended.
         """
         with self._lock:
             entry = self.find(pod_id)

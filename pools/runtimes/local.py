@@ -62,8 +62,8 @@ LOG_LIMIT = 256 * 1024 * 1024
 class LocalRuntime(LocalFiles):
     """Runtime whose pods are processes on this machine, in the strongest enclosures that it supports.
 
-    All state is under `root`, so several processes may use it. Pods end with the process `anchor`
-    (`pid:start`), if there is one.
+    All state is under `root`, so several processes may use the runtime. Pods are stopped when the process
+    `anchor` (`pid:start`) ends, if there is one.
     """
 
     starts_in_background = False
@@ -373,7 +373,10 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
 
 
 def _secrets_error(spec: PodSpec) -> str:
-    """Return why the secrets cannot be passed to the pod, or "". Their values are not in the text."""
+    """Return why the secrets cannot be passed to the pod, or "".
+
+    The text does not contain the secrets' values.
+    """
     if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"
     texts = [*spec.secret_env, *spec.secret_env.values(), *spec.secret_files.values()]

@@ -15,9 +15,10 @@ TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
-    """Return up to `limit` bytes of the log from `offset`, or from the end of a gap there.
+    """Return up to `limit` bytes of the log from `offset`.
 
-    `ended` says whether the pod has ended. Check this before the call, or the last bytes could be missed.
+    If `offset` is in a gap, start at the end of the gap. `ended` says whether the pod has ended. Check this
+    before the call, or the last bytes could be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:

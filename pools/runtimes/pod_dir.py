@@ -105,9 +105,10 @@ class PodDir:
         write_record(str(self.path / "order"), fields, durable=False)
 
     def write_registry_auth(self, auth: str) -> None:
-        """Write the registry credentials for the image pull, even if there are none.
+        """Write the registry credentials for the image pull.
 
-        Otherwise, podman would use those of its user. The shim deletes the file after the pull.
+        The file is written even without credentials, because podman would otherwise use those of its user.
+        The shim deletes the file after the pull.
         """
         draft = self.path / f"auth.{os.getpid()}.new"
         draft.touch(mode=0o600)

@@ -34,7 +34,8 @@ def pod_env(
 ) -> dict[str, str]:  # fmt: skip
     """Return a pod's environment variables.
 
-    In the pod, `python` is the environment's Python, or else the one that runs Berth, with Berth's packages.
+    In the pod, `python` is the environment's Python, or, without an environment, the Python that runs Berth,
+    with Berth's packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: inherited[name] for name in _INHERITED_VARIABLES if name in inherited}

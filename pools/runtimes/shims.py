@@ -190,7 +190,7 @@ class ShimServer:
         self._running.clear()
 
     def _receive(self) -> bytes | None:
-        """Return the next message, b"" if the server has exited, or None if there is none."""
+        """Return the next message, b"" if the server has exited, or None if there is no message."""
         try:
             return self._socket.recv(MESSAGE_BYTES)
         except BlockingIOError:

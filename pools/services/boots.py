@@ -49,10 +49,10 @@ class StartReport:
 
 
 def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
-    """Store the start script's progress as the node's last phase, and mark the node as lost if it failed.
+    """Store the start script's progress as the node's last phase.
 
-    Ignore reports about a different instance. Even a ready node is marked as lost, because the script first
-    stops all processes.
+    If the script failed, mark the node as lost, even if it was ready, because the script first stops all
+    processes. Ignore reports about a different instance.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
@@ -71,7 +71,8 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of installing the node's environment.
 
-    Reports about another environment, or after the installation or boot, are ignored.
+    Ignore reports about another environment, and reports that arrive when the node is no longer pending or
+    its environment is already installed.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

@@ -48,7 +48,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the requested environment merged into the pool's. Raises Invalid."""
+    """Merge the requested environment into the pool's current one, and return the result. Raises Invalid."""
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):

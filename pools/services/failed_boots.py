@@ -37,9 +37,10 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def reset_failed_boots(pool: NodePool) -> bool:
-    """Reset the count of failed boots. Return whether it was above zero.
+    """Reset the count of failed boots.
 
-    Call this after a node has become ready or a user has requested a retry, with the lock on the pool.
+    Return whether it was above zero. Call this after a node has become ready or a user has requested a retry.
+    The caller must hold the lock on the pool.
     """
     if not pool.boot_failures:
         return False

@@ -46,10 +46,10 @@ class MachineReport:
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine that joins a pool, and return its secret. A returning machine counts once.
+    """Register a machine that joins a pool, and return its secret.
 
-    Raises Unauthenticated for an unusable token, and Conflict for a duplicate name, a duplicate machine ID or
-    a missing node.
+    A machine that joins again counts only once. Raises Unauthenticated for an unusable token, and Conflict
+    for a duplicate name, a duplicate machine ID or a missing node.
     """
     if (host := secrets.verified_host(token)) is not None:
         from pools.services.ssh.joining import join_host
@@ -80,9 +80,10 @@ def record_report(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: BootReport | None = None,
     started: StartReport | None = None, inventory: Inventory | None = None,
 ) -> Node | None:  # fmt: skip
-    """Process a machine's report. Return its current node or None.
+    """Process a machine's report.
 
-    Raises Unauthenticated if the secret is unknown or the node has ended.
+    Return the machine's current node, or None if it has no node. Raises Unauthenticated if the secret is
+    unknown or the node has ended.
     """
     node = _reporting_node(secret, at, inventory)
     if node is not None and inventory is not None and node.inventory != inventory:
@@ -100,7 +101,8 @@ def record_report(
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
     """Record that a node's machine will be interrupted.
 
-    The boot of a Slurm node then counts as failed, because the next one would have the same time limit.
+    The boot of a Slurm node then counts as failed, because the next allocation would have the same time
+    limit.
     """
     is_slurm = node.pool.provider == NodePool.Provider.SLURM
     if node.state not in PENDING or not is_slurm:
@@ -177,10 +179,10 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the earlier row of a machine that joins again, or None.
+    """Return the earlier row of a machine that joins again, or None if it has not joined before.
 
-    A machine can join again only after it has stopped reporting, or others with a token could replace it.
-    Raises Conflict if it still reports, is being removed or belongs to another pool.
+    A machine can join again only after it has stopped reporting, because anyone with a token could otherwise
+    replace it. Raises Conflict if the machine still reports, is being removed or belongs to another pool.
     """
     if not measured.machine_id:
         return None
@@ -217,9 +219,10 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store a joining machine in place of a silent one with its name, if any.
+    """Store a joining machine.
 
-    Raises Conflict if the other one still reports.
+    It replaces a silent machine of the same name, if there is one. Raises Conflict if that machine still
+    reports.
     """
     namesakes = Machine.objects.filter(pool=machine.pool, name=measured.name, departed_at=None)
     namesakes = namesakes.exclude(pk=machine.pk)

@@ -263,9 +263,10 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
 
 @contextmanager
 def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """Lock the pool for changes, which are saved as a new version and announced.
+    """Lock and yield the pool.
 
-    Raises PreconditionFailed if the pool's version is not `version`.
+    After the block, save the changes as a new version and send `changed`. Raises PreconditionFailed if the
+    pool's version is not `version`.
     """
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)

@@ -25,7 +25,7 @@ POLICY = NodePool.NodeConsolidation
 class ReleasableNodes:
     """Nodes that a pool may release if their pods fit on other nodes.
 
-    `empty` and `underutilized` are the maximum numbers of such nodes to release at the same time.
+    `empty` and `underutilized` limit how many empty and underutilized nodes may be released at the same time.
     """
 
     nodes: tuple[str, ...] = ()
@@ -63,9 +63,9 @@ def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
 def release_pool_nodes(
     pool_id: int, names: Sequence[str], reason: DisruptionReason, *, message: str, at: datetime
 ) -> bool:
-    """Reduce the desired node count and drain the nodes. The caller evicts their pods.
+    """Reduce the desired node count and drain the nodes.
 
-    Return False and changes nothing if a node can no longer be released.
+    The caller evicts their pods. Return False and change nothing if a node can no longer be released.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)

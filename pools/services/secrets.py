@@ -76,9 +76,10 @@ def set_pool_secret(
     at: datetime,
     expected_version: int | None = None,
 ) -> tuple[PoolSecret, bool]:
-    """Create or replace a pool's secret. Return it and whether it is new. Raises Invalid or SecretExists.
+    """Create or replace a pool's secret.
 
-    Raises Conflict for too many secrets, or a second one for the same registry.
+    Return the secret, and whether it is new. Raises Invalid or SecretExists. Raises Conflict if the pool has
+    too many secrets or already has credentials for the registry.
     """
     with transaction.atomic():
         secret, before = store_secret(
@@ -111,8 +112,9 @@ def store_secret(
 ) -> tuple[S, dict[str, str] | None]:
     """Store a secret without a permission check or an audit entry.
 
-    Return it and the summary of the replaced one. Only `expected_version` may be replaced: 0 means a new
-    secret, and None any version. Raises Invalid, SecretExists and Conflict.
+    Return the secret, and the summary of the secret that it replaced, if any. Only the version
+    `expected_version` may be replaced: 0 means that the secret must not exist yet, and None allows any
+    version. Raises Invalid, SecretExists and Conflict.
     """
     _check_secret(name, content)
     rows = model._default_manager.filter(**owner)

@@ -25,7 +25,7 @@ from projects.web.quotas.tenants import OVERRIDDEN_RANK
 class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
     """Form for a department or project.
 
-    Duration fields accept units. An empty one shows the value that it inherits.
+    Duration fields accept units. An empty duration field shows the value that it inherits.
     """
 
     reclaim_min_runtime = DurationField(

@@ -17,9 +17,9 @@ from projects.services.quotas.places import find_pool_or_group
 
 
 def resolve_pool(name: str) -> NodePool:
-    """Return the pool with the given name, for a quota. Raises NotFound.
+    """Return the pool with the given name, to look up or change a quota in it.
 
-    The caller must first check access to the quota's owner.
+    Raises NotFound. The caller must first check access to the quota's owner.
     """
     pool = NodePool.objects.filter(name=name).first()
     if pool is None:
@@ -28,9 +28,9 @@ def resolve_pool(name: str) -> NodePool:
 
 
 def resolve_pool_or_group(name: str) -> PoolOrGroup:
-    """Return the pool or quota group with the given name, for a quota. Raises NotFound.
+    """Return the pool or quota group with the given name, to look up or change a quota in it.
 
-    The caller must first check access to the quota's owner.
+    Raises NotFound. The caller must first check access to the quota's owner.
     """
     place = find_pool_or_group(name)
     if place is None:

@@ -105,9 +105,9 @@ class PodVolumeUrls(TokenlessView):
 
 
 def _reason_to_wait(pod_id: UUID, volume: Volume) -> str:
-    """Return why the pod must wait for changes to the volume by earlier pods, or "".
+    """Return why the pod must wait for changes to the volume by earlier pods, or "" if it need not wait.
 
-    Raises Unavailable if they cannot be stored now.
+    Raises Unavailable if those changes cannot be stored now.
     """
     rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
     project = Pod.objects.filter(pk=pod_id).values("workload__project")
@@ -131,9 +131,10 @@ _lock = Lock()
 
 @contextmanager
 def _limit_store_calls(volume: Volume) -> Iterator[None]:
-    """Limit concurrent calls to a volume's object store, and hold no database connection meanwhile.
+    """Limit the number of concurrent calls to a volume's object store, and release the database connection
+    during the call.
 
-    Raises Unavailable if there are too many.
+    Raises Unavailable if there are too many calls.
     """
     with _lock:
         if _calls[volume.cache] >= CALLS_MAX:

@@ -25,7 +25,7 @@ UNUSED_CHUNKS = """
 
 
 def prune_code_store(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
-    """Delete trees that no workload has needed for `retention`, and chunks without a tree.
+    """Delete trees that no workload has needed for `retention`, and chunks that no tree contains.
 
     Return the number of deleted trees and chunks. The job can be interrupted or run twice.
     """
@@ -84,7 +84,7 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk ID at the end of a key, or None if it is not one of Berth's."""
+    """Return the chunk ID at the end of a key, or None if the object is not one of Berth's chunks."""
     try:
         return UUID(key.rpartition("/")[2])
     except ValueError:

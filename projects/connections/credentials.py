@@ -52,7 +52,7 @@ def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
     """Return a value for each credential, in at most seven queries.
 
-    It changes when the credential becomes invalid or the user's permissions change.
+    The value changes when the credential becomes invalid or the user's permissions change.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_port_session_owners(unique)}
@@ -118,7 +118,10 @@ def _load_rights(ids: set[int]) -> dict[int, object]:
 
 
 def _session_user(key: str) -> User | None:
-    """Return the session's active user, or None. Django's `get_user` would also cache and write."""
+    """Return the session's active user, or None.
+
+    Unlike Django's `get_user`, this function neither caches nor writes.
+    """
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

@@ -59,7 +59,8 @@ async def watch_stream(
 ) -> AsyncIterator[bytes]:
     """Yield the response's `parts` while the credential is valid and the user has all `roles`.
 
-    Afterwards, the stream is cancelled, so that the client does not take the response for complete.
+    Afterwards, cancel the stream, so that the client receives a broken connection instead of a seemingly
+    complete response.
     """
     watched_connection = WATCHER.open(credential, user)
     ended = asyncio.create_task(_wait_for_end(watched_connection, roles))

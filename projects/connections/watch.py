@@ -1,7 +1,7 @@
 """Detect open connections of this process that are no longer permitted.
 
-One thread queries the database twice a second. A connection whose user, session or token has changed checks
-its own permission.
+One thread queries the database twice a second. If the user, session or token of a connection has changed, the
+connection is signaled and then checks its own permission.
 """
 
 import asyncio

@@ -198,7 +198,8 @@ class Api:
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (CONNECTED, {}), then the type and object of each change after `version`.
+        """Yield (CONNECTED, {}), then the type and object of each change after the resource version
+        `version`.
 
         The watch ends after about `seconds`. Raises ApiError with status 410 if the version is too old.
         """
@@ -251,7 +252,7 @@ class Api:
         return parsed
 
     def _raise_for_status(self, response: httpx.Response | Response) -> None:
-        """Raise ApiError unless the response is a success. Its body must have been read."""
+        """Raise ApiError unless the response is a success. The response body must already have been read."""
         if 200 <= response.status_code < 300:
             return
         if response.status_code == 429:
@@ -279,7 +280,7 @@ def _rejection_message(connection: Connection) -> str:
 
 
 def _retry_after(response: httpx.Response | Response) -> float:
-    """Return how many seconds to wait for an overloaded server. The default is one."""
+    """Return how many seconds to wait before the next request to an overloaded server. The default is one."""
     text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 

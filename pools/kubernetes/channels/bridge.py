@@ -56,7 +56,7 @@ class Bridge:
     async def _serve(self, client: ChannelClient) -> Status | None:
         """Serve the request and return its status.
 
-        Return None if no request arrived, or the connection to the cluster was lost.
+        Return None if no request arrived in time or the connection to the cluster was lost.
         """
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -76,7 +76,7 @@ class Bridge:
     async def _begin_request(
         self, client: ChannelClient, request: dict[str, Any]
     ) -> Coroutine[Any, Any, Status | None] | str:
-        """Return the coroutine that serves the request, or why the request is invalid.
+        """Return the coroutine that serves the request, or the reason why the request is invalid.
 
         Raises ChannelRejected or RuntimeFailure.
         """

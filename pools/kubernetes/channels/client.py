@@ -58,7 +58,7 @@ class ChannelClient:
     def acknowledge(self, count: int) -> None:
         """Send credit to the client for input that the pod has accepted.
 
-        Pods are not trusted: the credit is at most the unacknowledged input.
+        The credit never exceeds the unacknowledged input, because the pod's reports are not trusted.
         """
         count = min(count, self.unacknowledged)
         self.unacknowledged -= count

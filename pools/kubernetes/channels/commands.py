@@ -22,9 +22,9 @@ NO_SHELL = "its image lacks `sh` or `mkfifo`, which Berth needs to stop commands
 
 
 class Command:
-    """Command of a channel, with pipes unless `terminal` is set.
+    """Command that runs in a channel.
 
-    Raises ValueError if the terminal's size is invalid.
+    It uses pipes unless `terminal` is set. Raises ValueError if the terminal's size is invalid.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Command:
     async def _send_pending_input(self, target: Session, echo: asyncio.Task[None] | None) -> None:
         """Send the received input to the command.
 
-        If the pod does not acknowledge input, input counts as accepted once it is sent.
+        If the pod does not acknowledge input, treat it as accepted once it has been sent.
         """
         while data := self._client.take_input():
             await target.send_input(data)

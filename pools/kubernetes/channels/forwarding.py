@@ -1,7 +1,7 @@
 """Forward a channel to a pod's port through the API server (`pods/portforward`).
 
-The cluster reports a port without a listener, but never a connection. A connection cannot end in only one
-direction.
+The cluster reports an error if no process listens on the port, but never reports that a connection was
+established. A connection cannot be closed in only one direction.
 """
 
 import asyncio
@@ -42,9 +42,10 @@ class KnownPorts:
 
 
 async def find_port(api: Api, pod: str, port: object) -> int:
-    """Return the number of a port, given by number or by its name in the document.
+    """Return a port's number.
 
-    Raises ValueError, ChannelRejected or RuntimeFailure.
+    `port` is this number, or the port's name in the workload's document. Raises ValueError, ChannelRejected
+    or RuntimeFailure.
     """
     env = await asyncio.to_thread(_read_environment, api, pod) if isinstance(port, str) else {}
     return resolve_port(port, env)
@@ -55,7 +56,8 @@ async def forward(
 ) -> dict[str, object]:
     """Forward the client to the pod's port, and return the channel's status.
 
-    The error stream ends once the connection is established. Raises ChannelRejected or RuntimeFailure.
+    The channel's error stream ends as soon as the connection is established. Raises ChannelRejected or
+    RuntimeFailure.
     """
     connection = await connect_port(api, pod, port)
     forwarding = _Forwarding(client, connection)
@@ -110,7 +112,7 @@ class _Forwarding:
         await self._client.send(END, bytes((OUTPUT,)))
 
     async def _send(self) -> None:
-        """Send the input, then wait until the pod has sent nothing for a while."""
+        """Send the client's input. When the input ends, wait until the pod has sent nothing for a while."""
         client = self._client
         while not client.input_ended or client.has_input:
             await client.has_event.wait()

@@ -36,9 +36,10 @@ class ChannelLoop:
         self._ports = KnownPorts()
 
     def open(self, api: Api, pod: str) -> socket.socket:
-        """Open a channel to a pod, given by its API path, and return its connection.
+        """Open a channel to a pod and return its connection.
 
-        A later rejection is in the channel's status. Raises ChannelRejected if the pod has too many channels.
+        `pod` is the pod's API path. If the cluster rejects the request later, the channel's status contains
+        the reason. Raises ChannelRejected if the pod has too many channels.
         """
         with self._lock:
             if self._open[pod] >= MAX_CHANNELS:
@@ -49,10 +50,10 @@ class ChannelLoop:
         return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
-        """Return a connection to a port of a pod, given by its API path.
+        """Open a connection to a pod's port and return it.
 
-        If no process listens, the connection ends immediately. It does not count as a channel. Raises
-        ChannelRejected or RuntimeFailure.
+        `pod` is the pod's API path. The connection ends immediately if no process listens on the port. It
+        does not count as a channel. Raises ChannelRejected or RuntimeFailure.
         """
         ours, theirs = socket.socketpair()
         opening = self.submit(self._begin_port(api, pod, port, theirs))

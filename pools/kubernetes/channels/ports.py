@@ -94,8 +94,9 @@ class PortConnection:
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
-    """Connect to a port of a pod, given by its API path. Raises ChannelRejected or RuntimeFailure.
+    """Connect to a pod's port.
 
-    The first `read` raises NotListening if no process accepts the connection.
+    `pod` is the pod's API path. If no process accepts the connection, the first `read` raises NotListening.
+    Raises ChannelRejected or RuntimeFailure.
     """
     return PortConnection(await open_socket(api, f"{pod}/portforward?ports={port}", "pods/portforward"), port)

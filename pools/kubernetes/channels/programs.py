@@ -1,6 +1,7 @@
 """Run Berth's own programs for file copying and SFTP in Kubernetes pods.
 
-Their code is sent to the Python in the pod's image. On nodes, shims run the same programs.
+The code of these programs is sent to the Python in the pod's image. On other runtimes, the shim on the node
+runs the same programs.
 """
 
 import asyncio
@@ -78,7 +79,7 @@ class Program:
     async def run(self) -> dict[str, object] | None:
         """Run the program and return its status, or None if the connection to the cluster was lost.
 
-        The program ends with the connection. Raises ChannelRejected or RuntimeFailure.
+        The program ends when the connection does. Raises ChannelRejected or RuntimeFailure.
         """
         session = await start_session(self._api, self._pod, boot_command(), has_input=True, has_output=True)
         receiver = asyncio.create_task(self._receive(session))
@@ -158,7 +159,7 @@ class Program:
             self._sent = 0
 
     def _check_end(self, session: Session) -> None:
-        """Raise ChannelRejected if the program ended without a status, but not if the connection was lost."""
+        """Raise ChannelRejected if the program ended without a status, unless the connection was lost."""
         status = read_status(session.status)
         if status is None:
             return

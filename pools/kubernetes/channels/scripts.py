@@ -1,6 +1,6 @@
 """Shell scripts that run in a pod next to a channel's command.
 
-Kubernetes does not end a command with its connection. A guard therefore kills all processes with the
+Kubernetes does not kill a command when its connection closes, so a guard kills all processes that have the
 channel's ID in their environment.
 """
 
@@ -88,7 +88,8 @@ def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
 
 
 def input_command(mark: str) -> list[str]:
-    """Return the command that copies stdin to the channel's named pipe and, to acknowledge it, to stdout.
+    """Return the command that copies stdin to the channel's named pipe, and also to stdout as an
+    acknowledgement.
 
     Input that is still unread when the connection ends is lost.
     """

@@ -71,9 +71,9 @@ async def start_session(
     has_terminal: bool = False,
     container: str = CONTAINER,
 ) -> Session:
-    """Start a command in a container of the pod, given by its API path.
+    """Start a command in a container of the pod.
 
-    Raises ChannelRejected or RuntimeFailure.
+    `pod` is the pod's API path. Raises ChannelRejected or RuntimeFailure.
     """
     query = [("command", part) for part in command]
     query += [("stdin", str(has_input).lower()), ("stdout", str(has_output).lower())]
@@ -83,9 +83,9 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket to the API server. `resource` appears in the error for a missing permission.
+    """Open a WebSocket to the API server.
 
-    Raises ChannelRejected or RuntimeFailure.
+    If Berth lacks permission, the error names `resource`. Raises ChannelRejected or RuntimeFailure.
     """
     try:
         target = api.socket_target(path)
@@ -109,9 +109,9 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
 
 
 def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
-    """Return the channel's status: an exit code, or why the command could not start.
+    """Return the channel's status: the command's exit code, or why the command could not be started.
 
-    Return None if the connection was lost before the end.
+    Return None if the connection was lost before the cluster reported the end.
     """
     if status is None:
         return None

@@ -45,9 +45,10 @@ rm "$new/{MARK}$mark" || exit 1
 
 
 def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_resource: str) -> dict[str, Any]:
-    """Return the init container for a pod with this main `container`.
+    """Return the init container that receives a pod's code.
 
-    It has the same image and resources, but no GPUs, no secrets, and only the volume of the pod's directory.
+    `container` is the pod's main container. The init container has the same image and resources, but no GPUs,
+    no secrets, and only the volume of the pod's directory.
     """
     resources = {
         kind: {name: amount for name, amount in amounts.items() if name != gpu_resource}

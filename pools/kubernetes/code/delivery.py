@@ -31,7 +31,11 @@ class Delivery:
 
 
 class CodeDeliveries:
-    """Code deliveries to starting pods, which are not stored. `notify` is called when one ends."""
+    """Deliveries of code to starting pods.
+
+    `notify` is called when a delivery ends. Deliveries are not stored, so after a restart, the scheduler
+    starts the pods again.
+    """
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
@@ -48,7 +52,7 @@ class CodeDeliveries:
     def ensure_started(self, pod_id: str) -> Delivery | None:
         """Start the delivery of code to a pod, unless it has already started.
 
-        Return None if this process did not start the pod.
+        Return the delivery, or None if this process did not start the pod.
         """
         with self._lock:
             delivery = self._deliveries.get(pod_id)
@@ -77,7 +81,10 @@ class CodeDeliveries:
             self._notify()
 
     async def _send_with_retries(self, delivery: Delivery) -> None:
-        """Send the code with the retry delays that shims use. Raises TransferFailed."""
+        """Send the code to the pod.
+
+        Retry after the same delays as shims do on nodes. Raises TransferFailed.
+        """
 
         def report_progress(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"

@@ -49,9 +49,10 @@ class CodeSource:
 async def send_code(
     source: CodeSource, api: Api, pod: str, report: Callable[[str], None], *, verifies: bool
 ) -> None:
-    """Copy the code to a pod, given by its API path.
+    """Copy the code to a pod.
 
-    With `verifies`, the server checks the files first. Raises TransferFailed or TransferInterrupted.
+    `pod` is the pod's API path. If `verifies` is set, the server checks the code's files first. Raises
+    TransferFailed or TransferInterrupted.
     """
     async with _download(source, verifies=verifies) as response:
         mark = secrets.token_hex(8)
@@ -104,7 +105,10 @@ def _to_error(status: int, body: bytes) -> Exception:
 
 
 async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the archive's chunks and one more file. Raises TransferInterrupted."""
+    """Yield the archive's chunks, followed by one more file.
+
+    Raises TransferInterrupted if the archive is incomplete.
+    """
     end, received = b"", 0
     try:
         async for data in response.aiter_raw(PART):

@@ -29,7 +29,8 @@ class FilesTooLarge(Exception):
 class Unpacker:
     """Unpacker that writes only regular files, and only below `target`.
 
-    `skipped` maps other paths to reasons. `is_complete` is true after the end of the archive.
+    `skipped` maps the path of every other entry to the reason why it was skipped. `is_complete` is true after
+    the end of the archive.
     """
 
     def __init__(self, target: Path, tops: tuple[str, ...], size_max: int, files_max: int) -> None:
@@ -182,7 +183,7 @@ class Unpacker:
 
 
 def _pax_path(content: bytes) -> bytes:
-    """Return the path in an extended header, or an empty value. Raises BrokenArchive."""
+    """Return the path in an extended header, or an empty value if it contains none. Raises BrokenArchive."""
     path = b""
     while content:
         length, _, _ = content.partition(b" ")

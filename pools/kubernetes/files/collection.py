@@ -159,7 +159,10 @@ class FileCollector:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: CopySource) -> None:
-        """Copy a failed pod's files if requested, but only its outputs if the files exceed the limits."""
+        """Copy all files of a failed pod if this was requested.
+
+        Otherwise, or if the files exceed the limits, copy only the pod's outputs.
+        """
         wanted, copies = source.wanted, self._copies
         takes_all = wanted.keeps and source.has_failed
         for paths, has_all in (([POD, WORKSPACE], True), (wanted.output_paths, False)):

@@ -1,6 +1,6 @@
-"""Container that keeps a pod's files readable after the command has ended, and its scripts.
+"""Container that keeps a pod's files readable after the command has ended, and the scripts that run in it.
 
-A pod's volume can be read only while one of its containers runs.
+The container is needed because a pod's volume can be read only while one of its containers runs.
 """
 
 import json
@@ -126,9 +126,10 @@ def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
 def files_container(
     container: Mapping[str, Any], env: Mapping[str, str], grace_seconds: int
 ) -> dict[str, Any]:
-    """Return the container that keeps files, for a pod with this main `container`.
+    """Return the container that keeps a pod's files readable.
 
-    It has the same image, but no GPUs, secrets, declared volumes or resource requests.
+    `container` is the pod's main container. The returned container has the same image, but no GPUs, secrets,
+    declared volumes or resource requests.
     """
     nothing = {"cpu": "0", "memory": "0"}
     policy = container["imagePullPolicy"]

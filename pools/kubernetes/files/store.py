@@ -29,7 +29,10 @@ class CopyLimits:
 
 
 class FileCopies:
-    """Copies of pods' files in the directory `root`. `limits` is called for each copy."""
+    """Copies of pods' files in the directory `root`.
+
+    `limits` returns the size limits, and is called for each copy.
+    """
 
     def __init__(self, root: Path, limits: Callable[[], CopyLimits]) -> None:
         self._root, self.limits = root, limits
@@ -54,9 +57,9 @@ class FileCopies:
         self, pod_id: str, draft: Path, wanted: FilesToCopy, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
-        """Store the draft as the copy of the pod's files, unless there is one.
+        """Store the draft as the copy of the pod's files, unless there already is a copy.
 
-        `failure` is why the files could not be copied. The draft is then empty.
+        If the files could not be copied, `failure` is the reason and the draft is empty.
         """
         info = {"base": wanted.base, "skipped": dict(skipped or {}), "failure": failure, "has_all": has_all}
         (draft / TREE / wanted.base).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,6 +148,8 @@ class CopiedFilesMixin:
 
 
 def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Add the paths in `left_out` to the skipped paths. They would otherwise seem to be missing."""
+    """Return the listing with the paths in `left_out` added to its skipped paths, so that they are not
+    treated as missing.
+    """
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -1,6 +1,6 @@
-"""Local copies of running pods' logs, which have offsets and outlive the pods.
+"""Local copies of running pods' logs, which can be read by offset and outlive the pods.
 
-The API offers timestamps instead of offsets, so each read fetches the lines since the last one.
+The API offers timestamps instead of offsets, so each read fetches the lines written since the previous read.
 """
 
 import fcntl
@@ -66,9 +66,10 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: CopyPosition) -> CopyPosition:
-        """Note that the rest of this second is missing.
+        """Record that the rest of the current second's log is missing, and return the start of the next
+        second.
 
-        Return the next second, because the API would repeat lines.
+        Otherwise, the API would repeat lines of the current second.
         """
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
@@ -85,9 +86,9 @@ class LogCopies:
         return _whole_seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Append the lines after the last copied timestamp.
+        """Append the lines that have not been copied yet.
 
-        Return the new size, or None if there are none.
+        Return the new size, or None if no line was appended.
         """
         with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
@@ -100,7 +101,10 @@ class LogCopies:
     def _append_lines(
         self, pod_id: str, fd: int, data: bytes, position: CopyPosition, times: Sequence[LogTime]
     ) -> None:
-        """Append data up to `position`. The copy stays consistent after a crash."""
+        """Append data to the copy, which then ends at `position`.
+
+        The copy stays consistent even if a crash interrupts the call.
+        """
         begin = position.size - len(data)
         os.pwrite(fd, data, begin)
         extend_times(self.path(pod_id), self._limit, begin, times)
@@ -171,7 +175,9 @@ class LogCopies:
 def _new_lines(
     fetched: bytes, position: CopyPosition, *, is_cut: bool
 ) -> tuple[bytes, CopyPosition, list[LogTime]]:
-    """Return the new lines without timestamps, the new position and the times of the lines."""
+    """Return the lines after the position without their timestamps, the new position, and the times of the
+    lines.
+    """
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     size = position.size
@@ -199,7 +205,7 @@ def _new_lines(
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split the data at line feeds only."""
+    """Split the data into lines, but only at line feeds."""
     parts = data.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 

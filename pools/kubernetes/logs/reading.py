@@ -29,7 +29,7 @@ class LogReadingMixin:
         return log_times.read_times(self._log_path(pod_id), start, end)
 
     def _update_and_locate_log(self, pod_id: str, *, in_worker: bool) -> tuple[Path, bool]:
-        """Return the log's path and whether the pod has ended."""
+        """Update the copy of the pod's log. Return its path, and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:

@@ -148,7 +148,7 @@ def _node_findings(
 
 
 def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Iterable[Finding]:
-    """Yield a finding for namespaces that belong to another installation."""
+    """Yield a finding if Berth would use namespaces that do not belong to this installation."""
     installation = access.cluster.installation
     prefix = namespace_name(installation, "")
     foreign = sorted(

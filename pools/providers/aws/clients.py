@@ -1,4 +1,7 @@
-"""EC2 and SSM clients with the credentials that boto3 finds in its environment. Berth stores none."""
+"""EC2 and SSM clients with the credentials that boto3 finds in its environment.
+
+Berth stores no AWS credentials.
+"""
 
 from functools import cache, cached_property
 from typing import Any
@@ -9,7 +12,7 @@ CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
 class Clients:
     """Clients of one region, created on first use.
 
-    The SDK retries only calls that read or terminate. The reconciler repeats launches.
+    The SDK retries calls that only read or terminate, but not launches, which the reconciler repeats.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:

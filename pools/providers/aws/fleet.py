@@ -39,7 +39,7 @@ class FleetLaunch:
 def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
     """Launch on-demand or spot instances.
 
-    If the settings allow it, on-demand instances replace missing spot instances.
+    If the settings allow it, on-demand instances replace spot instances that EC2 did not launch.
     """
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")
@@ -60,9 +60,9 @@ def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: i
 
 
 def no_instances_error(result: LaunchResult) -> ProviderError:
-    """Return the error for a launch without instances.
+    """Return the error for a launch that created no instances.
 
-    A retry needs a new token, because EC2 would repeat its response.
+    A retry needs a new token, because EC2 would repeat its response to the old one.
     """
     kind, message = summarize_errors(result.failures)
     if kind is ProviderErrorKind.BROKEN:
@@ -115,7 +115,7 @@ def fleet_request(
 
 
 def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Return an override for each instance type and subnet, preferred types first."""
+    """Return a fleet override for each combination of instance type and subnet, preferred types first."""
     overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:

@@ -75,9 +75,8 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return each instance's ordinal by instance ID.
-
-    Tagged instances keep their ordinals, and others get free ones.
+    """Return each instance's ordinal, keyed by instance ID. Tagged instances keep their ordinals, and others
+    get free ones.
     """
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])

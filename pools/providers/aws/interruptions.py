@@ -1,6 +1,6 @@
 """Detect interruptions of spot instances from the status of the spot request.
 
-The status changes to `marked-for-termination` two minutes before the end.
+The status changes to `marked-for-termination` two minutes before the instance ends.
 """
 
 from collections.abc import Collection, Mapping

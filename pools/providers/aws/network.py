@@ -10,7 +10,7 @@ ANY_PROTOCOL = "-1"
 
 
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
-    """Return the ID of the pool's security group, created if necessary. Idempotent."""
+    """Return the ID of the pool's security group, and create the group if it does not exist. Idempotent."""
     vpc = _find_vpc(clients, subnets)
     group = _find_group(clients, installation, pool, vpc) or _create_group(clients, installation, pool, vpc)
     if not _allows_internal_traffic(group):

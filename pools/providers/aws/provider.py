@@ -25,7 +25,7 @@ class AwsProvider:
     """Provider of EC2 instances.
 
     `installation` separates this installation's instances from others in the account. `user_data` returns the
-    first-boot script for a launch request, always the same one.
+    first-boot script for a launch request. The script must never change for the same request.
     """
 
     has_joining_machines = True
@@ -39,9 +39,10 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's instances, and launch them first if there are none.
+        """Return the launch request's instances.
 
-        Tags may appear late, but EC2 launches nothing more for the same client token.
+        Launch them first if there are none. Tags may appear late, so a repeated launch uses the same client
+        token, for which EC2 launches no further instances.
         """
         with translate_sdk_errors():
             description_by_id, message = (

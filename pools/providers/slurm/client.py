@@ -22,9 +22,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Partitions of a cluster, and Slurm's message in `rejection` if it would reject a pilot job.
+    """Partitions of a cluster, and whether Slurm would accept a pilot job.
 
-    `findings` describe the access to the cluster.
+    If not, `rejection` is Slurm's message. `findings` describe the access to the cluster.
     """
 
     source: str
@@ -53,8 +53,9 @@ class SlurmClient(Protocol):
     ) -> Submission:  # fmt: skip
         """Submit a job for each name, in order, until Slurm rejects one.
 
-        `variables` are the pilot script's and stay private. `living` are jobs that may not have read theirs.
-        After the errors TIMEOUT and BROKEN, the job may have been submitted.
+        `variables` are the pilot script's shell variables, which other users cannot read. `living` are jobs
+        that may not have read their variables yet. After a TIMEOUT or BROKEN error, the job may still have
+        been submitted.
         """
         ...
 

@@ -204,7 +204,7 @@ def _parse_number(text: str) -> int:
 def gres_count(text: str) -> int:
     """Return the device count in a request such as gres:gpu:a100:2.
 
-    The count defaults to 1, and is 0 for any other text.
+    The result is 1 if the request has no count, and 0 if the text is not a GRES request.
     """
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():

@@ -39,9 +39,10 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including ended ones, and submit them first if there are none.
+        """Return the launch request's jobs, including ended ones.
 
-        Jobs that ended long ago are only in the accounting database, if the cluster has one.
+        Submit the jobs first if there are none. Jobs that ended more than a few minutes ago are read from the
+        accounting database, if the cluster has one.
         """
         listed = self.client.list_jobs()
         existing = self._request_instances(order, listed)
@@ -92,9 +93,10 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Return the jobs in the accounting database, if there is one.
+        """Return the launch request's jobs from the accounting database, or none if the cluster has no such
+        database.
 
-        Raises ProviderError if it does not respond, because jobs could be missed.
+        Raises ProviderError if the database does not respond, because jobs could otherwise be missed.
         """
         return self._instances(self.client.ended_jobs(self._pilot_names(order)))
 

@@ -1,7 +1,6 @@
 """Shell scripts that submit, cancel and run a launch request's pilot jobs.
 
-The submission script contains a secret. It is passed on standard input, because all users can see command
-lines.
+The submission script contains a secret, so it is passed on standard input: all users can see command lines.
 """
 
 import math
@@ -62,8 +61,8 @@ def submission_script(
 ) -> str:  # fmt: skip
     """Return the submission script, which prints each job's ID and fails if Slurm rejects a job.
 
-    `variables` are those of the pilot script: url, pool, token, certificates and plain_http. `living` are
-    jobs that may not have read their files yet.
+    `variables` are the pilot script's shell variables: url, pool, token, certificates and plain_http.
+    `living` are jobs that may not have read their files yet.
     """
     assignments = shell_assignments(order, variables)
     return _SUBMIT.format(

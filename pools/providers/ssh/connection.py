@@ -236,7 +236,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the host key algorithms to offer, first those of the pinned key."""
+    """Return the host key algorithms to offer, starting with those of the pinned key."""
     return ",".join([*(algorithm.decode() for algorithm in pinned.sig_algorithms), *HOST_KEY_ALGORITHMS])
 
 

@@ -30,7 +30,8 @@ HOSTS_NAMED = 3
 class SshProvider(StaticProvider):
     """Provider of one SSH pool.
 
-    `list_instances` also continues the maintenance of the hosts. An unsaved `pool` is only for previews.
+    `list_instances` also continues the maintenance of the hosts. `pool` may be unsaved if the provider is
+    used only for previews.
     """
 
     def __init__(self, now: Callable[[], datetime], upkeep: SshMaintenance, pool: NodePool) -> None:

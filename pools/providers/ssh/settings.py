@@ -233,9 +233,9 @@ def ssh_settings(value: Any) -> SshSettings:
 def pin_host_keys(
     value: Mapping[str, Any], keys: Mapping[str, str], *, replace: bool = False
 ) -> dict[str, Any]:
-    """Add `keys`, by host name, to the hosts that have no host key.
+    """Return the settings with `keys`, keyed by host name, added to the hosts that have no host key.
 
-    With `replace`, they also replace pinned keys.
+    If `replace` is set, pinned keys are replaced too.
     """
     hosts = [dict(host) for host in _to_list(value.get("hosts", ()))]
     for host, parsed in zip(hosts, ssh_settings(value).hosts, strict=True):
@@ -245,9 +245,9 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return the new settings with the pinned keys of hosts listed without a `host_key`.
+    """Return the new settings, with the pinned keys of hosts that are listed without a `host_key`.
 
-    Name and address must be unchanged. `host_key: null` removes the key.
+    A host keeps its key only if its name and address are unchanged. `host_key: null` removes the key.
     """
     pinned = {
         (host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved_hosts()

@@ -172,7 +172,10 @@ class SshMaintenance:
 
 
 def _import_tasks() -> Any:
-    """Import the module with asyncssh only in processes that use it."""
+    """Return the `tasks` module.
+
+    It is imported here, so that asyncssh is loaded only in processes that use it.
+    """
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:

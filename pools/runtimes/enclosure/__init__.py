@@ -1,4 +1,4 @@
 """Isolate pods from each other with bubblewrap, Unix users and system call filters.
 
-Runs on nodes, with only the standard library.
+This package runs on nodes, so it uses only the standard library.
 """

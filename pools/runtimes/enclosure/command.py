@@ -22,7 +22,7 @@ _END = ("--chdir", "/", "--", HOLDER)
 class Mount:
     """Bind mount of the machine's path `source` at `target` in a pod.
 
-    With `is_copied`, the pod gets a copy of the file, which is faster.
+    With `is_copied`, the pod gets a copy of the file instead, which is faster than a mount.
     """
 
     source: str
@@ -36,11 +36,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class FileSystemView:
-    """Part of the machine's file system that a pod sees. The longest entry that covers a path applies.
+    """Part of the machine's file system that a pod sees.
 
-    `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and
-    `hidden` directories are empty. `shared_memory` is the workload's shared /dev/shm, or empty. `devices` are
-    device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
+    If several entries cover a path, the longest one applies. `links` are symbolic links in the root
+    directory, such as /bin. `readable` mounts are read-only, and `hidden` directories are empty.
+    `shared_memory` is the workload's shared /dev/shm, or empty. `devices` are device nodes. `secrets` is the
+    path of a tmpfs for secret files, or empty.
     """
 
     links: tuple[tuple[str, str], ...] = ()
@@ -81,7 +82,7 @@ def prepared_command(
 ) -> tuple[str, ...]:
     """Return the bubblewrap command line for an enclosure without the pod's own mounts.
 
-    `shared` is what all pods see. The shim adds the pod's mounts later.
+    `shared` is the part of the file system that all pods see. The shim adds the pod's mounts later.
     """
     argv = _base_options(shared, level, program, blocks_nesting)
     return (*argv, *_mount_options(_mounts(shared), set()), *_END)
@@ -101,7 +102,7 @@ def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None
     """Return the mounts that turn an enclosure prepared for `shared` into one for `view`.
 
     Each consists of bubblewrap's option, the source and the target. Return None if the result would differ
-    from a new enclosure, or is not safe from other pods' symbolic links.
+    from a new enclosure, or if another pod could have placed symbolic links in a target's path.
     """
     of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
     own = [mount for mount in of_all if mount not in of_shared]
@@ -174,7 +175,10 @@ def _readable_option(mount: Mount, view: FileSystemView) -> str:
 
 
 def _parent_options(path: str, created: set[str]) -> list[str]:
-    """Return the options that create the parents of a mount point, for all users and not only their owner."""
+    """Return the options that create the parent directories of a mount point.
+
+    Without these options, only the owner could access the directories.
+    """
     options = []
     end = path.find("/", 1)
     while end > 0:

@@ -35,10 +35,10 @@ class PodDevices:
 
 
 def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
-    """Return the device nodes and IDs of the GPUs. Simulated GPUs have no device nodes.
+    """Return the device nodes and IDs of the GPUs.
 
-    Indexes become UUIDs, because a pod with some of the device nodes renumbers its GPUs from 0. A MIG
-    partition needs all device nodes. Raises UnknownDevice.
+    Simulated GPUs have no device nodes. Indexes are converted to UUIDs, because a pod that sees only some of
+    the device nodes renumbers its GPUs from 0. A MIG partition needs all device nodes. Raises UnknownDevice.
     """
     ids = tuple(devices)
     if not ids or simulates_gpus():

@@ -38,7 +38,8 @@ class DirectoryNotVisible(Exception):
 class StartDirectory:
     """Directory `path` where a pod starts.
 
-    The shim creates `created` first, if any. `shared` is a directory of the machine that the pod can access.
+    `created` is the directory that the shim must create first, if any. `shared` is a directory of the machine
+    that the pod can access.
     """
 
     path: Path
@@ -80,9 +81,10 @@ class Enclosures:
         return rejection
 
     def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
-        """Return the pod's working directory: `start_in` on this machine, or else in the workspace.
+        """Return the pod's working directory.
 
-        Without `start_in`, a relative path starts in the pod's own directory.
+        With `start_in`, this is that directory on this machine or, if the machine has no such directory, in
+        the workspace. Without `start_in`, a relative path is resolved against the pod's own directory.
         """
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""
@@ -104,8 +106,8 @@ class Enclosures:
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the pod spec fields that describe it.
 
-        Set CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises DirectoryNotVisible,
-        UnknownDevice and UnusableVolume.
+        Set CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside the enclosure. Raises
+        DirectoryNotVisible, UnknownDevice and UnusableVolume.
         """
         if spec.image:
             return self._container_fields(spec, env, directory, start)

@@ -41,7 +41,7 @@ def enclosure_fields(
     devices: tuple[str, ...],
     *, program: str, blocks_nesting: bool, call_filter: bytes = b"", preparation: Preparation | None = None,
 ) -> Record:  # fmt: skip
-    """Give the pod's files to its user, and return the pod spec fields of its enclosure.
+    """Make the pod's user the owner of its files, and return the pod spec fields that describe its enclosure.
 
     `uid` is 0 if all pods share the user of this process. `call_filter` filters system calls, unless it is
     empty. With `preparation`, the pod may use a prepared enclosure.
@@ -108,9 +108,9 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _change_owner(directory: Path, uid: int) -> None:
-    """Give a directory and its files to the pod's user.
+    """Make the pod's user the owner of a directory and its files.
 
-    A file with a hard link outside may belong to Berth and keeps its owner.
+    A file with a hard link outside the directory keeps its owner, because the file may belong to Berth.
     """
     if not uid or directory.stat().st_uid == uid:
         return

@@ -36,9 +36,10 @@ class Preparation:
         program: str,
         blocks_nesting: bool,
     ) -> Record:
-        """Return the pod spec fields for a prepared enclosure, or none if it cannot be prepared.
+        """Return the pod spec fields for a prepared enclosure, or no fields if it cannot be prepared.
 
-        `view` is what the pod sees of the file system, and `shared` what all pods see. Needs root.
+        `view` is the part of the file system that the pod sees, and `shared` the part that all pods see.
+        Requires root.
         """
         shared = without_temporary_paths(shared)
         own = own_mounts(view, shared) if level is IsolationLevel.USERS else None

@@ -169,7 +169,8 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
 def retry_until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
     """Repeat a test until it is not interrupted, and return its result.
 
-    A permanent OSError is returned as text. Raises ProbeInterrupted after `attempts` interruptions.
+    If the test raises a permanent OSError, return the error's text. Raises ProbeInterrupted after `attempts`
+    interruptions.
     """
     try:
         return attempt()

@@ -1,6 +1,7 @@
 """System call filter for pods: a BPF program that the kernel runs before each system call.
 
-It forbids what container runtimes forbid. Debuggers keep working.
+It forbids the system calls that container runtimes forbid by default. Debuggers keep working, because a pod
+may trace its own processes.
 """
 
 from __future__ import annotations

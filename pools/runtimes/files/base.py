@@ -28,8 +28,8 @@ class PodFiles:
 class VolumeChanges:
     """Changes that one pod made to an S3 volume.
 
-    `files` are new and changed files, relative to the volume. `deleted` has the path and ETag of deleted
-    objects, and `skipped` the reason for each omitted path.
+    `files` are new and changed files, relative to the volume. `deleted` contains the path and ETag of each
+    deleted object, and `skipped` the reason for each omitted path.
     """
 
     files: tuple[PodFile, ...] = ()
@@ -57,10 +57,10 @@ class PodFileReader(Protocol):
         ...
 
     def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Return the regular files of an ended pod at or below `path`, or all. Raises FilesNotFound.
+        """Return the regular files of an ended pod at or below `path`, or all of them if `path` is empty.
 
-        Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets and links are left out. The files
-        exist until the pod is forgotten.
+        Raises FilesNotFound. Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets and links are
+        left out. The files exist until the pod is forgotten.
         """
         ...
 

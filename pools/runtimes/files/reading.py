@@ -34,8 +34,8 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
 def list_files_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     """Return the regular files at or below `path`, which begins with the name of a root.
 
-    An empty path selects all `roots`, each with its directory's parent and name. Missing directories are
-    skipped. Raises FilesNotFound for an unknown root.
+    An empty path selects all roots. `roots` contains the parent and the name of each root's directory.
+    Missing directories are skipped. Raises FilesNotFound if no root has the name.
     """
     label, *inside = _split_path(path) or [""]
     if label and label not in roots:
@@ -51,9 +51,10 @@ def list_files_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFile
 
 
 def list_changed_files(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
-    """Return the files whose status changed after `since` (nanoseconds), and all paths except directories.
+    """Return the files whose status changed after `since` (nanoseconds), and the paths of all entries except
+    directories.
 
-    Paths are relative to the directory. Raises FilesNotFound.
+    All paths are relative to the directory. Raises FilesNotFound.
     """
     walk = _DirectoryWalk(since)
     with _open_directory(parent, [name]) as base:
@@ -147,7 +148,10 @@ class _DirectoryWalk:
         return names
 
     def _count_path(self, path: str) -> None:
-        """Count the length of a path. Raises FilesNotFound if all paths together are too long."""
+        """Add the path's length to the total length of all paths.
+
+        Raises FilesNotFound if the total is too large.
+        """
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
@@ -160,7 +164,7 @@ class _DirectoryWalk:
 
 @contextmanager
 def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
-    """Open a directory below `root`, which pods cannot replace. Raises FilesNotFound."""
+    """Open a directory below `root`. Pods cannot replace `root` itself. Raises FilesNotFound."""
     try:
         base = os.open(root, _DIRECTORY)
     except OSError as error:

@@ -1,4 +1,5 @@
 """Run pods in containers that podman creates.
 
-Runs on nodes, with only the standard library. The shim imports it only for pods with an image.
+This package runs on nodes, so it uses only the standard library. The shim imports it only for pods with an
+image.
 """

@@ -190,7 +190,7 @@ class Container(Namespaces):
         os.close(alive_read)
 
     def _report_progress(self, progress: str) -> None:
-        """Store the progress for the runtime, at most once a second."""
+        """Store the progress of the pod's start for the runtime to read, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
             return

@@ -28,10 +28,10 @@ _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True)
 class PullSettings:
-    """Settings for image pulls. Times are in seconds.
+    """Settings for image pulls.
 
-    `pauses` are the times between attempts. A registry that is silent for `silence` has failed. `cache_bytes`
-    limits the image storage.
+    Times are in seconds. `pauses` are the times between attempts. A registry that sends nothing for the time
+    `silence` counts as failed. `cache_bytes` limits the image storage.
     """
 
     cache_bytes: int
@@ -97,7 +97,9 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 
 
 def _ulimit_options() -> list[str]:
-    """Return the options that keep this process's limits, because podman's may be higher."""
+    """Return the podman options that set this process's limits in the container, because podman's default
+    limits may be higher.
+    """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this value
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
@@ -119,9 +121,9 @@ def _bind_option(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield each mount, and then the machine's mount points inside it.
+    """Yield each mount, followed by a mount for each of the machine's mount points inside it.
 
-    Without mounts of their own, they would be writable inside a read-only mount.
+    Without mounts of their own, these would be writable inside a read-only mount.
     """
     points = [_unescape_mount_path(line.split()[4]) for line in _mount_lines()]
     for mount in mounts:

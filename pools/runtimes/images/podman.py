@@ -1,6 +1,6 @@
 """Run podman commands for one pod, and end them if the pod must stop.
 
-Avoids slow imports, because each pod with an image needs this module.
+This module avoids slow imports, because the shim imports it for each pod with an image.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PodmanOutput:
 class Podman:
     """Runner for one pod's podman commands, whose output goes to files in the pod's directory.
 
-    `variables` are settings of the node, such as proxies. podman dies with this process.
+    `variables` are settings of the node, such as proxies. podman is killed if this process ends.
     """
 
     def __init__(

@@ -40,7 +40,8 @@ _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists only with control
 
 @dataclass(frozen=True)
 class ImageSupport:
-    """Support of this machine for container images: the version of podman, or the `obstacle`.
+    """This machine's support for container images: the version of podman or, if images are not supported, the
+    `obstacle`.
 
     `init` is the program that waits in containers. `cache_bytes` limits the image storage.
     """
@@ -54,7 +55,10 @@ class ImageSupport:
 def probe_images(
     store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
 ) -> ImageSupport:
-    """Run a test pod in a container with the machine's own programs. Raises ProbeInterrupted."""
+    """Run a test pod in a container that uses the machine's own programs instead of an image.
+
+    Raises ProbeInterrupted.
+    """
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)

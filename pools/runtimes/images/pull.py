@@ -26,10 +26,11 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 class ImagePull:
-    """Pull of one pod's image. `report` receives descriptions of the progress.
+    """Pull of one pod's image.
 
-    `directory` is the pod's, with the credentials. The pauses between attempts and the time for a silent
-    registry, both in seconds, are in the pod spec.
+    `report` is called with a description of the progress. `directory` is the pod's directory, which contains
+    the credentials. The pod spec contains the pauses between attempts and the time after which a silent
+    registry counts as failed, both in seconds.
     """
 
     def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:
@@ -66,7 +67,7 @@ class ImagePull:
         return self._store.read_config(digest)
 
     def _lock(self) -> int:
-        """Acquire the image's lock, after other pods have pulled it. Return the lock's descriptor."""
+        """Acquire the image's lock, and return its descriptor. Wait while another pod pulls the image."""
         path = f"{self._store.locks}/{self._reference.digest}.pull"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         while True:

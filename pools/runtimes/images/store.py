@@ -17,8 +17,8 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 class ImageStore:
     """Image storage below `root`, with records of images.
 
-    `digests` has the configurations of images; a file's modification time is the last use. `projects` has the
-    digests that each project has pulled, and `locks` a lock for each digest.
+    `digests` contains the images' configurations; the modification time of each file is the image's last use.
+    `projects` contains the digests that each project has pulled, and `locks` a lock for each digest.
     """
 
     def __init__(self, root: str) -> None:

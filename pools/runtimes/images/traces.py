@@ -1,6 +1,6 @@
-"""Clean up after podman or conmon was killed: processes, control groups and records.
+"""Clean up the processes, control groups and records that remain after podman or conmon was killed.
 
-The groups contain the container's name, so podman is not needed.
+The control groups can be found without podman, because their paths contain the container's name.
 """
 
 from __future__ import annotations

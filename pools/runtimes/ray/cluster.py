@@ -16,9 +16,10 @@ _LABEL_LENGTH = 60
 
 @dataclass(frozen=True)
 class RayNode:
-    """Node of a Ray pool. Node 0 is the head node.
+    """Node of a Ray pool.
 
-    `secret` is the cluster's, which Ray and the agents require. `address` is empty until it is known.
+    Node 0 is the head node. `secret` is the cluster's secret, which Ray and the agents require. `address` is
+    empty until it is known.
     """
 
     instance_id: str

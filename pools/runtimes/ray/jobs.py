@@ -53,7 +53,8 @@ class Jobs:
         return RayJob(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return the state that Ray reports for the node with this label, such as ALIVE, or "".
+        """Return the state that Ray reports for the node with this label, such as ALIVE, or "" if no such
+        node has registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """

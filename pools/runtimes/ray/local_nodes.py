@@ -93,7 +93,10 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the head node's address, "" for the head node itself, or None if there is none."""
+        """Return the address of the head node that this node joins.
+
+        Return "" for the head node itself, or None if there is no head node.
+        """
         if instance.ordinal == 0:
             return ""
         for other in self.local.list_instances(pool):

@@ -32,10 +32,11 @@ class PodEntry:
         self.subject = LIMITS
 
     def join(self, go_fd: int, born_fd: int) -> None:
-        """Enter the pod's control groups and namespaces. Return only in the process inside.
+        """Enter the pod's control groups and namespaces.
 
-        The process writes its ID to `born_fd` and waits for permission on `go_fd`. With namespaces, `go_fd`
-        first has the ID of their first process.
+        Return only in the process inside the pod, after its ID has been written to `born_fd` and permission
+        has arrived on `go_fd`. With namespaces, `go_fd` first contains the ID of the first process in the
+        namespaces.
         """
         self.subject = LIMITS
         _limit_open_files()

@@ -25,7 +25,8 @@ class Interrupts:
     def wait(self, seconds: float, other: int = -1, interruptible: bool = True) -> None:
         """Wait for `seconds`, or until the descriptor `other` is readable.
 
-        Raises Interrupted if the pod must not start. The stop record remains.
+        Raises Interrupted if the pod must not start. The stop record is not deleted, so that the shim can
+        read it again later.
         """
         poller = select.poll()
         own = (self._control, self._signals, self._anchor) if interruptible else ()

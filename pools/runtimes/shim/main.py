@@ -23,8 +23,8 @@ from pools.runtimes.shim.wakes import wake_listeners
 def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
     """Run the pod in the directory, unless another shim already does.
 
-    The pod ends with the process `anchor` (`pid:start`), unless that is empty. It uses the prepared enclosure
-    if that suits the pod.
+    The pod is stopped when the process `anchor` (`pid:start`) ends, unless `anchor` is empty. It uses the
+    prepared enclosure if that suits the pod.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -136,7 +136,10 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records. It is also open for writing, so that it never ends."""
+    """Open the pipe that announces stop records.
+
+    The pipe is also open for writing, so that reading never reaches end-of-file.
+    """
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

@@ -256,17 +256,18 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop waiting for the pod.
-
-        The command has ended or, after a stop request, all of its processes have, or the grace period is
-        over.
+        """Whether to stop waiting for the pod: its command has ended or, after a stop request, all of its
+        processes have ended or the grace period is over.
         """
         if self.deadline is None:
             return self.wait_status is not None
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
 
     def processes(self) -> list[int]:
-        """Return the IDs of the pod's running processes, parents first, without those of channels."""
+        """Return the IDs of the pod's running processes, parents first.
+
+        Processes that users started in channels are excluded.
+        """
         of_channels = self.channels.processes()
         return [pid for pid in self._all_processes() if pid not in of_channels]
 
@@ -294,8 +295,8 @@ class Pod:
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
         """Send SIGTERM to all processes after the lead time, and SIGKILL after the grace period.
 
-        The signal `number` is sent at once to processes that handle it. In repeated calls, the earlier times
-        apply.
+        The signal `number` is sent immediately to the processes that handle it. If this method is called
+        again, the earlier times apply.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)

@@ -1,7 +1,7 @@
-"""Server process that forks a shim for each pod of one runtime.
+"""Server process that forks a shim for each pod of one runtime, because starting Python takes longer than all
+other steps of a pod's start.
 
-Starting Python takes longer than all other steps of a pod's start. The server receives only the directories
-of pods, so a shim inherits no secret of another pod.
+The server receives only the directories of pods, so a shim inherits no secret of another pod.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe
 def serve(fd: int, root: str) -> None:
     """Fork a shim for each request on the socket, and report each fork and exit status.
 
-    A request has its number, the pod's directory and its anchor (the process with which the pod ends), joined
-    by NUL. A report has the number and, after the end, the exit status, or NOT_FORKED without enough memory.
-    `root` is the runtime's directory, where spare shims find the enclosure to prepare.
+    A request consists of its number, the pod's directory and its anchor (the process with which the pod
+    ends), joined by NUL. A report consists of the number and, if the shim has ended, its exit status, or
+    NOT_FORKED if there was not enough memory. `root` is the runtime's directory, where spare shims find the
+    enclosure to prepare.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import these modules
     import resource  # noqa: F401
@@ -116,7 +117,7 @@ class Server:
             os.close(writable)
 
     def _assign_spare(self, pod: bytes) -> int:
-        """Return the process ID of the spare shim that received the pod, or 0 if there is none."""
+        """Assign the pod to a spare shim. Return the shim's process ID, or 0 if there is no spare shim."""
         if len(pod) > _ASSIGNMENT_BYTES:
             return 0
         self._end_outdated_spares()
@@ -143,7 +144,7 @@ class Server:
                 os.close(self._spares.popitem()[1])
 
     def _fork(self, run: Callable[..., None], *arguments: object) -> int:
-        """Return the process ID of a new process that calls `run`, or 0 without enough memory."""
+        """Fork a process that calls `run`. Return its process ID, or 0 if there is not enough memory."""
         try:
             pid = os.fork()
         except OSError:

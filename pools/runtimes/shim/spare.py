@@ -35,7 +35,10 @@ def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> N
 
 
 def _prepare(path: str) -> PreparedEnclosure | None:
-    """Build the enclosure that the record describes, or return None. The shim can still run a pod then."""
+    """Build the enclosure that the record describes.
+
+    Return None if this fails, in which case the shim can still run a pod.
+    """
     import ctypes
 
     try:

@@ -62,9 +62,9 @@ class KubernetesAccess:
 
     @reconnect_after_failure
     def access_by_pool(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return each pool's cluster, or why it cannot be used, by pool name.
+        """Return each pool's cluster, or why it cannot be used, keyed by pool name.
 
-        Clusters that no pool uses any longer are closed.
+        Close clusters that no pool uses any longer.
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}

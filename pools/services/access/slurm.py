@@ -33,9 +33,10 @@ def token_endpoint(pool: NodePool) -> tuple[Any, Any]:
 
 
 def drop_token_if_endpoint_changed(pool: NodePool, endpoint: tuple[Any, Any]) -> None:
-    """Remove the token from the edited pool if its URL or user has changed, without saving.
+    """Remove the token from the edited pool if its URL or user has changed.
 
-    Otherwise, anyone who may edit the pool could send the token to their own server.
+    The pool is not saved. If the token stayed, anyone who may edit the pool could send the token to their own
+    server.
     """
     if pool.provider != SLURM or not endpoint[0] or token_endpoint(pool) != endpoint:
         pool.slurm_token_sealed = ""

@@ -32,10 +32,10 @@ def pin_keys_of_remaining_hosts(pool: NodePool, columns: Mapping[str, Any]) -> M
 
 
 def sync_hosts(pool: NodePool, *, actor: Any) -> None:
-    """Create, update and remove host rows to match the pool's settings, in the same transaction.
+    """Create, update and remove host rows to match the pool's settings.
 
-    Removed hosts are drained first. Raises Invalid if a host belongs to another pool, is being removed, or
-    must be uninstalled first.
+    Call this in the transaction that stores the settings. Removed hosts are drained first. Raises Invalid if
+    a host belongs to another pool, is being removed, or must be uninstalled first.
     """
     if pool.provider != SSH:
         remove_all_hosts(pool)
@@ -78,9 +78,10 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed host, for example an unreachable one. Any agent stays there.
+    """Delete the row of a removed host, for example an unreachable one.
 
-    Raises Conflict if the host is not being removed, or its node is still being drained.
+    An agent that is installed on the host stays there. Raises Conflict if the host is not being removed, or
+    its node is still being drained.
     """
     if host.removed_at is None:
         raise Conflict(

@@ -266,7 +266,7 @@ def _serialize_condition(condition: Condition) -> AutoscalerConditionResponse:
 
 
 def _serialize_scaling(row: Scaling) -> AutoscalingActionResponse:
-    """Serialize a scaling action. An unfinished one has the status of its scale request."""
+    """Serialize a scaling action. An unfinished action has the status of its scale request."""
     request = row.request
     status = request.status if request is not None and row.completed_at is None else row.status
     return AutoscalingActionResponse.from_row(

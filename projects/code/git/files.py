@@ -36,7 +36,10 @@ class FileListing:
 
 
 def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> FileListing:
-    """List the files of a tree. Raises GitRejection if there are too many, or one is too large or unsafe."""
+    """List the files of a tree.
+
+    Raises GitRejection if there are too many files, or if a file is too large or unsafe.
+    """
     entries: list[TreeEntry] = []
     submodules, size = 0, 0
     for record in _tree_records(git, tree):
@@ -115,9 +118,9 @@ class _ObjectBatch:
 def store_files(
     git: GitProgram, entries: Sequence[TreeEntry], store: Callable[[Mapping[str, bytes]], None]
 ) -> tuple[CodeFile, ...]:
-    """Read the files, and pass their chunks to `store`, keyed by digest. Return the files with digests.
+    """Read the files, and pass their chunks to `store`, keyed by digest.
 
-    Raises GitRejection if a symbolic link leads out of the tree.
+    Return the files with their digests. Raises GitRejection if a symbolic link leads out of the tree.
     """
     arguments = ["--git-dir", str(git.repository), "cat-file", "--batch"]
     process = git.start(arguments, subprocess.PIPE, subprocess.DEVNULL, subprocess.PIPE)

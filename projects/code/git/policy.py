@@ -15,10 +15,10 @@ EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", ":
 
 @dataclass(frozen=True, slots=True)
 class GitPolicy:
-    """Installation-wide policy for fetches. Sizes are in bytes, and times in seconds.
+    """Installation-wide policy for fetches.
 
-    Hosts at public addresses are allowed, and those listed in `hosts` as HOST or HOST:PORT. Cloud metadata
-    services and link-local addresses never are.
+    Hosts at public addresses are allowed. `hosts` lists other allowed hosts, as HOST or HOST:PORT. Cloud
+    metadata services and link-local addresses are never allowed. Sizes are in bytes, and times in seconds.
     """
 
     hosts: frozenset[str] = frozenset()

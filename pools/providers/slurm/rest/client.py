@@ -135,9 +135,10 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None, ignored: Collection[int] = (), api: str = "slurm",
         seconds: float | None = None,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """Call slurmrestd and return its JSON object. Raises ProviderError unless the code is in `ignored`.
+        """Call slurmrestd and return the JSON object of its response.
 
-        After status 404, the next call negotiates the API version again.
+        Raises ProviderError for errors, except those whose code is in `ignored`. After status 404, the next
+        call negotiates the API version again.
         """
         server = connection.server
         full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"
@@ -166,7 +167,10 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline for several calls, so that a slow server does not delay other pools."""
+    """Return the monotonic deadline that several calls share.
+
+    It limits how long a slow server delays other pools.
+    """
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

@@ -25,7 +25,9 @@ _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 
 
 def parse_token(text: str) -> str | None:
-    """Return the JWT in the output of `scontrol token` or in a file, or None."""
+    """Return the JWT in the output of `scontrol token`, or in a file that contains only the JWT. Return None
+    if there is none.
+    """
     token = text.strip().removeprefix("SLURM_JWT=")
     return token if len(token) <= LENGTH_MAX and _JWT.fullmatch(token) else None
 

@@ -89,9 +89,9 @@ class RayProcess:
         self._last_up = time.monotonic()
 
     def adopt_or_start(self) -> None:
-        """Adopt the Ray process that this node's previous code has started, or start Ray.
+        """Adopt the Ray process that was started before this process loaded new code, or start Ray.
 
-        If the process joined a different head node, restart it.
+        If the earlier Ray process joined a different head node, restart Ray.
         """
         pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
         if pid:
@@ -188,7 +188,10 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return the environment variables for Ray. Pods do not inherit those that come from this process."""
+    """Return the environment variables for Ray.
+
+    Pods do not inherit the variables that Ray inherits from this process.
+    """
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

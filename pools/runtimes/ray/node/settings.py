@@ -10,10 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Settings of one Ray node. `head` is the head node's `address:port`.
+    """Settings of one Ray node.
 
-    `temp` is Ray's temporary directory, deleted with Ray, or empty for the default. `workspaces` is a
-    directory shared by all nodes, or empty. `extra` holds further arguments for `ray start`.
+    `head` is the head node's `address:port`. `temp` is Ray's temporary directory, which is deleted when Ray
+    ends, or empty for the default. `workspaces` is a directory shared by all nodes, or empty. `extra` holds
+    further arguments for `ray start`.
     """
 
     label: str

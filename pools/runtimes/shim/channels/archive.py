@@ -28,9 +28,10 @@ def describe(path: str, error: OSError) -> str:
 
 
 def stays_inside(link: str, depth: int) -> bool:
-    """Return whether a symbolic link at this directory `depth` stays inside the copied directory.
+    """Return whether a symbolic link stays inside the copied directory.
 
-    ".." is allowed only at the beginning. After another link, it could lead anywhere.
+    `depth` is the depth of the directory that contains the link. ".." is allowed only at the beginning. After
+    another link, it could lead anywhere.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = 0

@@ -213,7 +213,10 @@ class Terminal:
         self._ours, self._theirs = socket.socketpair()
 
     def connect(self) -> None:
-        """Open a terminal as stdin, stdout and stderr. Call this after the process has entered the pod."""
+        """Open a terminal and make it this process's stdin, stdout and stderr.
+
+        Call this after the process has entered the pod.
+        """
         master, slave = os.openpty()
         set_size(master, self._size)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)

@@ -22,7 +22,10 @@ class NotListening(Exception):
 
 
 def resolve_port(port: object, env: Mapping[str, str]) -> int:
-    """Return the number of a port, given by number or by its name in the document. Raises ValueError."""
+    """Return a port's number.
+
+    The port is given by its number, or by its name in the workload's document. Raises ValueError.
+    """
     if isinstance(port, str):
         names = [name for name, value in env.items() if name.startswith(_PREFIX) and value.isdigit()]
         variable = _PREFIX + port.upper().replace("-", "_")
@@ -57,9 +60,9 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
 
 
 def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
-    """Forward stdin to the connection, and the connection to stdout, until both end. Raises OSError.
+    """Copy data from stdin to the connection and from the connection to stdout, until both directions end.
 
-    With `until_first_end`, one end is enough.
+    With `until_first_end`, return as soon as one direction ends. Raises OSError.
     """
     connection.setblocking(False)
     fd = connection.fileno()

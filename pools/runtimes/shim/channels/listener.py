@@ -1,7 +1,7 @@
 """Accept connections to a pod's channels, and kill processes that outlive their channel.
 
-A relay serves each connection. When it ends, all processes with the channel's ID in their environment are
-killed.
+A relay serves each connection. When the relay ends, all processes with the channel's ID in their environment
+are killed.
 """
 
 from __future__ import annotations

@@ -22,10 +22,11 @@ DIGITS_MAX = 20  # maximum digits of a size or time in an extended header
 
 
 class Unpacker:
-    """Unpacker of an archive with one file or directory, which becomes `target` or goes into it.
+    """Unpacker of an archive with one file or directory.
 
-    `name` replaces the name in the archive. Files appear when they are complete. Links in the path of an
-    archive member are not followed.
+    It becomes `target`, or is placed inside `target` if that is a directory. `name` replaces the name in the
+    archive. A file appears under its name once it is complete. Links in the path of an archive member are not
+    followed.
     """
 
     def __init__(self, target: str, name: str = "") -> None:
@@ -203,9 +204,10 @@ class Unpacker:
         self._levels.append(_OpenDirectory(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory and set the mode and time of a new one. Raises CopyError.
+        """Close the innermost directory.
 
-        Both are set last, because the mode may prevent writes, and writes change the time.
+        If it is new, set its mode and modification time. Both are set last, because the mode may prevent
+        writes, and writes change the time. Raises CopyError.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()

@@ -11,9 +11,9 @@ from pools.runtimes.shim.processes import children, is_running
 class Builder:
     """Process that runs bubblewrap to build an enclosure, and exits with its parent.
 
-    `errors` is a file descriptor for bubblewrap's output, closed here. Once the enclosure is built, `init` is
-    its first process, and `pids` are those of bubblewrap. `was_killed` is true if bubblewrap was killed
-    before that.
+    `errors` is a file descriptor for bubblewrap's output, which this object closes. Once the enclosure has
+    been built, `init` is the process ID of its first process, and `pids` are bubblewrap's own processes.
+    `was_killed` is true if bubblewrap was killed before the enclosure was built.
     """
 
     def __init__(self, command: list[str], errors: int) -> None:

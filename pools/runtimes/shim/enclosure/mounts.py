@@ -1,6 +1,6 @@
 """Mounts that a shim adds to a prepared enclosure, like bubblewrap's mount options.
 
-They are opened before the process enters, because their sources are not visible inside.
+They are opened before the process enters the enclosure, because their sources are not visible inside.
 """
 
 from __future__ import annotations

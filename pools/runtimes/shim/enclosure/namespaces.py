@@ -1,6 +1,6 @@
 """Namespaces of an enclosed pod, which bubblewrap creates.
 
-The pod's command is a child of the shim, so its exit status and signals are the usual ones.
+The pod's command is a child of the shim, so its exit status and signals are the same as without an enclosure.
 """
 
 from __future__ import annotations

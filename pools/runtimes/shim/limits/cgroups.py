@@ -1,7 +1,7 @@
 """Control groups (version 1 or 2) for a pod's memory, CPU and number of processes.
 
 They are inside the shim's own group in version 1, and next to it in version 2. Kernel memory, page cache and
-/dev/shm count too.
+/dev/shm count towards the limits.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def find_parent(controller: str) -> tuple[str, bool]:
-    """Return the controller's parent directory for groups, and whether it is version 2.
+    """Return the parent directory for the controller's groups, and whether the controller uses version 2.
 
     Raises OSError if the controller is not mounted.
     """
@@ -128,7 +128,7 @@ def find_parent(controller: str) -> tuple[str, bool]:
 
 
 def _own_cgroups() -> dict[str, str]:
-    """Return this process's control group for each controller, or for "" in version 2."""
+    """Return the path of this process's control group for each controller. The key for version 2 is ""."""
     own = {}
     with open(_OWN_GROUPS) as file:
         for line in file.read().splitlines():

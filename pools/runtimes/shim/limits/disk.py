@@ -61,7 +61,9 @@ class DiskUsage:
         self.due = float("inf")
 
     def _exec(self, write_fd: int) -> None:
-        """Become `du`, which measures allocated space and counts hard-linked files only once."""
+        """Replace this process with `du`, which measures allocated space and counts hard-linked files only
+        once.
+        """
         try:
             os.nice(19)
             os.dup2(write_fd, 1)

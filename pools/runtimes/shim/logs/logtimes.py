@@ -1,8 +1,8 @@
 """Record the times when a pod wrote its log, in a file beside the log.
 
 An entry consists of two 64-bit integers: an offset, and the Unix time in milliseconds of the last byte before
-it. Earlier bytes of the entry are at most one check interval older. A time of 0 is unknown. Readers ignore an
-incomplete entry.
+it. Earlier bytes of the entry are at most one check interval older. A time of 0 means that the time is
+unknown. Readers ignore an incomplete entry.
 """
 
 from __future__ import annotations

@@ -48,7 +48,10 @@ class PodLog:
         self._punch_hole()
 
     def _punch_hole(self) -> None:
-        """Free the log's middle. Without support for holes, the log keeps growing."""
+        """Free the disk space of the log's middle.
+
+        On file systems that do not support holes, the log keeps growing.
+        """
         import ctypes
 
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

@@ -27,8 +27,9 @@ class TransferFailure(Exception):
 class Transfer:
     """Transfer of data to one pod, in a child process.
 
-    Subclasses define messages and `transfer`, which runs in the child and learns whether the previous attempt
-    ended in a BROKEN error. If the pod is stopped, `cause` is set.
+    Subclasses define the messages and the method `transfer`, which runs in the child. Its argument
+    `is_broken` is true if the previous attempt ended in a BROKEN error. If the pod is stopped during the
+    transfer, `cause` is set.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"
@@ -108,7 +109,7 @@ class Transfer:
             self._interrupts.wait(remaining)
 
     def _report(self, progress: str, is_important: bool = False) -> None:
-        """Record the progress for the runtime, at most once a second unless `is_important` is set."""
+        """Record the progress for the runtime to read, at most once a second unless `is_important` is set."""
         now = time.monotonic()
         if not is_important and now - self._reported_at < REPORT_SECONDS:
             return

@@ -24,10 +24,10 @@ TICK_SECONDS = 0.02  # longer than the timestamp resolution of file systems
 def copy_objects(
     objects: list[Object], cache: Cache, draft: str, uid: int, report: Callable[[int], None]
 ) -> None:
-    """Copy cached objects to files in the existing directory `draft`. Raises OSError.
+    """Copy cached objects to files in the existing directory `draft`.
 
-    They belong to the user `uid`, or to this process's user if it is 0. `report` receives the number of
-    copied files.
+    The files belong to the user `uid`, or to this process's user if `uid` is 0. `report` is called with the
+    number of copied files. Raises OSError.
     """
     for number, entry in enumerate(objects):
         report(number)

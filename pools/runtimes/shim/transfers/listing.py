@@ -59,9 +59,10 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing for an empty volume, or objects that would be the same file or directory.
+        """Raise UnusableListing if a read-only volume is empty, an object is listed twice, or an object would
+        be both a file and a directory.
 
-        Only writable volumes can be empty, because a misspelled prefix has no objects.
+        An empty read-only volume is probably a misspelled prefix.
         """
         if not self.objects and not self._may_be_empty:
             raise UnusableListing("the volume has no objects. Ask an admin to check its source")

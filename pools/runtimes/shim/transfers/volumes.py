@@ -33,9 +33,9 @@ _MB = 1e6
 
 
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
-    """Fetch all S3 volumes of the pod. Return an error message and the cause, or "" for each.
+    """Fetch all S3 volumes of the pod.
 
-    The cause is set if the pod was stopped.
+    Return an error message, or "" on success. Also return the cause if the pod was stopped, otherwise "".
     """
     writable = {value for key, value in order if key == "writable_volume"}
     for key, value in order:
@@ -108,7 +108,7 @@ class VolumeFetch(Transfer):
         time.sleep(seconds)
 
     def _lock_and_list(self) -> list[Object]:
-        """Lock the cache, and list the objects with the changes of earlier pods.
+        """Lock the cache, and list the objects once the changes of earlier pods have been uploaded.
 
         Raises TransferFailure and UnusableListing.
         """

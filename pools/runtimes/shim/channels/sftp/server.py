@@ -264,7 +264,7 @@ class SftpServer:
         self._send_names([(link, link, uint32(0))])
 
     def _make_link(self, packet: Reader) -> None:
-        """Create a symbolic link. As with OpenSSH, the target comes first."""
+        """Create a symbolic link. The target comes first, as in OpenSSH's requests."""
         target, link = packet.path(), packet.path()
         os.symlink(target, link)
         self._send_status()
