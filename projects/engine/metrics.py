@@ -34,9 +34,9 @@ class Point(NamedTuple):
 class Series:
     """Reported values of one metric, reduced to at most POINTS_MAX points.
 
-    `points` are sorted by step, at most one in each range of `stride` steps. `last` is the latest report.
-    `lowest` and `highest` are exact. `not_finite_step` is set while the latest report is infinite or not a
-    number.
+    `points` are sorted by step, with at most one point in each range of `stride` steps. `last` is the latest
+    report. `lowest` and `highest` are exact. `not_finite_step` is set while the latest report is infinite or
+    not a number.
     """
 
     points: list[Point] = field(default_factory=list)

@@ -143,7 +143,10 @@ def _editable_fields(obj: Tenant) -> tuple[str, ...]:
 
 
 def _save_tenant(obj: Model) -> None:
-    """Raise Invalid, which lists every invalid field, or Conflict if the name is in use."""
+    """Validate and save a department or project.
+
+    Raises Invalid, which lists every invalid field, or Conflict if the name is in use.
+    """
     try:
         obj.full_clean()
     except ValidationError as error:

@@ -132,7 +132,7 @@ class VolumeTransfer:
             )
 
     def _store_file(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:
-        """Return False if the time is up before all parts of the file are stored."""
+        """Store the file. Return False if the time is up before all of its parts are stored."""
         part_bytes = max(PART_BYTES, -(-file.size // PARTS_MAX))
         if file.size <= part_bytes:
             self._writer.put(file.path, self._read_content(file, 0, file.size))

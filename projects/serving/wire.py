@@ -122,7 +122,7 @@ class Wire:
             return WireResponse(base, response.status, self._read_all(response, base))
 
     def _read_all(self, response: http.client.HTTPResponse, base: str) -> bytes:
-        """Raise IncompleteRead if the body is shorter than its Content-Length."""
+        """Return the response's body. Raises IncompleteRead if it is shorter than its Content-Length."""
         expected, received = response.length, bytearray()
         while chunk := response.read(CHUNK):
             received += chunk

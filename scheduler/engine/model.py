@@ -169,7 +169,8 @@ class ClusterQuota:
     """Quota that the pool's own cluster enforces for a project's pods, such as a Kubernetes ResourceQuota.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
-    `pods`. `resource` is the cluster's name for it. `used` excludes the project's pods in this pool.
+    `pods`. `resource` is the name that the cluster uses for this kind. `used` excludes the project's pods in
+    this pool.
     """
 
     name: str

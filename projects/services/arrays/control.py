@@ -284,7 +284,10 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
 
 
 def _reactivate(array: WorkloadArray) -> None:
-    """Raise Conflict if another live workload or active array has the array's name."""
+    """Make a locked array active again.
+
+    Raises Conflict if another live workload or active array has its name.
+    """
     try:
         with transaction.atomic():
             WorkloadArray.objects.filter(pk=array.pk).update(

@@ -159,7 +159,7 @@ def _check_size(section: ArraySpec, document: Mapping[str, Any]) -> None:
 
 
 def _insert_array(array: WorkloadArray) -> None:
-    """Raise Conflict if the array's name is in use."""
+    """Insert the array. Raises Conflict if its name is in use."""
     WorkloadArray.objects.bulk_create([array], ignore_conflicts=True)
     if not WorkloadArray.objects.filter(pk=array.pk).exists():
         raise _name_taken_error(array, "an active array")

@@ -111,8 +111,8 @@ def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: 
 def enqueue_unschedulable_workloads(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
     """Queue notifications in the transaction that marks the workloads as unschedulable.
 
-    Return the number of deliveries. Each report is a workload with a message. Without a subscription, the
-    submitter gets an email. An array is reported once.
+    Return the number of deliveries. Each report is a workload with a message. If there is no subscription,
+    the submitter gets an email. An array is reported once.
     """
     merged = _merge_tasks_into_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]

@@ -41,7 +41,7 @@ QuotaKey = tuple[int | None, int | None, int | None, int | None]
 class QuotaChangeDraft:
     """Drafted change of one quota in a pool or a quota group.
 
-    `columns` is None if the quota is removed. `path` is the location in the document.
+    `columns` is None if the quota is removed. `path` is the change's location in the document.
     """
 
     owner: Tenant

@@ -155,7 +155,7 @@ def schedule_values(schedule: Schedule) -> dict[str, Any]:
 
 
 def _lock_schedule(actor: Actor, schedule: Schedule) -> Schedule:
-    """Raise NotFound, or Forbidden if the user may not change the schedule."""
+    """Return the locked schedule. Raises NotFound, or Forbidden if the user may not change the schedule."""
     rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department", "owner")
     locked = rows.filter(pk=schedule.pk).first()
     if locked is None:

@@ -13,8 +13,8 @@ from projects.web.arrays.progress import ArrayProgress
 class RuntimeEstimate:
     """Mean runtime of completed tasks, and an estimate for the remaining tasks, in seconds.
 
-    `remaining` assumes that `at_once` tasks run at all times, and is None if it is unknown or no task
-    remains.
+    `remaining` assumes that `at_once` tasks are running at all times. It is None if no task remains, or if
+    it cannot be estimated.
     """
 
     mean: float

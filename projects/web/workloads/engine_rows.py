@@ -42,7 +42,7 @@ def only_added_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def insert_inference_engine_rows(
     shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
 ) -> list[Workload]:
-    """Return the shown rows, and insert the matching engines of the expanded service below its row.
+    """Return the shown rows, with the matching engines of the expanded service inserted below its row.
 
     Each service's row gets its `EngineGroup` and the GPUs of all its live engines.
     """

@@ -17,7 +17,8 @@ def set_request_labels(rows: Iterable[Workload]) -> None:
     """Set `gpu_words` and `cpu_words` on each workload, for the smallest number of replicas that can start.
 
     `gpu_words` is "no GPU", or the requested GPU memory, such as "24 GiB GPU memory". `cpu_words` are the
-    cores and the memory, such as "2 cores, 4 GiB". Both are empty for requests for whole GPUs or GPU shares.
+    cores and the memory, such as "2 cores, 4 GiB". Both are empty if the workload requests whole GPUs or GPU
+    shares.
     """
     listed = list(rows)
     without_number = [row.pk for row in listed if not row.gpu_milli_min]

@@ -67,7 +67,7 @@ def _run_checkpoint(workload: Workload) -> datetime | None:
 
 
 def _seconds_to_stop(workload: Workload, action: str) -> int:
-    """Return the time until SIGKILL. Suspended pods also get the time of the preemption notice."""
+    """Return the time until SIGKILL. For a suspension, the time includes the preemption notice."""
     try:
         spec = parse_workload(workload.spec)
     except SpecError:  # the document was stored by an earlier version

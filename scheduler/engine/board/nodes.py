@@ -77,7 +77,7 @@ class Nodes:
 
     @property
     def nodes_by_free_devices(self) -> list[list[int]]:
-        """Indexes of the ready nodes with 0, 1, 2, ... entirely free devices."""
+        """Indexes of the ready nodes, grouped by their number of entirely free devices (0, 1, 2, ...)."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):

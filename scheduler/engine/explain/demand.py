@@ -103,7 +103,8 @@ def demand_within_bounds(
 ) -> list[GroupDemand]:
     """Return the gangs that need capacity and together stay within limits and quotas, in queue order.
 
-    Workloads in `counted_elsewhere` are skipped. The demand is added to `in_groups`.
+    Workloads in `counted_elsewhere` are skipped, because another pool counts their demand. The demand is
+    added to the sums in `in_groups`.
     """
     counted = GroupSums() if in_groups is None else in_groups
     allocated: Sums = {}

@@ -51,8 +51,8 @@ def simulate_scale_up(
 ) -> list[UnplacedReplicas]:
     """Return extra replicas that fit on booting nodes of `board` or on the nodes of `new_board`.
 
-    The gangs furthest from their maximum come first. `pending_replicas` count towards limits. The caller
-    rewinds the boards.
+    The gangs furthest from their maximum come first. `pending_replicas` are already on `new_board` and count
+    towards limits. The caller must rewind both boards.
     """
     with _temporary_charges() as count:
         for pending in pending_replicas:

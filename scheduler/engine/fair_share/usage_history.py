@@ -54,8 +54,8 @@ def _sibling_relative_usages(
 ) -> list[RelativeUsage]:
     """Return the relative usage of sibling queues.
 
-    `steady` is the usage possible if the parent had always had its current share. `remaining` is the usage
-    still possible before history is reset.
+    `steady` is the usage that would have been possible if the parent had always had its current share.
+    `remaining` is the usage that is still possible before history is reset.
     """
     requesting = accounts_with_requests(accounts, kind)
     weights = sum_weights(requesting, kind)

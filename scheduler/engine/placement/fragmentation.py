@@ -72,8 +72,8 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _KindLosses:
-    """Losses for one kind of request: what one more replica would cause on each node, and the best device
-    there.
+    """Losses for one kind of request: the fragmentation that one more replica would cause on each node, and
+    the best device on that node.
     """
 
     losses: Ints
