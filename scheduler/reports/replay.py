@@ -85,7 +85,7 @@ def _plan_differences(then: Document, now: Document) -> Iterator[str]:
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
     """Describe each bundle that only one of the plans contains.
 
-    If both contain the same bundles, describe the difference in order.
+    If both contain the same bundles, report whether their order differs.
     """
     left = list(now)
     for bundle in then:

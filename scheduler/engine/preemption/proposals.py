@@ -149,7 +149,7 @@ def _place_by_clearing_nodes(
 def _victims_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return the topology domains in which the arrangement might fit and their victims, cheapest first."""
+    """Return the topology domains in which the arrangement might fit, cheapest first, with their victims."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)

@@ -147,7 +147,7 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
 
 
 class _TrialRuns:
-    """Runner that tries the engine on changed snapshots, up to a maximum number of runs."""
+    """Trial runs of the engine on changed snapshots, up to a maximum number of runs."""
 
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
         self._snapshot, self._name, self._max_runs = snapshot, name, max_runs

@@ -1,6 +1,6 @@
 """Record each running workload's last checkpoint.
 
-A checkpoint is recorded when a pod touches `.berth-checkpoint` in its workspace.
+A pod reports a checkpoint by touching `.berth-checkpoint` in its workspace.
 """
 
 import logging

@@ -38,8 +38,8 @@ QuotaPlace = tuple[str, str]  # owner key and pool name
 def preview_or_apply(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
-    Return a preview as HTML, and everything else as JSON. To apply edits that evict workloads or delete
-    quotas, `confirmed` must be the ETag of the edited quota versions.
+    Return a preview as HTML, and everything else as JSON. Edits that evict workloads or delete quotas are
+    applied only if `confirmed` is the ETag of the edited quota versions.
     """
     typed: Sequence[EditedQuota] = ()
     try:

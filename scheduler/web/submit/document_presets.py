@@ -153,7 +153,7 @@ def _initial_document(actor: Actor, query: Mapping[str, str]) -> str:
 
 
 def copy_name(array: WorkloadArray) -> str:
-    """Return a name for a copy of the array that ends in `-copy` and is not in use."""
+    """Return an unused name for a copy of the array. The name ends in `-copy`."""
     return free_name(array.project, f"{array.name[:ARRAY_NAME_MAX]}-copy")
 
 

@@ -141,7 +141,7 @@ def describe_change_and_effects(
 
 
 def _ended_workloads(change: Change | None) -> list[str]:
-    """Return the name of the workload that the change would end as a list.
+    """Return a list with the name of the workload that the change would end.
 
     The list is empty for any other change.
     """

@@ -130,7 +130,7 @@ class PreemptionPolicy:
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
         """Return a sort key that says how far the evictions reduce the victim's queue.
 
-        The larger the key, the worse the reduction.
+        A larger key is worse.
         """
         del victim, evicted
         return ()

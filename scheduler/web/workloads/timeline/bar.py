@@ -23,8 +23,8 @@ NARROW = 1  # segments below this width, in percent, are drawn with a minimum wi
 class Segment:
     """Segment of the bar.
 
-    `x` and `width` are in percent. `key` is the number of the segment's period, which the timeline entry at
-    the beginning of the period shares. `text_width` is the width of the part before the lost work.
+    `x` and `width` are in percent. `key` is the number of the segment's period. The timeline entry that
+    begins the period has the same number. `text_width` is the width of the part before the lost work.
     """
 
     period: Period
