@@ -65,13 +65,13 @@ def _describe_price(
 ) -> tuple[str, str, str]:
     """Return the price, the GPU time that the price covers, and the reason why there is no total price.
 
-    All of these texts are empty if the pools have no prices.
+    All of these texts are empty if no pool has a price.
     """
     names = {each["pool"] for each in prediction.decisions if each["pods"]} or prediction.workload["pools"]
     pools = NodePool.objects.filter(name__in=names).order_by("name")
     prices = {pool.name: current_price(pool) for pool in pools}
     amounts = [float(price) for price in prices.values() if price is not None]
-    if not amounts:
+    if not amounts and not (prices and NodePool.objects.exclude(price_per_gpu_hour=None).exists()):
         return "", "", ""
     if without := [name for name, price in prices.items() if price is None]:
         has = "has" if len(without) == 1 else "have"

@@ -246,6 +246,9 @@ def test_unknown_cost_names_the_pool_without_a_price(cast: Cast, dave: Client) -
     NodePool.objects.filter(name="local").update(price_per_gpu_hour=Decimal("2.50"))
     shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
     assert "Cost Unknown (pool free has no price)" in shown
+    only_free = text.replace("project: vision", "project: vision\npools: [free]")
+    shown = words_of(dave.post("/submit/prediction", {"document": only_free}).content.decode())
+    assert "Cost Unknown (pool free has no price)" in shown
     make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
     make.quota(cast.vision, cast.pool, 8)
     shown = words_of(dave.post("/submit/prediction", {"document": text}).content.decode())
