@@ -148,7 +148,8 @@ def test_prediction_states_that_the_workload_starts_after_a_node_has_booted(cast
     assert 'class="card verdict info"' in page
     assert page.count("<strong>Waiting for scale up.</strong>") == page.count("<strong>") == 1
     assert "Would start after 1 node has booted. <span" in page
-    assert "no node of pool local has booted yet" in unescape(page).lower()
+    reason = "No node of pool local has booted yet, so the boot time is unknown."
+    assert f'<dt>Expected start</dt><dd class="wrap">{reason}</dd>' in unescape(page)
 
 
 def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
