@@ -1,7 +1,7 @@
 """Cancel, suspend, resume, retry and delete arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
@@ -36,21 +36,27 @@ LONG_COLUMNS = ("spec", "explanation", "pending_reasons")
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Cancellation or suspension of tasks. `unstarted` contains the phases of tasks without pods."""
+    """Cancellation or suspension of tasks. `unstarted` contains the phases of tasks without pods, `stopped`
+    the phases of the tasks to stop (None for all live tasks).
+    """
 
     action: audit.AuditAction
     to: str
     reason: str
     unstarted: Sequence[str]
+    stopped: Sequence[str] | None = None
 
     def would_change(self, task: Workload) -> bool:
         """Return whether the cancellation or suspension would change a live task."""
+        if self.stopped is not None and task.phase not in self.stopped:
+            return False
         if task.phase == Phase.STOPPING:
             return task.next_phase not in (*lifecycle.ENDED, self.to)
         return task.phase != self.to
 
 
 CANCELLATION = _Stop("cancel", Phase.CANCELLED, "Cancelled", (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED))
+PENDING_CANCELLATION = replace(CANCELLATION, stopped=(Phase.PENDING, Phase.RESERVED))
 SUSPENSION = _Stop("suspend", Phase.SUSPENDED, "Suspended", (Phase.PENDING, Phase.RESERVED))
 
 
@@ -59,15 +65,17 @@ def cancel(
     actor: Actor,
     array: WorkloadArray,
     indexes: Sequence[int] | None = None,
+    pending_only: bool = False,
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
     """Cancel the array's live tasks, or only those in `indexes`.
 
-    Return the number of cancelled tasks. With `dry_run`, no task is changed. Raises Invalid for an index that
-    the array does not have.
+    Return the number of cancelled tasks. With `pending_only`, tasks that have started or are suspended are
+    not changed. With `dry_run`, no task is changed. Raises Invalid for an index that the array does not have.
     """
-    return _stop_tasks(actor, array, CANCELLATION, indexes, dry_run, now)
+    stop = PENDING_CANCELLATION if pending_only else CANCELLATION
+    return _stop_tasks(actor, array, stop, indexes, dry_run, now)
 
 
 def suspend(

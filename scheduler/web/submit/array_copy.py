@@ -11,6 +11,7 @@ from typing import Any
 from django.http import QueryDict
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from pydantic import ValidationError
 
 from berth.core.merge_patch import differences
 from berth.core.problems import join_path
@@ -21,6 +22,7 @@ from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import Workload, WorkloadArray
 from projects.selectors import arrays
+from projects.services.arrays import pending_originals
 from projects.services.workloads import DocumentChange
 from projects.web.arrays.replaced_tasks import ReplacedTasks
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -85,6 +87,17 @@ def submitted_copy(actor: Actor, value: str) -> ArrayCopy | None:
     if array is None or not COUNT.fullmatch(count):
         return None
     return ArrayCopy(array, int(count), array.spec)
+
+
+def count_pending_originals(copy: ArrayCopy | None, document: Mapping[str, Any] | None) -> int:
+    """Return the number of pending tasks that the edited document of an array copy would replace."""
+    if copy is None or not document or document.get("array") is None:
+        return 0
+    try:
+        section = ArraySpec.model_validate(document["array"])
+    except ValidationError:
+        return 0
+    return len(pending_originals(copy.array, section))
 
 
 def link_to_cancel(replaced: ReplacedTasks) -> SafeString:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import SUGGESTION, Problem, format_value
 from berth.core.spec import parse_workload
+from berth.core.wording.words import format_count
 from berth.documents import read_document
 from berth.server.web.error_sentences import NAME_IN_USE
 from berth.server.web.pages import Request, page, signed_in, success_response
@@ -29,6 +30,7 @@ from scheduler.web.accepted_prediction import ask_before_evicting, store_predict
 from scheduler.web.submit.array_copy import (
     COPIED_TASKS,
     ArrayCopy,
+    count_pending_originals,
     find_array_copy,
     link_to_cancel,
     submitted_copy,
@@ -52,6 +54,13 @@ from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
 NEVER_STARTS = "It can never start as specified."
 CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING = "look", "try", "submit", "submit-evicting"
+REPLACE, REPLACE_EVICTING = "replace", "replace-evicting"  # submit an array copy and cancel the originals
+CONFIRMED = {SUBMIT: SUBMIT_EVICTING, REPLACE: REPLACE_EVICTING}
+SUBMISSIONS = (*CONFIRMED, *CONFIRMED.values())
+CANNOT_REPLACE = (
+    "Nothing was submitted, because the original array no longer exists or you may no longer cancel its "
+    "tasks. To submit only the copy, click Submit copy only."
+)
 
 
 @dataclass
@@ -86,7 +95,7 @@ def index(request: Request) -> HttpResponse:
     form_action = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
     apply_kind_defaults(draft, request.POST)
-    if form_action not in (CHECK, PREDICT, SUBMIT, SUBMIT_EVICTING):
+    if form_action not in (CHECK, PREDICT, *SUBMISSIONS):
         apply_form_action(draft, form_action, mail=getattr(request.user, "email", ""))
         form_action = CHECK
     answer = CheckResult()
@@ -109,17 +118,19 @@ def _run_form_action(
         if draft.problems:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
-        if form_action in (SUBMIT, SUBMIT_EVICTING):
+        if form_action in SUBMISSIONS:
             require_chosen_code(document, request.POST.get("code-source", ""))
             predict = cache(partial(_predict_document, request.actor, document))
-            if form_action == SUBMIT and (question := _ask_before_evicting(request, document, predict)):
+            confirmed = CONFIRMED.get(form_action, "")
+            if confirmed and (question := _ask_before_evicting(request, document, predict, confirmed)):
                 return question
             # Predict again only if the page has already shown this outcome.
             never_starts = False
             if "never-starts" in request.POST:
                 with suppress(BerthError):  # reported by the submission, unless it is about dry runs
                     never_starts = predict().never_starts
-            return _submit(request, document, never_starts=never_starts)
+            is_replacement = form_action in (REPLACE, REPLACE_EVICTING)
+            return _submit(request, document, never_starts=never_starts, is_replacement=is_replacement)
         if form_action == PREDICT:
             _predict(request.actor, document, answer)
             answer.sign(request, document)
@@ -133,7 +144,7 @@ def _run_form_action(
 
 
 def _ask_before_evicting(
-    request: Request, document: Mapping[str, Any], predict: Callable[[], CheckResult]
+    request: Request, document: Mapping[str, Any], predict: Callable[[], CheckResult], form_action: str
 ) -> HttpResponse | None:
     if _is_array(document):
         arrays.validate(actor=request.actor, document=document)
@@ -143,7 +154,7 @@ def _ask_before_evicting(
         request,
         document,
         lambda: predict().summarize(),
-        form_action=SUBMIT_EVICTING,
+        form_action=form_action,
         verb="Submit",
     )
 
@@ -154,11 +165,13 @@ def prediction(request: Request) -> HttpResponse:
     """Predict the outcome of submitting the document, or show its errors in the form."""
     answer, draft = CheckResult(), open_submitted_document(request.POST)
     _run_form_action(request, draft, PREDICT, answer)
+    copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
     if answer.problems:
-        return _render_page(request, draft, answer)
+        return _render_page(request, draft, answer, copy=copy)
     if answer.never_starts:
         _mark_excessive_field(answer, draft, prepare_form(draft, choices_for(request.actor)))
-    return page(request, "scheduler/submit/prediction.html", {"answer": answer})
+    context = {"answer": answer, "originals": count_pending_originals(copy, draft.data)}
+    return page(request, "scheduler/submit/prediction.html", context)
 
 
 def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -> None:
@@ -176,14 +189,21 @@ def _is_array(document: Mapping[str, Any]) -> bool:
     return document.get("array") is not None
 
 
-def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool) -> HttpResponse:
-    """Store a workload or an array, and redirect to its page."""
-    replaced = None
+def _submit(
+    request: Request, document: Mapping[str, Any], *, never_starts: bool, is_replacement: bool
+) -> HttpResponse:
+    """Store a workload or an array, and redirect to its page.
+
+    With `is_replacement`, cancel the pending tasks that the array copies.
+    """
+    replaced, cancelled = None, 0
+    copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
+    if is_replacement and copy is None:
+        raise Forbidden(CANNOT_REPLACE)
     if _is_array(document):
-        submission = arrays.submit(actor=request.actor, document=document)
+        submission, cancelled = _submit_array(request.actor, document, copy if is_replacement else None)
         to, kind, name = reverse("array", args=[submission.array.pk]), "Array", submission.array.name
         warnings = submission.warnings
-        copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
         replaced = replaced_tasks(copy.array, submission.array) if copy else None
     else:
         stored = submit_with_warnings(actor=request.actor, document=document)
@@ -193,10 +213,23 @@ def _submit(request: Request, document: Mapping[str, Any], *, never_starts: bool
     if never_starts:
         warnings = [NEVER_STARTS, *warnings]
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
+    if cancelled and copy is not None:
+        tasks = format_count(cancelled, "pending task")
+        message = format_html("{} {} of {} cancelled.", message, tasks, copy.array.name)
     link = link_to_cancel(replaced) if replaced is not None and replaced.indexes else ""
     message = format_html("{} {}", message, link)
     # A message with a link has to stay.
     return success_response(request, message, to=to, leave=True, warns=bool(warnings or link))
+
+
+def _submit_array(
+    actor: Actor, document: Mapping[str, Any], copy: ArrayCopy | None
+) -> tuple[arrays.ArraySubmission, int]:
+    """Store an array. Return it with the number of pending tasks of the copied array that were cancelled."""
+    if copy is None:
+        return arrays.submit(actor=actor, document=document), 0
+    replacement = arrays.replace_pending(actor=actor, array=copy.array, document=document)
+    return replacement.submission, replacement.cancelled
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:
@@ -266,6 +299,7 @@ def _render_page(
         **code_context(request.actor, draft.form_data, shown.git, request.POST.get("code-source", "")),
         "answer": answer,
         "copy": copy,
+        "originals": count_pending_originals(copy, draft.form_data),
         "copy_changes": [describe_change(change, shown) for change in copy.changes] if copy else [],
         "offer": offer,
         "starts": example_links(),

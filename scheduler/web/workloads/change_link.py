@@ -35,7 +35,7 @@ LIMIT_RESOURCES = ("limit.cpu", "limit.memory_mib")
 URL_MAX = 4000  # well below the 8 KiB to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
-COPY_NOTE = "Arrays cannot be edited. Copy the pending tasks with this change, then cancel the originals."
+COPY_NOTE = "Arrays cannot be edited. A copy with this change can replace the pending tasks."
 EFFECTS = " This would "  # start of the sentence about the effects of a change
 
 Change = Mapping[str, Any]

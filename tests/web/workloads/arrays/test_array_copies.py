@@ -2,6 +2,7 @@
 
 import html
 import re
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -9,15 +10,17 @@ from django.db.models.functions import Mod
 from django.test import Client
 
 from berth.core.spec.sections.arrays import compress
+from pools.models import NodePool
 from projects.models import Membership, Workload, WorkloadArray
 from projects.services import arrays
+from projects.services.arrays import replacement
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.support.present import present
 from tests.web.conftest import SignIn
-from tests.web.submit.test_submission_page import refresh_form
+from tests.web.submit.test_submission_page import HTMX, refresh_form
 from tests.web.workloads.arrays.test_array_pages import text
 
 CHANGE = {
@@ -46,7 +49,7 @@ def test_smallest_change_of_an_array_opens_a_copy_of_its_pending_tasks_with_the_
     make.pool("spare")
     dave = sign_in("dave")
     card = card_of(dave, sweep)
-    assert "Copy the pending tasks with this change, then cancel the originals." in card
+    assert "A copy with this change can replace the pending tasks." in card
     assert "The next task would start now" in card
     assert re.search(r"The copy: \w[^<]+ would be queued\.</span>", card)
     page = dave.get(link_in(card))
@@ -93,6 +96,119 @@ def test_submitted_copy_of_an_array_links_to_the_tasks_that_it_replaces(
     assert live_indexes(sweep) == set(range(3, 120))
     dave.post(link, dict(parse_qsl(urlsplit(link).query)))
     assert live_indexes(sweep) == {3}, "the running task has no copy"
+
+
+LABEL = r'<span id="submit-label"[^>]*>([^<]+)</span>'
+
+
+def label_of(answer: Any) -> str:
+    return present(re.search(LABEL, answer.content.decode()))[1]
+
+
+def test_copy_of_an_array_cancels_the_originals_that_are_still_pending(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    page = dave.get(link_in(card_of(dave, sweep)))
+    copied = {"copied-tasks": page.context["copy"].value}
+    assert label_of(page) == "Submit and cancel 116 originals"
+    assert re.search(r'class="button primary" name="step" value="replace">', page.content.decode())
+    document = page.context["text"]
+    assert label_of(refresh_form(dave, document, **copied)) == "Submit and cancel 116 originals"
+    Workload.objects.filter(array=sweep, array_index=4).update(phase="running", run=1, held=False)
+    assert label_of(refresh_form(dave, document, **copied)) == "Submit and cancel 115 originals"
+    answer = refresh_form(dave, document, **copied, step="replace")
+    new = WorkloadArray.objects.get(name="sweep-copy")
+    assert answer.headers["HX-Redirect"] == f"/arrays/{new.pk}" and new.task_count == 116
+    assert live_indexes(sweep) == {3, 4}
+    message = " ".join(text(dave, f"/arrays/{new.pk}").split())
+    assert "115 pending tasks of sweep cancelled." in message
+    assert ">Cancel the 1 task of sweep</a> that it replaces." in message, "task 4 has started"
+
+
+def test_copy_of_an_array_can_be_submitted_without_cancelling_the_originals(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    page = dave.get(link_in(card_of(dave, sweep)))
+    assert 'name="step" value="submit">Submit copy only</button>' in page.content.decode()
+    cancel_link(dave, sweep)
+    assert live_indexes(sweep) == set(range(3, 120))
+
+
+def test_originals_stay_pending_if_the_copy_is_rejected(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    page = dave.get(link_in(card_of(dave, sweep)))
+    document = page.context["text"].replace("sweep-copy", "sweep")
+    answer = refresh_form(dave, document, step="replace", **{"copied-tasks": page.context["copy"].value})
+    assert answer.status_code == 422
+    assert live_indexes(sweep) == set(range(3, 120))
+
+
+def test_copy_is_not_stored_if_cancelling_the_originals_fails(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    page = dave.get(link_in(card_of(dave, sweep)))
+    dave.raise_request_exception = False
+
+    def crash(**_: object) -> int:
+        raise RuntimeError
+
+    monkeypatch.setattr(replacement, "cancel", crash)
+    copied = {"copied-tasks": page.context["copy"].value}
+    assert refresh_form(dave, page.context["text"], step="replace", **copied).status_code == 500
+    assert not WorkloadArray.objects.filter(name="sweep-copy").exists()
+
+
+def test_copy_is_not_submitted_if_the_user_can_no_longer_cancel_the_originals(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    Membership.objects.filter(user=cast.erin.user).update(role="member")
+    page = sign_in("dave").get(link_in(card_of(sign_in("dave"), sweep)))
+    copied = {"copied-tasks": page.context["copy"].value}
+    answer = refresh_form(sign_in("erin"), page.context["text"], step="replace", **copied)
+    assert answer.status_code == 422 and "Nothing was submitted" in answer.content.decode()
+    assert not WorkloadArray.objects.filter(name="sweep-copy").exists()
+    assert live_indexes(sweep) == set(range(3, 120))
+
+
+def test_copy_that_is_edited_to_other_tasks_leaves_the_remaining_originals_pending(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    page = dave.get(link_in(card_of(dave, sweep)))
+    copied = {"copied-tasks": page.context["copy"].value}
+    document = page.context["text"].replace("- 4-119", "- 10-11\n  - 300")
+    assert label_of(refresh_form(dave, document, **copied)) == "Submit and cancel 2 originals"
+    without = document.partition("array:")[0]
+    assert label_of(refresh_form(dave, without, **copied)) == "Submit workload"
+    refresh_form(dave, document, step="replace", **copied)
+    assert live_indexes(sweep) == {*range(3, 120)} - {10, 11}
+
+
+def test_button_of_an_array_copy_that_can_never_start_names_the_originals(
+    cast: Cast, sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    make.pool("spare")
+    dave = sign_in("dave")
+    page = dave.get(link_in(card_of(dave, sweep)))
+    for pool in NodePool.objects.all():
+        make.node(pool, gpus=2)
+        make.quota(cast.research, pool, 64)
+        make.quota(cast.vision, pool, 64)
+    document = re.sub(r"gpu: \d+", "gpu: 9", page.context["text"])
+    form = {"document": document, "copied-tasks": page.context["copy"].value}
+    answer = dave.post("/submit/prediction", form, headers=HTMX)
+    assert label_of(answer) == "Submit anyway and cancel 116 originals"
 
 
 def test_link_that_cancels_many_original_tasks_is_short(cast: Cast, sign_in: SignIn) -> None:
@@ -179,7 +295,7 @@ def test_users_who_cannot_cancel_the_originals_are_not_offered_a_copy(
     Membership.objects.filter(user=cast.erin.user).update(role="member")
     link, colleague = link_in(card_of(sign_in("dave"), sweep)), sign_in("erin")
     card = card_of(colleague, sweep)
-    assert "Copy pending tasks" not in card and "cancel the originals" not in card
+    assert "Copy pending tasks" not in card and "can replace the pending tasks" not in card
     page = colleague.get(link)
     assert page.context["copy"] is None and 'id="array-copy"' not in page.content.decode()
     assert colleague.post("/submit", {"copied-tasks": f"{sweep.pk} 5"}).context["copy"] is None
