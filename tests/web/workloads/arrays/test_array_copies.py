@@ -49,9 +49,8 @@ def test_smallest_change_of_an_array_opens_a_copy_of_its_pending_tasks_with_the_
     make.pool("spare")
     dave = sign_in("dave")
     card = card_of(dave, sweep)
-    assert "A copy with this change can replace the pending tasks." in card
     assert "The next task would start now" in card
-    assert re.search(r"The copy: \w[^<]+ would be queued\.</span>", card)
+    assert re.search(r"Copy of the pending tasks: \w[^<]+ would be queued\.</span>", card)
     page = dave.get(link_in(card))
     assert page.context["text"].startswith("name: sweep-copy\nproject: vision\npools:\n- local\n- spare\n")
     pending = Workload.objects.filter(array=sweep, phase="pending")

@@ -357,7 +357,7 @@ def test_array_page_shows_which_tasks_its_stop_rule_will_stop(sweep: WorkloadArr
 @pytest.mark.heavy
 def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
     client, address = sign_in("dave"), f"/arrays/{sweep.pk}"
-    assert "No task is running." not in text(client, address)
+    assert "idle-tasks" not in text(client, address)
     tasks = Workload.objects.filter(array=sweep)
     tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
     due = (timezone.now() + timedelta(hours=1)).replace(microsecond=0)
@@ -367,10 +367,10 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
             explanation={"expected_start": starts.isoformat()},
         )  # fmt: skip
     page = client.get(address)
-    notice = page.content.decode().partition("No task is running.")[2].partition("</p>")[0]
+    notice = page.content.decode().partition('class="notice idle-tasks')[2].partition("</p>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
     assert words.endswith("Project limit: 1 GPU requested ( sweep-4 ).")
-    assert f"starts by itself at about {due:%Y-%m-%d %H:%M} UTC ." in words, "the earliest start of all tasks"
+    assert f"Next task starts at about {due:%Y-%m-%d %H:%M} UTC . 46 tasks queued." in words
     tasks.filter(held=False, phase="pending").update(
         reason="Unschedulable", message="requests 64 GPUs, but nodes have 8.", explanation=None
     )
