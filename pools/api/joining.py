@@ -55,7 +55,7 @@ class JoinBody(Body):
     """Join request with the hardware that the machine detected.
 
     Only launched instances send an `instance_id`. A machine that joins again is recognized by its
-    `machine_id` or, without one, by its name.
+    `machine_id`, or by its name if it sends no `machine_id`.
     """
 
     token: Secret

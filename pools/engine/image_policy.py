@@ -62,7 +62,7 @@ def read_policy(stored: Mapping[str, Any]) -> ImagePolicy:
 
 
 def normalize_policy(value: object) -> dict[str, Any]:
-    """Return the image policy in the stored format, which is empty without restrictions. Raises Invalid."""
+    """Return the image policy in the stored format. It is empty if nothing is restricted. Raises Invalid."""
     if value is None:
         return {}
     problems = list(_policy_problems(value))

@@ -164,7 +164,7 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Record why quotas cannot be read, and continue with the last list of quotas, if there is one."""
+        """Record why quotas cannot be read. Continue with the last list of quotas, if any."""
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:

@@ -93,7 +93,7 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
 
 
 def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
-    """Create nodes for usable instances, and terminate the others.
+    """Create nodes for the usable instances, and terminate all other instances.
 
     Return False if the launch request is no longer current.
     """

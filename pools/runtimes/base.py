@@ -256,9 +256,10 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Start the pod in the background, if the runtime can start several pods at once.
+        """Begin to start the pod in the background.
 
-        Raises no errors. A later `start` of the same pod waits for the result.
+        Runtimes that start pods one at a time do nothing. Raises no errors. A later `start` of the same pod
+        waits for the result.
         """
         ...
 
@@ -285,9 +286,10 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def forget_in_background(self, pod_id: str) -> None:
-        """Forget an ended pod in the background, if the runtime can forget several pods at once.
+        """Start to forget an ended pod in the background.
 
-        Raises no errors. A later `forget` of the same pod waits for the result.
+        Runtimes that forget pods one at a time do nothing. Raises no errors. A later `forget` of the same pod
+        waits for the result, and raises the error if there was one.
         """
         ...
 

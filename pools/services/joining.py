@@ -179,7 +179,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the earlier row of a machine that joins again, or None if it has not joined before.
+    """Return the existing row of a machine that joins again, or None if it has not joined before.
 
     A machine can join again only after it has stopped reporting, because anyone with a token could otherwise
     replace it. Raises Conflict if the machine still reports, is being removed or belongs to another pool.

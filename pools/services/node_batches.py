@@ -20,8 +20,8 @@ RESULTS: Mapping[str, tuple[Callable[..., None], NodeState]] = {
 class NodeBatch:
     """Result of an action on several nodes.
 
-    `unchanged` lists nodes that already were in the resulting state, and `rejected` the others with the
-    reasons.
+    `unchanged` lists nodes that were already in the resulting state. `rejected` lists nodes that rejected the
+    action, each with the reason.
     """
 
     changed: tuple[Node, ...]

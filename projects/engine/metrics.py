@@ -49,7 +49,7 @@ class Series:
     has_new_points: bool = False
 
     def add(self, step: int, value: float) -> None:
-        """Add a report. A later report of the same step replaces the earlier one."""
+        """Add a report. A new report replaces any existing report of the same step."""
         if not math.isfinite(value):
             self.not_finite = min(self.not_finite + 1, COUNT_MAX)
             self.not_finite_step = step

@@ -103,7 +103,7 @@ def steps_to_compare(
 def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[int]) -> list[TaskStop]:
     """Return the running tasks to stop, sorted by index.
 
-    A task is stopped if its best value is worse than the median of the others' best values up to the same
+    A task is stopped if its best value is worse than the median best value of the other tasks up to the same
     step. Only tasks whose latest step is in `steps` are considered.
     """
     sign = 1 if rule.goal == "min" else -1

@@ -38,8 +38,8 @@ class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
     For reserved and new workloads, only their number and their requested milli-GPU are known. `positions`
-    contains the queue positions of the others in ascending order, possibly with gaps and repetitions, and
-    `gpu_milli` contains the milli-GPU requested at each position.
+    contains the queue positions of all other workloads in ascending order, possibly with gaps and
+    repetitions. `gpu_milli` contains the milli-GPU requested at each position.
     """
 
     reserved: tuple[int, int] = (0, 0)

@@ -84,7 +84,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """Close the connection, so that the process leaves its plugins' contexts and ends.
+        """Close the connection, so that the process exits its plugins' context managers and ends.
 
         Kill it if this takes too long.
         """

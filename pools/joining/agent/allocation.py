@@ -60,10 +60,10 @@ def has_job_ended() -> bool:
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the device IDs of the GPUs allocated to the job, or of all GPUs outside a job.
+    """Return the device IDs of the GPUs allocated to the job. Outside a job, return those of all GPUs.
 
-    The cluster lists the devices by UUID or by index. If the job sees only its own devices, indexes count
-    only these.
+    The cluster lists the devices by UUID or by index. If the job sees only its own devices, the indexes refer
+    to these devices.
     """
     uuids = [gpu["uuid"] for gpu in gpus]
     if not INSTANCE_ID:

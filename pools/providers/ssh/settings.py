@@ -122,7 +122,7 @@ class _SettingsModel(BaseModel):
 
 
 class BastionSettings(_SettingsModel):
-    """Server used as a jump host. Its user and key default to those of the pool."""
+    """Server used as a jump host. Its user and key default to the pool's."""
 
     address: Address
     host_key: HostKey

@@ -161,7 +161,7 @@ def _readable_option(mount: Mount, view: FileSystemView) -> str:
     others = [each.target for each in (*view.readable, *view.writable) if each is not mount]
     others += view.hidden
     if is_inside(mount.target, others):
-        return "--ro-bind"  # no mount point can be created inside another mount
+        return "--ro-bind"  # a link or copy cannot be created inside another mount
     if mount.is_copied:
         return COPY
     visible = [each.target for each in view.readable if each.source == each.target]

@@ -295,8 +295,8 @@ class Pod:
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
         """Send SIGTERM to all processes after the lead time, and SIGKILL after the grace period.
 
-        The signal `number` is sent immediately to the processes that handle it. If this method is called
-        again, the earlier times apply.
+        If there is a lead time, the first call sends the signal `number` immediately to the processes that
+        handle it. Later calls can bring SIGTERM and SIGKILL forward, but never delay them.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)

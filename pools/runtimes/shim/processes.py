@@ -63,7 +63,7 @@ def current_descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the IDs of the process's children, also those of its threads.
+    """Return the IDs of the process's children, including children that its other threads started.
 
     Some may be missing while other processes end.
     """

@@ -34,9 +34,9 @@ def serve(fd: int, root: str) -> None:
     """Fork a shim for each request on the socket, and report each fork and exit status.
 
     A request consists of its number, the pod's directory and its anchor (the process with which the pod
-    ends), joined by NUL. A report consists of the number and, if the shim has ended, its exit status, or
-    NOT_FORKED if there was not enough memory. `root` is the runtime's directory, where spare shims find the
-    enclosure to prepare.
+    ends), joined by NUL. A report begins with the number. The exit status follows if the shim has ended, or
+    NOT_FORKED if there was not enough memory to fork. `root` is the runtime's directory, where spare shims
+    find the enclosure to prepare.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import these modules
     import resource  # noqa: F401

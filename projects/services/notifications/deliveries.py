@@ -225,7 +225,7 @@ def _build_deliveries(
 
 
 def enqueue_delivery_tasks(pks: Iterable[int]) -> None:
-    """Enqueue one task per delivery, so that a slow address does not delay the others."""
+    """Enqueue one task per delivery, so that a slow address does not delay other deliveries."""
     for pk in pks:
         async_task(notify.TASK, pk)
 

@@ -46,8 +46,8 @@ def has_due_runs(now: datetime) -> bool:
 def submit_due_runs(now: datetime) -> int:
     """Submit runs that are due or queued.
 
-    Return the number of submitted runs. Projects take turns, and a failing schedule does not delay the
-    others.
+    Return the number of submitted runs. Projects take turns, and a failing schedule does not delay other
+    schedules.
     """
     since = Greatest("next_at", "retry_at")
     turn = Window(RowNumber(), partition_by=F("project"), order_by=[since.asc(), F("pk").asc()])

@@ -24,7 +24,7 @@ from projects.services.workloads.templates import check_document, template_docum
 CRON_MAX = 120
 CRON_EXAMPLE = "an expression such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
 ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
-UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with a time that would be the same for every run
+UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with an absolute time, identical in every run
 
 
 @dataclass(frozen=True, slots=True)

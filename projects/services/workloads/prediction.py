@@ -53,8 +53,8 @@ class Prediction:
 class TasksPrediction:
     """Outcome of the next scheduling cycle for all tasks of an array if nothing else changes.
 
-    `would_start` counts the tasks that start without evictions, and `would_evict` those that need them. All
-    other tasks would be queued. `blockers` are those of the first queued task.
+    `would_start` counts the tasks that would start without evictions, and `would_evict` the tasks that would
+    start with evictions. All other tasks would be queued. `blockers` says what blocks the first queued task.
     """
 
     first_task: Prediction

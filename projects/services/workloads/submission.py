@@ -287,8 +287,9 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings for the workload's first pool, or no warnings if at least one of its pools
-    causes none.
+    """Return the quota warnings for the workload's first pool.
+
+    Return an empty list if any of its pools causes no warnings.
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):

@@ -93,8 +93,9 @@ class DepartmentAllowances:
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
     def allowances_in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the quotas and limits that apply to the pool: the department's, if any, and the
-        projects'.
+        """Return the quotas and limits that apply to the pool.
+
+        The department comes first (None if it has none), then the projects.
         """
         own, group = (pool.pk, None), (None, pool.quota_group_id)
         projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}

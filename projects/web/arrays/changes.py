@@ -71,7 +71,8 @@ class TasksForm(Form):
             ]
             self.initial.setdefault("choice", USUAL)
             if replaced is None and self.initial["choice"] == REPLACED:
-                self.initial["choice"] = OTHER  # the copy was deleted, and the usual tasks may be others
+                # The copy was deleted. The default tasks may be different ones, so do not select them.
+                self.initial["choice"] = OTHER
             self.set_display_hints("indexes", shown_for=f"choice={OTHER}")
         else:
             del self.fields["choice"]

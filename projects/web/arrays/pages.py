@@ -288,7 +288,7 @@ def _task_squares(
 ) -> list[TaskSquare]:
     """Return a square for each task, in task index order.
 
-    `matching` contains the indexes that match the filters, or is None without filters.
+    `matching` contains the indexes that match the filters. It is None if no filters are set.
     """
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")

@@ -136,8 +136,7 @@ def _build_charts(
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    It is proportional to the number of engines that report metrics or, if none does, to the number of all
-    engines.
+    It is proportional to the number of engines that report metrics. If none does, all engines count.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

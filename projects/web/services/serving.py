@@ -45,7 +45,7 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an inference engine: its state or, if a check is failing, that failure."""
+    """Return the status of an inference engine: its failing check if there is one, otherwise its state."""
     title = token_to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:
@@ -109,8 +109,9 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
 
 
 def _not_serving_since(engines: Iterable[InferenceEngine]) -> datetime | None:
-    """Return the earliest state change of the engines that are not serving, or None if all are serving or if
-    a health check failed.
+    """Return the earliest state change of the engines that are not serving.
+
+    Return None if all engines are serving, or if an active engine failed its health check.
     """
     idle = [engine for engine in engines if engine_status(engine).cause]
     if any(engine.state == "ACTIVE" for engine in idle):

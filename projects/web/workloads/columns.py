@@ -55,8 +55,9 @@ def _utilization_percent(row: Workload) -> float | None:
 
 
 def run_seconds(row: Workload) -> int | None:
-    """Return the duration of the current or last run in seconds, or None if the workload never started, or is
-    neither running nor ended.
+    """Return the duration of the current or last run in seconds.
+
+    Return None if the workload has never started, or if it is neither running nor ended.
     """
     end = row.ended_at or (timezone.now() if row.phase == Phase.RUNNING else None)
     if end is None or row.started_at is None:

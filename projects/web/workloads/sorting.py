@@ -134,8 +134,9 @@ def _name(each_task: bool) -> Columns:
 
 
 def _gpus(each_task: bool) -> Columns:
-    """Return the GPUs that the column *GPUs* shows (allocated, or requested if the row has ended), and the
-    requested GPUs.
+    """Return the GPUs that the column *GPUs* shows, and the requested GPUs.
+
+    The column shows allocated GPUs. For ended rows, it shows requested GPUs.
     """
     ended = When(phase__in=ENDED_PHASES, array__isnull=True, then=F("gpu_milli_min"))
     if each_task:

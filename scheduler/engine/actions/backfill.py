@@ -207,7 +207,7 @@ class _HoldSearch:
     def find_hold_on_least_allocated_nodes(self) -> NodeHold | None:
         """Hold the nodes with the fewest allocated resources for the gang, and return the hold.
 
-        Return None if the pool can add nodes, if the gang would not fit, or during a pause.
+        Return None if the pool can add nodes, if the gang would not fit, or if holds are paused.
         """
         board, workload = self._board, self._gang.workload
         _, holds = current_hold_or_pause(board.now - workload.submitted - (board.pool.reservation_after or 0))

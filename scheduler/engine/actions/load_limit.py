@@ -58,9 +58,9 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of CPU limits on a node.
+    """Return the sum of the pods' CPU limits on a node, in milli-CPU.
 
-    The minimum replicas of other workloads do not count if these workloads may overcommit.
+    The minimum replicas of every other gang that may overcommit CPU are excluded.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

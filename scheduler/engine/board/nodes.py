@@ -18,7 +18,7 @@ class Slot(NamedTuple):
 
     node: int
     devices: tuple[int, ...]
-    milli: int  # share of each device in thousandths
+    milli: int  # fraction of each device, in thousandths
 
 
 class NodeHold(NamedTuple):

@@ -41,7 +41,7 @@ class Topology:
         return (level,)
 
     def domain_by_node(self, level: str) -> dict[int, frozenset[int]]:
-        """Return each node's domain, omitting nodes without one."""
+        """Return each node's domain. Nodes that belong to no domain are omitted."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def node_domain(self, level: str, i: int) -> frozenset[int]:

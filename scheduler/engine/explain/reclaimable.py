@@ -84,7 +84,10 @@ class UnitsByProtection(NamedTuple):
 
 
 class ReclaimableAmounts:
-    """Reclaimable and preemptible amounts on a board that must no longer change, cached by victim queue."""
+    """Reclaimable and preemptible amounts on a board, cached by victim queue.
+
+    The board must not change while this object is in use.
+    """
 
     def __init__(self, board: Board) -> None:
         self._board = board

@@ -148,8 +148,9 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers for a gang that would fit if each resource were considered alone, but too few nodes
-    have enough of all resources at once.
+    """Return the numbers for a gang whose resources are available, but not on the same nodes.
+
+    The gang would fit if each resource were considered alone.
     """
 
     def replicas_without_resource(kind: int) -> list[int]:

@@ -43,7 +43,7 @@ class Offer:
 class Round:
     """One round of offers to queues of the same rank that still need more.
 
-    A remainder round distributes the units left from rounding down.
+    A remainder round distributes the units left over after rounding down.
     """
 
     phase: str  # phase of the division: "quota", "over_quota" or "remainder"

@@ -23,8 +23,9 @@ _pool_quota_settings = attrgetter(*(field.name for field in fields(PoolQuota) if
 
 
 def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout:
-    """Return the previous layout, updated to match the snapshot, or a new layout if the cluster has changed
-    or the previous input was inconsistent.
+    """Return the previous layout, updated to match the snapshot.
+
+    Return a new layout if the cluster has changed, or if the previous input was inconsistent.
     """
     if (
         previous_layout is None

@@ -14,9 +14,7 @@ MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return the workloads that are missing or different in the other sequence, keyed by name: first those of
-    `before`, then those of `now`.
-    """
+    """Return two mappings by name: the workloads of `before` that `now` lacks or changes, and vice versa."""
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0

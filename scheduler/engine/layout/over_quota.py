@@ -15,7 +15,7 @@ from scheduler.engine.model import Pod
 
 
 class PodsOverQuota(NamedTuple):
-    """Part of a workload that is over quota: its number of pods and their allocation in milli-GPU."""
+    """Over-quota portion of a workload: the number of pods, and the milli-GPU allocated to them."""
 
     pods: int = 0
     gpu_milli: int = 0

@@ -1,8 +1,8 @@
 """Measure the free GPU capacity that typical requests could not use.
 
-Typical requests (the mix) are those of all workloads in the pool. The loss on a node consists of the free
-devices that are too small or lack CPU or memory. All values are integers, weighted by the number of replicas.
-The best placement causes the smallest loss.
+Typical requests (the mix) are the requests of all workloads in the pool. The loss on a node consists of the
+free devices that are too small or lack CPU or memory. All values are integers, weighted by the number of
+replicas. The best placement causes the smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator

@@ -102,8 +102,7 @@ def _place_after_evictions(
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> EvictionOutcome | None:
     """Place the arrangement by moving other workloads.
 
-    Return the outcome, or None if the arrangement cannot be placed or the outcome would be unfair to the
-    victim queues.
+    Return None if the arrangement cannot be placed, or if the outcome would be unfair to the victim queues.
     """
     board, policy = selection.board, selection.policy
     start, moves = board.log_position(), Consolidate(board, policy.gang, policy.requested)

@@ -42,7 +42,7 @@ class EvictionOutcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> EvictionOutcome | None:
-    """Restore the victims that can stay or move, so that only the others are evicted.
+    """Restore the victims that can stay or move, so that only the remaining victims are evicted.
 
     Return the outcome, or None if it is not acceptable.
     """

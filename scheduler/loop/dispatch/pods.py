@@ -113,7 +113,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     build = partial(_build_pod_spec, gangs=gangs, images=images, reader=reader, context=context)
     attempts = _start_and_log_failures(_begin_starts(due_pods, next_pods, build, context), now, context)
     if len(attempts.failures) < len(due_pods):
-        return attempts.notes  # this process no longer leads
+        return attempts.notes  # this process is no longer the leader
     failures = attempts.failures
     context.sent.failed = failed | dict.fromkeys((pk for pk, failure in failures.items() if failure), now)
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)

@@ -75,7 +75,7 @@ class ServedProjects:
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
     def project_names_by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
-        """Return the served project's name for each node that serves only one project."""
+        """Map each node that is already restricted to one project to that project's name."""
         projects = ((node, self._projects.get(machine)) for node, machine in self._machines.items())
         return {node: names[project] for node, project in projects if project is not None}
 

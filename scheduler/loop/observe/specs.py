@@ -74,7 +74,7 @@ class SpecCache:
         return {pk: self._specs[pk][1] for pk in edits}
 
     def _parse(self, name: object, text: str) -> ParsedSpec:
-        """Parse a document, given its name and the text of all other keys."""
+        """Parse a document, given its name and the JSON text of its other keys."""
         template = self._templates.get(text)
         if (
             template is not None

@@ -56,8 +56,8 @@ def share_trace(
 ) -> list[ShareTrace]:
     """Return the traces of a department or project in a pool.
 
-    A project's traces follow those of its department if the user may see the department. Raises NotFound if
-    the user may not see the department `owner`.
+    For a project, the traces of its department come first if the user may see the department. Raises NotFound
+    if `owner` is a department that the user may not see.
     """
     viewer, visible_departments = viewer_for(actor), visible_department_ids(actor)
     if (

@@ -77,9 +77,9 @@ def message_to_clause(message: str) -> str:
 
 
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
-    """Set `awaits_share` on the workloads that will stay pending after their restart delay.
+    """Set `awaits_share` on each workload that will still be pending after its restart delay.
 
-    The value is True for a workload that exceeds the unused part of the project's fair share.
+    The value is True if the workload's minimum GPUs exceed what is left of its project's fair share.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:

@@ -155,8 +155,10 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
-    """Convert the GPU-hours of `hour` to mean numbers of GPUs since the start of the hour, or since the first
-    node was added.
+    """Convert the GPU-hours of `hour` to mean numbers of GPUs.
+
+    The mean covers the time since the start of the hour. If the first node was added later, the mean covers
+    the time since then.
     """
     end = min(now, hour.at + timedelta(seconds=HOUR))
     elapsed = (end - hour.begin).total_seconds() / HOUR

@@ -180,7 +180,7 @@ def _last_busy_at(
 ) -> datetime | None:
     """Return when any of the pod's GPUs was last busy.
 
-    Return `at` if there is no recent earlier reading to compare with, and None if no GPU is measured.
+    Return `at` if there is no recent reading to compare with. Return None if no GPU is measured.
     """
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:

@@ -31,7 +31,8 @@ class JobRecord:
     # Part of `pending_seconds` during which the job would have fit into its project's quota.
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
-    clock_when_pending: float = 0.0  # account's clock value when the job became pending
+    # The project's `seconds_with_room` for this job's size when the job became pending.
+    clock_when_pending: float = 0.0
 
 
 @dataclass(slots=True)

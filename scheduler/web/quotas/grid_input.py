@@ -77,7 +77,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
 
 
 def build_changes(typed: Sequence[EditedQuota]) -> tuple[QuotaChangeDraft, ...]:
-    """Convert edits to quota changes. Raises Invalid with the errors in all cells if there are any."""
+    """Convert edits to quota changes. If any cell has an error, raises Invalid with all errors."""
     stored, problems, result = stored_quotas([(edited.owner, edited.pool) for edited in typed]), [], []
     for number, edited in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(edited.owner, edited.pool))

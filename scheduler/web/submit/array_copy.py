@@ -111,8 +111,9 @@ def link_to_cancel(replaced: ReplacedTasks) -> SafeString:
 
 
 def _find_array(actor: Actor, array_id: str) -> WorkloadArray | None:
-    """Return the array, or None if the user cannot cancel its tasks, because a copy would then only duplicate
-    them.
+    """Return the array, or None if the user may not cancel its tasks.
+
+    If its tasks could not be cancelled, a copy would only duplicate them.
     """
     try:
         array = arrays(actor).filter(pk=uuid.UUID(array_id)).first()

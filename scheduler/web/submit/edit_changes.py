@@ -31,7 +31,10 @@ def find_unchecked_changes(workload: Workload, document: Mapping[str, Any] | Non
 
 @dataclass(frozen=True, slots=True)
 class ShownChange:
-    """Changed value. `label` is the label of its form field or, without a field, its path in the document."""
+    """Changed value.
+
+    `label` is the label of its form field. If there is no such field, `label` is the path in the document.
+    """
 
     label: str
     is_path: bool

@@ -21,8 +21,8 @@ IDENTITY = ("name", "project", "kind")  # keys that do not show whether the user
 def apply_kind_defaults(draft: Draft, post: QueryDict) -> None:
     """Adapt an example to the kind that the user has just chosen in the form.
 
-    An unedited example is replaced by the example of that kind. In an edited one, only the values that are
-    still those of the example change. Documents with another command are left unchanged.
+    An unedited example is replaced by the example of that kind. In an edited example, only the values that
+    the user has not edited change. Documents with a different command stay unchanged.
     """
     before, typed, data = _read(post.get("agreed", "")), _read(post.get("document", "")), draft.data
     if before is None or typed is None or data is None:
@@ -60,7 +60,7 @@ def _matching_examples(kind: Any, data: Mapping[str, Any]) -> Iterator[tuple[str
 def _with_changed_values(
     text: str, data: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> str:
-    """Replace the values that are those of the old example. The user's roles are kept."""
+    """Replace the values that still equal the old example's. Keep the user's roles."""
     for key in dict.fromkeys([*old, *new]):
         if key in (*IDENTITY, "roles") or data.get(key) != old.get(key):
             continue

@@ -175,8 +175,9 @@ class PredictedOutcome:
             self.accepted = sign_prediction(request, shown, document)
 
     def summarize(self, *, is_edit: bool = False) -> AcceptedPrediction | None:
-        """Return the parts of the prediction to show once the user has accepted it, or None without a
-        prediction.
+        """Return the parts of the prediction to show once the user has accepted it.
+
+        Return None if there is no prediction.
         """
         verdict = self.verdict
         if self.prediction is None or verdict is None:

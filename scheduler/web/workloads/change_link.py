@@ -47,7 +47,7 @@ Document = dict[str, Any]
 class ChangeLink:
     label: str
     url: str
-    note: str = ""  # what the user has to do in addition
+    note: str = ""  # anything else that the user has to do
 
 
 def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:

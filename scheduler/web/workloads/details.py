@@ -332,8 +332,9 @@ def work_lost_in_failure(workload: Workload, placements: Sequence[PodPlacement])
 
 
 def _lost_work(workload: Workload, placements: Sequence[PodPlacement], end: datetime) -> int:
-    """Return the work that would be lost, as the GPU-seconds that the run's pods have worked since its last
-    checkpoint or, without a checkpoint, since its start.
+    """Return the work that would be lost, in GPU-seconds.
+
+    It is the work of the run's pods since the last checkpoint, or since the run's start if there is none.
     """
     if workload.started_at is None:
         return 0

@@ -42,7 +42,8 @@ class NodePools(Resource):
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Change a pool. The result's `draining` lists the nodes that will drain.
 
-        Raises Conflict if the pool was changed at the same time or, if `version` is set, since that version.
+        Raises Conflict if the pool was changed at the same time. If `version` is set, any change since that
+        version raises Conflict.
         """
         path = f"node-pools/{name}"
         _, current = self._read(path)

@@ -1,7 +1,7 @@
 """Main loop of processes that share one task.
 
-The leader holds a lease, which the others try to acquire every second. It sleeps until the next round is due,
-or until a notification, a file or `end` wakes it.
+The leader holds a lease, which all other processes try to acquire every second. The leader sleeps until the
+next round is due, or until a notification, a file or `end` wakes it.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Write many rows in a few queries. A rejected row does not block the others."""
+"""Write many rows in a few queries. A rejected row does not prevent the other rows from being written."""
 
 import logging
 from collections.abc import Callable, Sequence

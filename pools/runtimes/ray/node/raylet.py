@@ -91,7 +91,7 @@ class RayProcess:
     def adopt_or_start(self) -> None:
         """Adopt the Ray process that was started before this process loaded new code, or start Ray.
 
-        If the earlier Ray process joined a different head node, restart Ray.
+        If the adopted Ray process joined a different head node, restart Ray.
         """
         pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
         if pid:

@@ -39,7 +39,7 @@ def resolve_port(port: object, env: Mapping[str, str]) -> int:
 
 
 def connect(port: int, env: Mapping[str, str]) -> socket.socket:
-    """Connect to a port at a loopback address or at the pod's own address. Raises NotListening."""
+    """Connect to a port on a loopback address or on the pod's own address. Raises NotListening."""
     for address in (*LOOPBACK, env.get("BERTH_HOST", "")):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:

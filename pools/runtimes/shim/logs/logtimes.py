@@ -11,7 +11,7 @@ import os
 import time
 
 ENTRY_BYTES = 16
-LIMIT_SHARE = 16  # ratio of the log's size limit to the size limit of its recorded times
+LIMIT_SHARE = 16  # the file of times may be at most 1/16 of the log's size limit
 LIMIT_MIN = 64 * 1024
 
 TYPE_CHECKING = False  # importing `typing` or `collections.abc` would take milliseconds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_gap(path: str) -> tuple[int, int]:
-    """Return the start and end of the log's hole, or (0, 0) if there is none."""
+    """Return the start and end offsets of the gap in the log, or (0, 0) if there is none."""
     record = read_record(f"{path}.gap")
     return (int(record["start"]), int(record["end"])) if record else (0, 0)
 

@@ -48,7 +48,7 @@ def write_copy_record(objects: list[Object], place: str) -> None:
         json.dump([[entry.path, entry.etag] for entry in objects], file)
     time.sleep(TICK_SECONDS)  # wait, because all copies must be older than the record
     os.rename(file.name, copy_record_path(place))
-    time.sleep(TICK_SECONDS)  # wait, because all changes by the pod must be newer than the record
+    time.sleep(TICK_SECONDS)  # wait, because every change that the pod makes must be newer than the record
 
 
 def copy_record_path(place: str) -> str:

@@ -18,7 +18,7 @@ _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 def build_opener(url: str, ca: str) -> OpenerDirector:
     """Return a URL opener that does not follow redirects.
 
-    `ca` contains the certificates that verify the server, or is empty to use the node's own.
+    `ca` contains the CA certificates used to verify the server. If it is empty, the node's own are used.
     """
     import ssl
     import urllib.request

@@ -18,8 +18,8 @@ def pools_with_secrets(
 ) -> list[str]:
     """Return the pools in which the project can use all of the document's secrets.
 
-    Raises Invalid if there is none, if the document lists a pool that lacks a secret, or if the user lacks a
-    personal secret.
+    Raises Invalid if there is no such pool, if the document lists a pool that lacks a secret, or if the user
+    lacks a personal secret.
     """
     uses = list(_secret_paths("", spec))
     if any(use.personal for use, _ in uses):

@@ -1,1 +1,1 @@
-"""Stop pods without a row, and delete what ended pods and deleted workloads leave behind."""
+"""Stop pods that have no database row, and clean up after ended pods and deleted workloads."""

@@ -29,8 +29,9 @@ TASK = "scheduler.tasks.clear_workspace"
 
 
 def delete_logs_of_deleted_workloads(context: SchedulerContext) -> Iterator[int]:
-    """Delete the logs of deleted workloads in batches, and yield the number of cleared pods after each
-    batch.
+    """Delete the logs of deleted workloads in batches.
+
+    After each batch, yield the number of pods whose logs were deleted.
     """
     assert_no_transaction()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)

@@ -268,8 +268,9 @@ def prepare_form(
 
 
 def _find_valid_key(draft: Draft, problem: Problem) -> str:
-    """Return the suggested replacement for an unknown key, or "" if there is none or a button cannot rename
-    the key.
+    """Return the suggested replacement for an unknown key.
+
+    Return "" if there is no suggestion, or if a button cannot rename the key.
     """
     if problem.message != UNKNOWN_KEY or not problem.allowed.startswith(SUGGESTION) or not draft.has_form:
         return ""

@@ -221,8 +221,8 @@ def _seconds_lost(entry: TimelineEntry) -> float:
 def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
     """Set each entry's period number.
 
-    A past entry gets the number of the period that begins at its time, and a future entry that of the
-    expected period that ends at its time.
+    A past entry belongs to the period that begins at its time. A future entry belongs to the expected period
+    that ends at its time.
     """
     begins = {period.begin: number for number, period in enumerate(periods) if not period.is_expected}
     ends = {period.end: number for number, period in enumerate(periods) if period.is_expected}

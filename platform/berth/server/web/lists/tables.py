@@ -54,8 +54,8 @@ class Listing(Generic[R]):
     """One page of a list.
 
     `sorts` are the sortable keys, and `next` and `previous` are cursors. `all_rows` are written to the CSV
-    file. `start` is the index of the page's first row, and `total` is the number of all rows if they are in
-    memory.
+    file. `start` is the index of the page's first row. `total` is the number of all rows, which is known only
+    if they are in memory.
     """
 
     name: str

@@ -43,9 +43,9 @@ class UtilizationChart:
 
 
 def last_hour_utilization(hours: Sequence[UtilizationHour], now: datetime) -> MeanUtilization | None:
-    """Return the mean utilization over the last 60 minutes, or None without measurements.
+    """Return the mean utilization over the last 60 minutes, or None if nothing was measured.
 
-    For the minutes before the current hour, the mean of the previous hour is used.
+    The minutes before the current hour are assumed to match the mean of the previous hour.
     """
     *_, before, current = hours
     part = 1 - min(1.0, (now - current.at).total_seconds() / HOUR)

@@ -273,7 +273,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
 def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return pages filtered by a project or pool.
 
-    Some words must be in the title, and the others in the name of the project or pool.
+    Some of the words must be in the title, and the remaining words in the name of the project or pool.
     """
     names_by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
