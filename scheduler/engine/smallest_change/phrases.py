@@ -77,7 +77,7 @@ PHRASES: Mapping[ChangeKind, tuple[str, str]] = {
         "Let consolidation in pool {pool} move {pods} at a time instead of {before}",
         "consolidation in pool {pool} could move {pods} at a time instead of {before}",
     ),
-    ChangeKind.NODES_ADDED: ("Add {nodes} to pool {pool}{note}", "pool {pool} had {more_nodes}{note}"),
+    ChangeKind.NODES_ADDED: ("Add {nodes} to pool {pool}", "pool {pool} had {more_nodes}"),
 }
 FEWER_REPLICAS = "Request {replicas}", "it had {replicas}"
 LOWER_LIMIT = (
@@ -132,19 +132,10 @@ def _values(change: Change, project: str, display_name: Callable[[str], str]) ->
                 format_count(added, "node"),
                 format_count(added, "more node"),
             )
-            values["note"] = _pool_maximum_note(change, added)
         case kind if kind in WITH_AMOUNT:
             values["amount"] = _amount_phrase(change)
             values["replicas"] = _amount_phrase(change).replace("replica", f"{subject} replica", 1)
     return values
-
-
-def _pool_maximum_note(change: Change, added: int) -> str:
-    """Return a note on how many added nodes the pool's maximum allows, or "" if it allows all of them."""
-    allowed = change.before
-    if allowed is None or require_integer(allowed) >= added:
-        return ""
-    return f" (its maximum allows only {allowed})" if allowed else " (it is at its maximum)"
 
 
 def _amount_phrase(change: Change) -> str:

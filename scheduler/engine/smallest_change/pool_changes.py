@@ -76,15 +76,14 @@ def propose_consolidation_changes(case: PendingCase) -> Iterator[Proposals]:
 
 
 def propose_new_nodes(case: PendingCase) -> Iterator[Proposals]:
-    """Propose adding nodes of the pool's shape."""
+    """Propose adding nodes of the pool's shape, up to the pool's maximum."""
     shape = new_node_shape(case.pool, case.nodes)
     if not case.capacity_may_help or shape is None:
         return
     node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):
         most = case.pool.nodes_max if case.pool.nodes_ever is None else case.pool.nodes_ever
-        left = None if most is None else max(0, most - len(case.nodes))
+        left = MAX_NEW_NODES if most is None else min(MAX_NEW_NODES, max(0, most - len(case.nodes)))
         yield ranked_proposals(
-            Change(ChangeKind.NODES_ADDED, before=left, after=count, pool=case.pool.name)
-            for count in range(1, MAX_NEW_NODES + 1)
+            Change(ChangeKind.NODES_ADDED, after=count, pool=case.pool.name) for count in range(1, left + 1)
         )

@@ -42,6 +42,7 @@ SCHEDULABLE_STAGES: tuple[Stage, ...] = (
     own_changes.propose_allowing_other_pools,
     own_changes.propose_dropping_constraints,
     lower_requests.propose_requests_down_to_half,
+    lower_requests.propose_requests_below_half,
 )
 OTHER_STAGES: tuple[Stage, ...] = (
     # Changes that department or platform admins can make.
@@ -93,7 +94,8 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
 
     If the workload can never start as specified, changes by its owner also count if it may start later. They
-    come after changes by the owner that start it now, but before changes by admins.
+    come after changes by the owner that start it now, but before changes by admins. This includes reductions
+    of the request to less than half.
 
     A reservation counts as a start if it waits only for evicted or stopping pods, but not if it waits for
     booting nodes.
@@ -108,9 +110,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         )
         if best is not None:
             change, effects = best
-            return SmallestChange(
-                Outcome.SCHEDULABLE if later else Outcome.CHANGE, change, effects, runs.count
-            )
+            starts_now = runs.effects_if_started(change) if later else effects
+            outcome = Outcome.SCHEDULABLE if starts_now is None else Outcome.CHANGE
+            return SmallestChange(outcome, change, starts_now or effects, runs.count)
     outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
@@ -124,8 +126,6 @@ def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
     if never_starts:
         yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
     yield from ((stage, False) for stage in OTHER_STAGES)
-    if never_starts:
-        yield lower_requests.propose_requests_below_half, True
 
 
 def _stage_proposals(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
@@ -183,12 +183,12 @@ class _TrialRuns:
         return None if best is None else (best[0][1], best[1])
 
     def _smallest_proposal(self, proposals: Proposals, *, later: bool) -> tuple[Proposal, Effects] | None:
-        effects = self._effects_if_started(proposals[-1][1], later=later) if proposals else None
+        effects = self.effects_if_started(proposals[-1][1], later=later) if proposals else None
         if effects is None:
             return None
         best, low, high, middle = (proposals[-1], effects), 0, len(proposals) - 1, 0
         while low < high:
-            effects = self._effects_if_started(proposals[middle][1], later=later)
+            effects = self.effects_if_started(proposals[middle][1], later=later)
             if effects is None:
                 low = middle + 1
             else:
@@ -196,7 +196,7 @@ class _TrialRuns:
             middle = (low + high) // 2
         return best
 
-    def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
+    def effects_if_started(self, change: Change, *, later: bool = False) -> Effects | None:
         """Return the effects of the change, or None if the workload would not start.
 
         If it would only start later, the effects are unknown, so the result is empty.

@@ -53,9 +53,7 @@ EXAMPLES = {
     "Let consolidation in pool local move 3 pods at a time instead of 1": Change(
         ChangeKind.MAX_MOVES_RAISED, pool="local", before=1, after=3
     ),
-    "Add 2 nodes to pool local (it is at its maximum)": Change(
-        ChangeKind.NODES_ADDED, pool="local", before=0, after=2
-    ),
+    "Add 2 nodes to pool local": Change(ChangeKind.NODES_ADDED, pool="local", after=2),
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Tests for the smallest change that lets an unschedulable workload start."""
 
+import pytest
+
 from scheduler.engine.model import NodeState, RoleGroup
 from scheduler.engine.smallest_change.search import Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
@@ -36,6 +38,22 @@ def test_smaller_gang_is_preferred_to_raising_the_pools_maximum() -> None:
     assert change_sentence(result, "p") == (
         "The workload could start once resources are free if it had 8 worker replicas instead of 10."
     )
+
+
+@pytest.mark.parametrize("replicas", [20, 200])
+def test_gang_of_less_than_half_the_size_is_preferred_to_a_higher_limit(replicas: int) -> None:
+    world = World(pool=cpu_pool(), n=8).department("d", 8).project("p", "d", 4, limit=4)
+    world.running("one", "p", "n", 3, preemptible=False)
+    gang = role("worker", replicas, ask=request(1))
+    assert sentence(world.queued("w", "p", roles=(gang,))) == could_start(
+        f"it had 4 worker replicas instead of {replicas}"
+    )
+
+
+def test_gang_of_less_than_half_the_size_starts_now_if_the_nodes_are_free() -> None:
+    gang = role("worker", 20, ask=request(1))
+    world = one_project(quota=8).node("n", 4).queued("w", "p", roles=(gang,))
+    assert sentence(world) == would_start("it had 4 worker replicas instead of 20")
 
 
 def test_smaller_gang_is_suggested_if_the_request_alone_exceeds_a_partly_used_limit() -> None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from html import unescape
 
 import pytest
+import yaml
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +15,7 @@ from django.utils import timezone
 from pools.models import NodePool, QuotaGroup
 from projects.models import Project, Quota, Workload
 from projects.services.quotas import budgets
+from projects.services.workloads import submission
 from scheduler.models import UsageHour
 from tests import factories as make
 from tests.cast import Cast
@@ -49,6 +51,30 @@ def test_button_applies_the_smallest_change_to_an_unschedulable_workload(
     answer = refresh_form(dave, text, step=unescape(step))
     assert changed in answer.context["text"]
     assert dave.post("/submit/smallest-change", {"document": answer.context["text"]}).content == b""
+
+
+@pytest.mark.parametrize("replicas", [60, 200])
+def test_number_of_replicas_that_fits_is_suggested_if_the_workload_can_never_start(
+    cast: Cast, dave: Client, replicas: int
+) -> None:
+    """The limit is below half of the request. More nodes in pool serve would fit all of it."""
+    make.node(cast.pool, gpus=8)
+    NodePool.objects.update(nodes_max=4, gpus_per_node=8)
+    serve = make.pool("serve", gpus=4, nodes_max=2)
+    make.node(serve, gpus=4)
+    for owner in (cast.research, cast.vision):
+        make.quota(owner, serve, 64)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 8, limit_gpu_milli=16_000)
+    text = f"name: wide\nproject: vision\ncommand: run\nroles:\n- {{gpu: 1, replicas: {replicas}}}\n"
+    assert "Can never start" in dave.post("/submit/prediction", {"document": text}).content.decode()
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert f"it had 16 worker replicas instead of {replicas}" in card and "more node" not in card
+    (step,) = re.findall(r'name="step" value="([^"]+)"', card)
+    assert "replicas: 16" in refresh_form(dave, text, step=unescape(step)).context["text"]
+    wide = submission.submit(actor=cast.dave, project=cast.vision, document=yaml.safe_load(text))
+    page = dave.get(f"/workloads/{wide.pk}/smallest-change").content.decode()
+    assert f"Request 16 worker replicas instead of {replicas}" in page and "Review change" in page
 
 
 def test_prediction_of_a_queued_workload_shows_the_smallest_change(cast: Cast, dave: Client) -> None:
