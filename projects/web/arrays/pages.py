@@ -215,6 +215,7 @@ def _table_context(
         "parameter_prefix": PREFIX,
         "metric_column": ranking.name if ranking is not None and best else "",
         "column_count": FIXED_COLUMNS + len(columns),
+        "has_statuses": any(not task.held and task.phase != Phase.COMPLETED for task in row_slice.rows),
         "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
         "has_attempts": any(task.attempt > 1 for task in row_slice.rows),
         "has_runs": any(task.run > 1 for task in row_slice.rows),
