@@ -134,7 +134,10 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         if find_shown_prediction(request, workload):
             return HttpResponse()
-        return render(request, "scheduler/workloads/next_cycle.html", {"in_array": in_array})
+        response = render(request, "scheduler/workloads/next_cycle.html", {"in_array": in_array})
+        if not in_array:
+            response["Berth-Needs"] = "why"  # this element is gone if the workload has started meanwhile
+        return response
     link = link_to_change(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
     note = note or (link.note if link else "")

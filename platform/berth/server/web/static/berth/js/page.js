@@ -278,6 +278,12 @@
     forms.forEach(sections);
   });
 
+  // A response that also updates another element is outdated if that element is gone.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const needed = event.detail.xhr.getResponseHeader("Berth-Needs");
+    if (needed && !document.getElementById(needed)) event.detail.shouldSwap = false;
+  });
+
   let unfolded = [], typed = []; // typed: secrets in the submitted form, which the server does not send back
   document.addEventListener("htmx:beforeSwap", (event) => {
     typed = [...event.detail.requestConfig.elt.querySelectorAll("[data-keep-typed]")].map(({ id, value }) => [id, value]);
