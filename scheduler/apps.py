@@ -36,13 +36,15 @@ def _predict_start(
     others: "Sequence[str]" = (),
     edited: "Workload | None" = None,
     requeued: bool = False,
+    compares: bool = False,
 ) -> "TasksPrediction":
     # Most processes never need the engine.
     from scheduler.reports.what_if.dry_run import predict_workloads
 
     return predict_workloads(
-        actor=actor, workload=workload, spec=spec, now=now, others=others, edited=edited, requeued=requeued
-    )
+        actor=actor, workload=workload, spec=spec, now=now, others=others, edited=edited, requeued=requeued,
+        compares=compares,
+    )  # fmt: skip
 
 
 def _find_smallest_change(workload: "Workload") -> str:

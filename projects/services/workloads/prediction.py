@@ -55,6 +55,7 @@ class TasksPrediction:
 
     `would_start` counts the tasks that would start without evictions, and `would_evict` the tasks that would
     start with evictions. All other tasks would be queued. `blockers` says what blocks the first queued task.
+    `unedited` is the outcome without the edit, if it was requested.
     """
 
     first_task: Prediction
@@ -63,6 +64,7 @@ class TasksPrediction:
     would_evict: int
     evictions: list[dict[str, Any]] = field(default_factory=list)
     blockers: list[dict[str, Any]] = field(default_factory=list)
+    unedited: Prediction | None = None
 
     @property
     def would_queue(self) -> int:
@@ -80,12 +82,13 @@ class Predictor(Protocol):
         others: Sequence[str] = (),
         edited: Workload | None = None,
         requeued: bool = False,
+        compares: bool = False,
     ) -> TasksPrediction:
         """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
         If `edited` is set, the unsaved workload replaces the stored workload `edited`, and keeps its
-        submission time unless it is `requeued`. Raises RateLimited if too many dry runs of the project are in
-        progress.
+        submission time unless it is `requeued`. With `compares`, the outcome of a pending `edited` without
+        the edit is also predicted. Raises RateLimited if too many dry runs of the project are in progress.
         """
         ...
 
@@ -130,13 +133,30 @@ def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Pr
 
     Raises RateLimited if too many dry runs of the project are in progress.
     """
+    return _predict_edit(actor, edit, now, compares=False).first_task
+
+
+def compare_edit(
+    *, actor: Actor, edit: Edit, now: datetime | None = None
+) -> tuple[Prediction, Prediction | None]:
+    """Return the predicted outcomes with and without the edit, both in the current state of the cluster.
+
+    The latter is None unless the workload is pending. Raises RateLimited if too many dry runs of the project
+    are in progress.
+    """
+    tasks = _predict_edit(actor, edit, now, compares=True)
+    return tasks.first_task, tasks.unedited
+
+
+def _predict_edit(actor: Actor, edit: Edit, now: datetime | None, *, compares: bool) -> TasksPrediction:
     (predict,) = _predictors
     draft = edit.draft
-    prediction = predict(
+    tasks = predict(
         actor=actor, workload=draft.workload, spec=draft.spec, now=now or timezone.now(),
-        edited=edit.workload, requeued=bool(edit.increases),
-    ).first_task  # fmt: skip
-    return replace(prediction, limits=describe_limits(draft.spec, draft.workload.pools))
+        edited=edit.workload, requeued=bool(edit.increases), compares=compares,
+    )  # fmt: skip
+    limits = describe_limits(draft.spec, draft.workload.pools)
+    return replace(tasks, first_task=replace(tasks.first_task, limits=limits))
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any]) -> Draft:

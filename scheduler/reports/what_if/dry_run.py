@@ -1,7 +1,7 @@
 """Predict how the scheduler would handle an unsaved workload, without storing anything."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -42,12 +42,14 @@ def predict_workloads(
     others: Sequence[str] = (),
     edited: Workload | None = None,
     requeued: bool = False,
+    compares: bool = False,
 ) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload.
 
     `others` contains the names of identical workloads, such as the next tasks of an array. If `edited` is
-    set, the unsaved workload replaces the workload `edited`. Raises RateLimited if too many dry runs of the
-    project are in progress, and Conflict if another live workload has the same name.
+    set, the unsaved workload replaces the workload `edited`. With `compares`, the outcome of a pending
+    `edited` without the edit is also predicted. Raises RateLimited if too many dry runs of the project are in
+    progress, and Conflict if another live workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
@@ -56,29 +58,48 @@ def predict_workloads(
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
         snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
         plan = decide_pools(snapshot, cache.layouts)
-        bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
-        rejections = {each.workload: each for each in plan.rejections}
-        rejection = rejections.get(workload.handle)
         viewer = viewer_for(actor)
-        prediction = _build_prediction(bundles, rejection, workload, candidate, view, viewer)
-        if prediction.outcome == "would_stay_pending":
-            forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
-            start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
-            ends = awaited_ends(viewer, encode_awaited_ends(forecast.after))
-            prediction = replace(
-                prediction,
-                expected_start=start,
-                expected_start_reason=forecast.because,
-                expected_start_after=[asdict(each) for each in ends],
-            )
-            if rejection is not None:
-                because = explain_position(rejection, plan.rejections, viewer)
-                prediction = replace(prediction, queue_position_reason=because)
-            prediction = replace(prediction, may_change_at=_next_backoff_end(stored, candidate, now))
-            missing = missing_nodes(bundles, rejection, view)
-            if missing is not None:
-                prediction = with_boot_forecast(prediction, missing, now)
-        return _sum_task_outcomes(prediction, plan, rejections, candidates, view, viewer)
+        prediction = _predict_first(snapshot, plan, workload, candidate, view, viewer)
+        tasks = _sum_task_outcomes(prediction, plan, candidates, view, viewer)
+        if not compares or edited is None or edited.phase != Phase.PENDING:
+            return tasks
+        former = next((each for each in view.snapshot.workloads if each.name == edited.handle), None)
+        if former is None or former == candidate:
+            return replace(tasks, unedited=prediction)
+        plan = decide_pools(view.snapshot, cache.layouts)
+        return replace(tasks, unedited=_predict_first(view.snapshot, plan, edited, former, view, viewer))
+
+
+def _predict_first(
+    snapshot: model.Snapshot,
+    plan: Plan,
+    workload: Workload,
+    candidate: model.Workload,
+    view: ClusterView,
+    viewer: Viewer,
+) -> Prediction:
+    """Return the outcome of the workload in the plan for the snapshot."""
+    bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
+    rejection = next((each for each in plan.rejections if each.workload == workload.handle), None)
+    prediction = _build_prediction(bundles, rejection, workload, candidate, view, viewer)
+    if prediction.outcome != "would_stay_pending":
+        return prediction
+    forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
+    start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
+    ends = awaited_ends(viewer, encode_awaited_ends(forecast.after))
+    prediction = replace(
+        prediction,
+        expected_start=start,
+        expected_start_reason=forecast.because,
+        expected_start_after=[asdict(each) for each in ends],
+    )
+    if rejection is not None:
+        because = explain_position(rejection, plan.rejections, viewer)
+        prediction = replace(prediction, queue_position_reason=because)
+    others = [each for each in snapshot.workloads if each.name != workload.handle]
+    prediction = replace(prediction, may_change_at=_next_backoff_end(others, candidate, view.at))
+    missing = missing_nodes(bundles, rejection, view)
+    return prediction if missing is None else with_boot_forecast(prediction, missing, view.at)
 
 
 def _next_backoff_end(
@@ -142,12 +163,12 @@ def add_unsaved_workload(
 def _sum_task_outcomes(
     first: Prediction,
     plan: Plan,
-    rejections: Mapping[str, Rejection],
     candidates: Sequence[model.Workload],
     view: ClusterView,
     viewer: Viewer,
 ) -> TasksPrediction:
     names = [candidate.name for candidate in candidates]
+    rejections = {each.workload: each for each in plan.rejections}
     bundles = {name: list[Bundle]() for name in names}
     for bundle in plan.bundles:
         if bundle.workload in bundles:

@@ -3,12 +3,10 @@
 import json
 import uuid
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
@@ -27,8 +25,7 @@ from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
-from projects.services.workloads.prediction import Prediction, predict_edit
-from scheduler.reports.explanations.workload import expected_start
+from projects.services.workloads.prediction import Prediction, compare_edit
 from scheduler.web.accepted_prediction import AcceptedPrediction, ask_before_evicting, store_prediction
 from scheduler.web.submit.edit_changes import describe_changes, find_unchecked_changes
 from scheduler.web.submit.excessive_field import mark_excessive_field
@@ -46,6 +43,7 @@ from scheduler.web.submit.predicted_outcome import PredictedOutcome
 from scheduler.web.submit.verdict import QUEUED, Verdict
 
 PREDICT, SAVE, SAVE_EVICTING = "try", "save", "save-evicting"
+STARTS, UNKNOWN = ("would_start", "would_evict"), "unknown"
 FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 
@@ -59,6 +57,7 @@ class EditPage(PredictedOutcome):
     version: int
     edit: Edit | None = None
     prediction: Prediction | None = None
+    unedited: Prediction | None = None  # prediction for the stored document, at the same time
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
 
@@ -85,26 +84,22 @@ class EditPage(PredictedOutcome):
 
     @property
     def effects(self) -> dict[str, tuple[str, str]]:
-        """Old and new values of `gpus`, `start` and `position`.
+        """Values of `gpus`, `start` and `position` without and with the edit.
 
-        Values that the changes do not affect are omitted. Times are in UTC.
+        Values that the edit does not change are omitted. Times are in UTC.
         """
-        seen, stored = self.prediction, self.workload.explanation or {}
-        if seen is None or not self.changes or self.workload.phase != Phase.PENDING:
+        seen, unedited = self.prediction, self.unedited
+        if seen is None or unedited is None or not self.changes:
             return {}
-        start, _ = expected_start(self.workload, timezone.now())
-        starts_now = seen.outcome in ("would_start", "would_evict")
-        position = stored.get("queue_position")
-        new_start = "now" if starts_now else _format_start(seen.expected_start)
-        new_position = "none" if starts_now else seen.queue_position or "none"
         gpus = thousandths(self.workload.gpu_milli_min), thousandths(round(seen.workload["gpus"] * MILLI))
         # If each pod has one GPU, the list of changes already contains the change of replicas.
         is_listed = gpus in [(str(change.before), str(change.after)) for change in self.changes]
         values = {} if is_listed else {"gpus": gpus}
-        if start or position:
-            values["start"] = (_format_start(start), new_start)
+        start, position = _describe_start(unedited), unedited.queue_position
+        if start != UNKNOWN or position:
+            values["start"] = start, _describe_start(seen)
         if position:
-            values["position"] = (str(position), str(new_position))
+            values["position"] = str(position), _describe_position(seen)
         return {name: (before, after) for name, (before, after) in values.items() if before != after}
 
 
@@ -205,7 +200,7 @@ def _predict(request: Request, edit_page: EditPage, document: dict[str, Any]) ->
 def _add_prediction(request: Request, edit_page: EditPage, document: dict[str, Any]) -> None:
     if edit_page.edit is None:
         return
-    edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
+    edit_page.prediction, edit_page.unedited = compare_edit(actor=request.actor, edit=edit_page.edit)
     edit_page.add_cost(request.actor, edit_page.edit.draft.spec)
     edit_page.sign(request, document, is_edit=True)
 
@@ -293,8 +288,15 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
     )
 
 
-def _format_start(at: datetime | None) -> str:
-    return "unknown" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+def _describe_start(prediction: Prediction) -> str:
+    at = prediction.expected_start
+    if prediction.outcome in STARTS:
+        return "now"
+    return UNKNOWN if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _describe_position(prediction: Prediction) -> str:
+    return "none" if prediction.outcome in STARTS else str(prediction.queue_position or "none")
 
 
 def _parse_version(text: str | None) -> int:

@@ -200,7 +200,7 @@ def test_edit_without_a_dry_run_slot_requires_confirmation(
     workload = Workload.objects.get(name="fine")
     path = f"/workloads/{workload.pk}/edit"
     text = dave.get(path).context["text"].replace("priority: 5", "priority: 50")
-    monkeypatch.setattr(edit, "predict_edit", reject_dry_run)
+    monkeypatch.setattr(edit, "compare_edit", reject_dry_run)
     form = {"document": text, "version": workload.version, "step": "save"}
     assert "Save without prediction?" in dave.post(path, form, headers=HTMX).content.decode()
     assert dave.post(path, form | {"step": "save-evicting"}, headers=HTMX).status_code == 204

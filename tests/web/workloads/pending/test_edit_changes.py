@@ -70,16 +70,39 @@ def test_error_is_shown_above_the_previous_value(dave: Client, train: Workload) 
     assert field.index('class="error"') < field.index("Previous value: 2")
 
 
-def test_new_queue_position_is_explained(cast: Cast, dave: Client, train: Workload) -> None:
+@pytest.fixture
+def full_node(cast: Cast, train: Workload) -> Node:
+    """Fill the only node, so that new workloads stay pending."""
     running = make.workload(
-        cast.vision, "runs", phase="running", run=1, pool=cast.pool, gpus=4, priority=200, preemptible=False
-    )
-    make.place(running, Node.objects.get(), [0, 1, 2, 3])
-    make.workload(cast.vision, "first", priority=60)
-    Workload.objects.filter(pk=train.pk).update(explanation={"queue_position": 1})
+        cast.vision, "runs", phase="running", run=1, pool=cast.pool, gpus=4, priority=200, preemptible=False,
+        max_runtime=7200, started_at=make.ago(hours=1),
+    )  # fmt: skip
+    node = Node.objects.get()
+    make.place(running, node, [0, 1, 2, 3])
+    return node
+
+
+@pytest.mark.usefixtures("full_node")
+def test_new_queue_position_is_explained(cast: Cast, dave: Client, train: Workload) -> None:
+    make.workload(cast.vision, "first", priority=45)
     prediction = edited(dave, train, "priority: 50", "priority: 40", page="/prediction")
     position = prediction.partition('id="position-reason"')[2].partition("</details>")[0]
     assert "1 → 2" in words_of(position) and "first is ahead because" in position
+
+
+@pytest.mark.usefixtures("full_node")
+def test_edit_is_not_blamed_for_workloads_submitted_since_the_last_cycle(
+    cast: Cast, dave: Client, train: Workload
+) -> None:
+    stored = {"queue_position": 1, "expected_start": make.ago(hours=-0.5).isoformat()}
+    Workload.objects.filter(pk=train.pk).update(explanation=stored)
+    make.workload(cast.vision, "first", priority=60, max_runtime=3600, gpus=4)
+    same_request = words_of(edited(dave, train, "'true'", "'sleep 1'", page="/prediction"))
+    assert "Queue position 2" in same_request and "→" not in same_request
+    lower = words_of(edited(dave, train, "priority: 50", "priority: 40", page="/prediction"))
+    assert "Queue position 2" in lower and "→" not in lower
+    higher = words_of(edited(dave, train, "priority: 50", "priority: 70", page="/prediction"))
+    assert "Queue position 2 → 1" in higher
 
 
 def test_gpu_count_is_stated_once(dave: Client, train: Workload) -> None:

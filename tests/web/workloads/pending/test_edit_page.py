@@ -205,8 +205,6 @@ def test_edit_effects_omit_unchanged_gpus_and_unknown_positions(cast: Cast, dave
 
     assert effects(250) == ""
     assert effects(125) == "GPUs 2,000 → 1,000"
-    Workload.objects.filter(pk=wide.pk).update(explanation={"queue_position": 3})
-    assert effects(250).startswith("Queue position 3 → ")
 
 
 def test_smallest_change_is_offered_until_the_document_changes(
