@@ -41,6 +41,10 @@ def test_error_for_a_wrong_type_suggests_the_nearest_valid_value(
     ("changes", "message"),
     [
         ({"roles": "w"}, "roles: must be a list, not text; received 'w'; allowed: one item per line"),
+        (
+            {"array": {"values": {"lr": [1]}}},
+            "array.values: must be a list, not a mapping; received {'lr': [1]}; allowed: one item per line",
+        ),
         ({"env": []}, "env: must be a mapping, not a list; received []; allowed: `key: value`, one per line"),
         ({"preemption": 3}, "preemption: must be a mapping, not a number; received 3; allowed: a mapping of"),
         ({"ports": 8888}, "ports: must be a list, not a number; received 8888; allowed: one item per line"),

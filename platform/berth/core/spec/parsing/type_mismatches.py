@@ -76,7 +76,8 @@ def _nearest_values(kind: str, value: object, keys: list[str]) -> Iterator[objec
     """Yield values that the user may have meant."""
     if kind in ("tuple_type", "list_type") and isinstance(value, str | int | Mapping):
         yield [value]
-        yield [str(value)]
+        if not isinstance(value, Mapping):
+            yield [str(value)]
     elif kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
         yield str(value)
     elif kind == "int_type" and isinstance(value, str) and value.isascii() and value.isdigit():
