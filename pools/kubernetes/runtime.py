@@ -140,7 +140,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             self.notify()
             return
         if entry.ended is None:
-            access, path = self._entry_access(entry), api_path(entry, pod_id)
+            access, path = self._access_for_entry(entry), api_path(entry, pod_id)
             call = partial(self._pods.stop, pod_id, access.cluster, path, grace_seconds)
             self._run_in_worker(pod_id, access, f"stop in {grace_seconds} s", call)
 
@@ -232,7 +232,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return entry.ended
         if entry is None or not entry.received:
             return PodReport(PodState.UNKNOWN)  # the next call to `start` resumes the pod
-        access, path = self._entry_access(entry), api_path(entry, pod_id)
+        access, path = self._access_for_entry(entry), api_path(entry, pod_id)
         try:
             call = partial(self._pods.find_pod, access.cluster, path)
             pod = access.cluster.worker.run(pod_id, "check", call)
@@ -305,7 +305,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         validate_name(workspace)
 
     def _update_log(self, pod_id: str, entry: LedgerEntry, *, in_worker: bool) -> None:
-        access = self._entry_access(entry)
+        access = self._access_for_entry(entry)
         update = partial(self._pods.update_log, pod_id, access.cluster, api_path(entry, pod_id))
         if in_worker:
             self._run_in_worker(pod_id, access, "log", update)
@@ -328,7 +328,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
             raise ChannelRejected("the pod is not running")
-        return self._entry_access(entry).cluster.api, api_path(entry, pod_id)
+        return self._access_for_entry(entry).cluster.api, api_path(entry, pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return None, because Berth cannot access workspaces in clusters."""
@@ -343,7 +343,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return dict.fromkeys(instance_ids, ISOLATION)
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
-        access = self._find_access(pool)
+        access = self._access_for_pool(pool)
         mirror, patience = access.cluster.mirror, access.cluster.worker.patience
         with translate_failures(pool):
             quotas = mirror.quotas(patience)
@@ -367,20 +367,20 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def notify(self) -> None:
         os.eventfd_write(self._wake, 1)
 
-    def _find_access(self, pool: str) -> PoolAccess:
+    def _access_for_pool(self, pool: str) -> PoolAccess:
         return check_access(pool, self._pools().get(pool))
 
     def _access_and_path(self, pod_id: str) -> tuple[PoolAccess, str]:
         """Return the cluster's access and the pod's API path. The pod must be in the ledger."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
-        return self._entry_access(entry), api_path(entry, pod_id)
+        return self._access_for_entry(entry), api_path(entry, pod_id)
 
-    def _entry_access(self, entry: LedgerEntry) -> PoolAccess:
-        return self._find_access(pool_name(entry))
+    def _access_for_entry(self, entry: LedgerEntry) -> PoolAccess:
+        return self._access_for_pool(pool_name(entry))
 
     def _own_pods(self, pool: str) -> Mapping[str, Mapping[str, Any]]:
-        cluster = self._find_access(pool).cluster
+        cluster = self._access_for_pool(pool).cluster
         with translate_failures(pool):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 

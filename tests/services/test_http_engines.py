@@ -11,18 +11,18 @@ import pytest
 
 from berth.db.loops.lease import fenced_transaction
 from pools.runtimes.rendezvous import PortAllocator
-from projects.elastic import wires
+from projects.elastic import serving_clients
 from projects.elastic.pass_context import PassContext
-from projects.elastic.wires import ServingClients
+from projects.elastic.serving_clients import ServingClients
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.serving.addresses import THIS_MACHINE
+from projects.serving.http_client import HttpClient
 from projects.serving.routers import SGLangRouter
-from projects.serving.wire import Wire
 from tests.services.stage import ServiceStage, make_stage
 from tests.serving.engine.model import Model
 from tests.serving.engine.server import Fault, Server, SimulatedEngine, serving
 from tests.serving.engine.weights import Weights
-from tests.serving.routers import WIRE, sglang_router
+from tests.serving.routers import HTTP_CLIENT, sglang_router
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,7 +63,7 @@ class HttpStage(ServiceStage):
         file = self.folder / f"weights-{version}"
         file.write_bytes(weights)
         body = {"model_path": str(file), "weight_version": version}
-        assert WIRE.post(engine.url, "/update_weights_from_disk", body).is_success
+        assert HTTP_CLIENT.post(engine.url, "/update_weights_from_disk", body).is_success
         return weights
 
     def engine_weights(self, engine: InferenceEngine) -> tuple[bytes, str | None]:
@@ -71,7 +71,7 @@ class HttpStage(ServiceStage):
         return weights.held, weights.version
 
     def registered_urls(self) -> set[str]:
-        return {worker.address for worker in SGLangRouter(WIRE, self.router_address).workers()}
+        return {worker.address for worker in SGLangRouter(HTTP_CLIENT, self.router_address).workers()}
 
     def requested_paths(self, engine: InferenceEngine) -> list[str]:
         return [path for path, _ in self.servers[engine.url].engine.received]
@@ -90,10 +90,12 @@ def http_stage(
     made = make_stage()
     # Engines listen on the ports of their pods, which other tests may use at the same time.
     monkeypatch.setattr(made.stage.runtime, "rendezvous", PortAllocator().allocate)
-    monkeypatch.setattr(wires, "Wire", partial(Wire, seconds=60.0))  # a busy machine answers late
+    monkeypatch.setattr(
+        serving_clients, "HttpClient", partial(HttpClient, seconds=60.0)
+    )  # a busy machine answers late
     with ExitStack() as stack:
         yield HttpStage(made.stage, router_address=router, folder=tmp_path, stack=stack)
-        client = SGLangRouter(WIRE, router)
+        client = SGLangRouter(HTTP_CLIENT, router)
         for worker in client.workers():
             client.unregister(worker.address)
 

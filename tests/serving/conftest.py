@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from projects.serving.addresses import THIS_MACHINE, AddressPolicy
-from projects.serving.wire import Wire
+from projects.serving.http_client import HttpClient
 from tests.serving.engine.model import Model
 from tests.serving.engine.server import Server, SimulatedEngine, serving
 from tests.serving.engine.weights import Weights
@@ -31,5 +31,5 @@ def start() -> Iterator[Starts]:
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire(HERE, seconds=60.0)
+def http_client() -> HttpClient:
+    return HttpClient(HERE, seconds=60.0)

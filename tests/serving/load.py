@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 from projects.serving.base import ServingError
-from projects.serving.wire import Wire
+from projects.serving.http_client import HttpClient
 from tests.serving.conftest import HERE
 
 PATIENCE = 60.0
@@ -53,7 +53,7 @@ class Load:
             thread.join(PATIENCE)
 
     def _client(self, number: int) -> None:
-        wire = Wire(HERE, seconds=PATIENCE)
+        http_client = HttpClient(HERE, seconds=PATIENCE)
         body = {"text": "a question", "sampling_params": {"max_new_tokens": self.tokens}}
         while self.clients >= 0:
             if number >= self.clients:
@@ -62,7 +62,7 @@ class Load:
             sent_at = self.now
             failure = ""
             try:
-                wire.post(self.address, "/generate", body).raise_for_status()
+                http_client.post(self.address, "/generate", body).raise_for_status()
             except ServingError as error:
                 failure = str(error)
             self.requests.append(Request(sent_at, self.now - sent_at, failure))

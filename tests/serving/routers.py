@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from projects.serving.base import ServingError
-from projects.serving.wire import Wire
+from projects.serving.http_client import HttpClient
 from tests.serving.conftest import HERE
 from tests.support.ports import free_port
 
 PATIENCE = 60.0
-WIRE = Wire(HERE, seconds=60.0)
+HTTP_CLIENT = HttpClient(HERE, seconds=60.0)
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < until, log.read_text()
         try:
-            if WIRE.get(address, "/liveness").is_success:
+            if HTTP_CLIENT.get(address, "/liveness").is_success:
                 return
         except ServingError:
             time.sleep(0.05)
@@ -100,7 +100,7 @@ class _OlderHandler(BaseHTTPRequestHandler):
         elif page.path == "/generate" and self.server.engines:
             self.server.turn += 1
             to = self.server.engines[self.server.turn % len(self.server.engines)]
-            answer = WIRE.post(to, "/generate", {"max_new_tokens": body.count(b"x")}, seconds=PATIENCE)
+            answer = HTTP_CLIENT.post(to, "/generate", {"max_new_tokens": body.count(b"x")}, seconds=PATIENCE)
             self._respond(answer.status, answer.text())
         else:
             self._respond(404, "")
@@ -139,6 +139,6 @@ def older_router() -> Iterator[str]:
 
 def _is_healthy(engine: str) -> bool:
     try:
-        return WIRE.get(engine, "/health").is_success
+        return HTTP_CLIENT.get(engine, "/health").is_success
     except ServingError:
         return False

@@ -145,11 +145,11 @@ def test_engine_is_contacted_only_at_the_validated_address(monkeypatch: pytest.M
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(socket, "create_connection", connect)
     from projects.serving.base import ErrorKind, ServingError
-    from projects.serving.wire import Wire
+    from projects.serving.http_client import HttpClient
 
     with pytest.raises(ServingError) as caught:
-        Wire(AddressPolicy(PRIVATE)).get("http://engine:30000", "/health")
+        HttpClient(AddressPolicy(PRIVATE)).get("http://engine:30000", "/health")
     assert (caught.value.kind, called) == (ErrorKind.UNREACHABLE, [("10.1.2.3", 30000)])
     with pytest.raises(ServingError) as caught:
-        Wire(AddressPolicy(PRIVATE)).get("http://engine:30000", "/health")
+        HttpClient(AddressPolicy(PRIVATE)).get("http://engine:30000", "/health")
     assert (caught.value.kind, len(called)) == (ErrorKind.FORBIDDEN, 1)

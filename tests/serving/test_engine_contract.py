@@ -11,14 +11,14 @@ import pytest
 
 from projects.serving.base import EngineAdapter, ErrorKind, Identity, ServingError
 from projects.serving.engines import engine_adapter
+from projects.serving.http_client import HttpClient
 from projects.serving.metrics import parse_metrics
-from projects.serving.wire import Wire
 from tests.fakes.serving import FakeEngine, FakeEngines
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Fault, Server
 from tests.serving.engine.weights import Weights
 
-WIRE = Wire(HERE, seconds=60.0)
+HTTP_CLIENT = HttpClient(HERE, seconds=60.0)
 
 
 class Stage(Protocol):
@@ -72,7 +72,7 @@ class FakeStage:
 
 class HttpStage:
     def __init__(self, start: Starts, kind: str) -> None:
-        self.adapter, self.kind, self.start = engine_adapter(kind, WIRE), kind, start
+        self.adapter, self.kind, self.start = engine_adapter(kind, HTTP_CLIENT), kind, start
         self.servers: dict[str, Server] = {}
         self.pool = ThreadPoolExecutor(8)
 
@@ -109,7 +109,7 @@ class HttpStage:
 
     @staticmethod
     def _chat(engine: str) -> bool:
-        return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=120.0).is_success
+        return HTTP_CLIENT.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=120.0).is_success
 
 
 SYNCING: dict[str, Callable[[Starts], Stage]] = {
@@ -199,7 +199,7 @@ def test_engine_kind_without_weight_sync_raises_an_error(stage_without_weight_sy
 
 
 def test_error_names_the_unsupported_operation() -> None:
-    adapter = engine_adapter("openai", WIRE)
+    adapter = engine_adapter("openai", HTTP_CLIENT)
     for operation, call in (("pause", adapter.pause), ("resume", adapter.resume)):
         with pytest.raises(ServingError, match=f"engines of this kind cannot {operation}$"):
             call("http://127.0.0.1:9")
@@ -258,7 +258,7 @@ def test_cache_of_a_busy_engine_is_not_flushed(stage_with_weight_sync: Stage) ->
 
 
 def sglang(start: Starts, **model: int) -> tuple[EngineAdapter, Server]:
-    return engine_adapter("sglang", WIRE), start(**model)
+    return engine_adapter("sglang", HTTP_CLIENT), start(**model)
 
 
 def test_older_servers_are_queried_through_their_older_endpoints(start: Starts) -> None:

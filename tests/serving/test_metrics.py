@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from projects.engine.replicas.readings import MetricReading
 from projects.serving.base import ErrorKind, ServingError
+from projects.serving.http_client import HttpClient
 from projects.serving.metrics import parse_metrics
 from projects.serving.scraping import ScrapeTarget, scrape
-from projects.serving.wire import Wire
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines
 from tests.serving.conftest import Starts
 
@@ -30,11 +30,13 @@ def buckets(name: str, *counts: tuple[str, float], labels: str = "") -> list[str
 
 
 @pytest.mark.shows("RLX-64", "RLX-66", "RLX-67")
-def test_engine_under_load_reports_all_metrics_that_the_autoscaler_uses(start: Starts, wire: Wire) -> None:
+def test_engine_under_load_reports_all_metrics_that_the_autoscaler_uses(
+    start: Starts, http_client: HttpClient
+) -> None:
     server = start(slots=1, seconds_per_token=0.005, max_tokens=100)
     for _ in range(2):
-        wire.post(server.address, "/generate", {"sampling_params": {"max_new_tokens": 10}})
-    seen = parse_metrics("engine_0", wire.get(server.address, "/metrics").text())
+        http_client.post(server.address, "/generate", {"sampling_params": {"max_new_tokens": 10}})
+    seen = parse_metrics("engine_0", http_client.get(server.address, "/metrics").text())
     assert (seen.token_usage, seen.queued, seen.running) == (0, 0, 0)
     assert (seen.used_tokens, seen.max_tokens) == (0, 100)
     for histogram in (seen.queue_time, seen.first_token, seen.inter_token):

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import pytest
 
 from projects.serving.base import ErrorKind, RouterClient, ServingError
+from projects.serving.http_client import HttpClient
 from projects.serving.routers import SGLangRouter
-from projects.serving.wire import Wire
 from tests.fakes.serving import FakeRouter
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Server
@@ -18,7 +18,7 @@ from tests.serving.routers import older_router, sglang_router
 from tests.serving.static_list import FileStage, listed
 from tests.support.ports import free_port
 
-WIRE = Wire(HERE, seconds=60.0)
+HTTP_CLIENT = HttpClient(HERE, seconds=60.0)
 POOL = ThreadPoolExecutor(8)
 
 
@@ -36,7 +36,11 @@ class Stage(Protocol):
 
 class HttpStage:
     def __init__(self, address: str, start: Starts) -> None:
-        self.client, self.address, self.start = SGLangRouter(WIRE, address, seconds=120.0), address, start
+        self.client, self.address, self.start = (
+            SGLangRouter(HTTP_CLIENT, address, seconds=120.0),
+            address,
+            start,
+        )
         self.servers: dict[str, Server] = {}
 
     def engine(self) -> str:
@@ -52,7 +56,7 @@ class HttpStage:
 
     def ask(self, tokens: int) -> Any:
         body = {"text": "x" * tokens, "sampling_params": {"max_new_tokens": tokens}}
-        return WIRE.post(self.address, "/generate", body, seconds=120.0)
+        return HTTP_CLIENT.post(self.address, "/generate", body, seconds=120.0)
 
 
 class FakeStage:
@@ -184,7 +188,7 @@ def test_requests_in_flight_complete_after_their_engine_is_marked_unhealthy(rout
 
 
 def test_engine_that_never_becomes_healthy_is_not_registered(routed: HttpStage) -> None:
-    client = SGLangRouter(WIRE, routed.address, seconds=0.6)
+    client = SGLangRouter(HTTP_CLIENT, routed.address, seconds=0.6)
     closed = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ServingError) as caught:
         client.register(closed, model="default")
@@ -193,7 +197,7 @@ def test_engine_that_never_becomes_healthy_is_not_registered(routed: HttpStage) 
 
 
 def test_stopped_router_is_reported_as_unreachable() -> None:
-    client = SGLangRouter(WIRE, f"http://127.0.0.1:{free_port()}")
+    client = SGLangRouter(HTTP_CLIENT, f"http://127.0.0.1:{free_port()}")
     calls: list[Callable[[], object]] = [
         lambda: client.register("http://engine", model="m"), lambda: client.unregister("http://engine"),
         lambda: client.mark_unhealthy("http://engine"), lambda: client.mark_healthy("http://engine"),
@@ -212,5 +216,5 @@ def test_invalid_worker_list_is_reported_as_unreadable(start: Starts, body: str)
     server = start()
     server.engine.faults["/workers"] = Fault(status=200, body=body)
     with pytest.raises(ServingError) as caught:
-        SGLangRouter(WIRE, server.address).workers()
+        SGLangRouter(HTTP_CLIENT, server.address).workers()
     assert caught.value.kind is ErrorKind.UNREADABLE

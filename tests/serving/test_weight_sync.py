@@ -11,15 +11,15 @@ import pytest
 
 from projects.serving.base import ErrorKind, ServingError
 from projects.serving.engines import engine_adapter
+from projects.serving.http_client import HttpClient
 from projects.serving.weight_sync import copy_weights
-from projects.serving.wire import Wire
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Fault, Server
 from tests.serving.engine.weights import Weights
 
-WIRE = Wire(HERE, seconds=60.0)
-ADAPTER = engine_adapter("sglang", WIRE)
+HTTP_CLIENT = HttpClient(HERE, seconds=60.0)
+ADAPTER = engine_adapter("sglang", HTTP_CLIENT)
 POOL = ThreadPoolExecutor(8)
 JOIN, SEND = "/init_weights_send_group_for_remote_instance", "/send_weights_to_remote_instance"
 
@@ -31,7 +31,7 @@ def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
     trained = tmp_path / "weights-7"
     trained.write_bytes(b"trained" * 10_000)
     update = {"model_path": str(trained), "weight_version": "7"}
-    assert WIRE.post(seed.address, "/update_weights_from_disk", update).json()["success"]
+    assert HTTP_CLIENT.post(seed.address, "/update_weights_from_disk", update).json()["success"]
     return seed, added
 
 
@@ -44,7 +44,9 @@ def held_requests(server: Server, count: int) -> list[Future[Any]]:
     """Start requests that the engine does not complete until `is_held` is reset."""
     server.engine.model.is_held = True
     body = {"sampling_params": {"max_new_tokens": 20}}
-    futures = [POOL.submit(WIRE.post, server.address, "/generate", body, seconds=120.0) for _ in range(count)]
+    futures = [
+        POOL.submit(HTTP_CLIENT.post, server.address, "/generate", body, seconds=120.0) for _ in range(count)
+    ]
     until = time.monotonic() + 60
     while server.engine.model.running < min(count, server.engine.model.slots):
         assert time.monotonic() < until
@@ -122,7 +124,7 @@ def test_engine_resumes_without_a_version_after_a_failed_weight_copy(
     if step != "/update_weight_version":  # only the response is broken; the copy is complete
         assert ADAPTER.weight_version(added.address) == "1"
     assert not added.engine.model.paused
-    assert WIRE.post(added.address, "/generate", {"max_new_tokens": 2}).is_success
+    assert HTTP_CLIENT.post(added.address, "/generate", {"max_new_tokens": 2}).is_success
     assert ADAPTER.weight_version(seed.address) == "7"
 
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 from berth.core.clock import SystemClock
 from berth.server.tracing.spans import set_process_name
 from projects.elastic.rounds import ServiceLoop
-from projects.elastic.wires import ServingClients
+from projects.elastic.serving_clients import ServingClients
 
 
 class Command(BaseCommand):

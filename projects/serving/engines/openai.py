@@ -3,8 +3,8 @@
 from http import HTTPStatus
 
 from projects.serving.base import ErrorKind, Identity, ServingError
+from projects.serving.http_client import HttpClient
 from projects.serving.metrics import parse_metrics
-from projects.serving.wire import Wire
 
 HEALTH_SECONDS = 10.0
 
@@ -18,18 +18,18 @@ class OpenAIEngines:
     kind = "openai"
     syncs_weights = False
 
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+    def __init__(self, http_client: HttpClient) -> None:
+        self.http_client = http_client
 
     def check_health(self, engine: str) -> None:
         """Check the health endpoint, or the list of models if the server has no health endpoint."""
-        response = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
+        response = self.http_client.get(engine, "/health", seconds=HEALTH_SECONDS)
         if response.status == HTTPStatus.NOT_FOUND:
-            response = self.wire.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
+            response = self.http_client.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
         response.raise_for_status()
 
     def identity(self, engine: str) -> Identity:
-        model_list = self.wire.get(engine, "/v1/models").raise_for_status().json().get("data")
+        model_list = self.http_client.get(engine, "/v1/models").raise_for_status().json().get("data")
         first_model = model_list[0] if isinstance(model_list, list) and model_list else None
         model = first_model.get("id") if isinstance(first_model, dict) else None
         if not isinstance(model, str) or not model:
@@ -39,7 +39,7 @@ class OpenAIEngines:
         return Identity(model, parameters=parameters)
 
     def metrics(self, engine: str) -> str:
-        return self.wire.get(engine, "/metrics").raise_for_status().text()
+        return self.http_client.get(engine, "/metrics").raise_for_status().text()
 
     def weight_version(self, engine: str) -> str | None:
         return None

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from projects.serving.base import ErrorKind, Identity, ServingError
+from projects.serving.http_client import ClientResponse, HttpClient
 from projects.serving.metrics import parse_metrics
-from projects.serving.wire import Wire, WireResponse
 
 HEALTH_SECONDS = 20.0  # a health check waits for requests in progress, then generates one token
 PARAMETERS = (
@@ -25,11 +25,11 @@ class SGLangEngines:
     kind = "sglang"
     syncs_weights = True
 
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+    def __init__(self, http_client: HttpClient) -> None:
+        self.http_client = http_client
 
     def check_health(self, engine: str) -> None:
-        self.wire.get(engine, "/health_generate", seconds=HEALTH_SECONDS).raise_for_status()
+        self.http_client.get(engine, "/health_generate", seconds=HEALTH_SECONDS).raise_for_status()
 
     def identity(self, engine: str) -> Identity:
         info = self._get_info(engine, "/server_info", "/get_server_info")
@@ -41,7 +41,7 @@ class SGLangEngines:
         return Identity(model, self.weight_version(engine), ranks, version, parameters)
 
     def metrics(self, engine: str) -> str:
-        return self.wire.get(engine, "/metrics").raise_for_status().text()
+        return self.http_client.get(engine, "/metrics").raise_for_status().text()
 
     def weight_version(self, engine: str) -> str | None:
         info = self._get_info(engine, "/model_info", "/get_model_info").get("weight_version")
@@ -79,13 +79,13 @@ class SGLangEngines:
 
     def pause(self, engine: str) -> None:
         """Pause in `retract` mode: requests wait and are recomputed later instead of being aborted."""
-        self.wire.post(engine, "/pause_generation", {"mode": "retract"}).raise_for_status()
+        self.http_client.post(engine, "/pause_generation", {"mode": "retract"}).raise_for_status()
 
     def resume(self, engine: str) -> None:
-        self.wire.post(engine, "/continue_generation", {}).raise_for_status()
+        self.http_client.post(engine, "/continue_generation", {}).raise_for_status()
 
     def flush(self, engine: str) -> None:
-        self.wire.post(engine, "/flush_cache").raise_for_status()
+        self.http_client.post(engine, "/flush_cache").raise_for_status()
 
     def unfinished_requests(self, engine: str) -> int | None:
         """Return the number of unfinished requests, read from the load endpoint or, on older engines, from
@@ -93,26 +93,26 @@ class SGLangEngines:
 
         Return None if the number is missing or invalid.
         """
-        response = self.wire.get(engine, "/v1/loads")
+        response = self.http_client.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:
             return _total_load(engine, response.raise_for_status().json().get("loads"))
         metrics = parse_metrics(engine, self.metrics(engine))
         return None if metrics.running is None else round(metrics.running + (metrics.queued or 0))
 
     def abort(self, engine: str) -> None:
-        self.wire.post(engine, "/abort_request", {"rid": "", "abort_all": True}).raise_for_status()
+        self.http_client.post(engine, "/abort_request", {"rid": "", "abort_all": True}).raise_for_status()
 
     def _get_info(self, engine: str, path: str, legacy_path: str) -> dict[str, Any]:
-        response = self.wire.get(engine, path)
+        response = self.http_client.get(engine, path)
         if response.status == HTTPStatus.NOT_FOUND:
-            response = self.wire.get(engine, legacy_path)
+            response = self.http_client.get(engine, legacy_path)
         return response.raise_for_status().json()
 
     def _post_command(
         self, engine: str, path: str, body: Mapping[str, Any], seconds: float | None = None
     ) -> None:
         """Call an endpoint whose response contains `success` and a message."""
-        response = self.wire.post(engine, path, body, seconds=seconds)
+        response = self.http_client.post(engine, path, body, seconds=seconds)
         if response.status == HTTPStatus.BAD_REQUEST:
             raise ServingError(ErrorKind.REJECTED, engine, _error_message(response))
         if response.raise_for_status().json().get("success") is not True:
@@ -161,6 +161,6 @@ def _total_load(engine: str, loads: object) -> int | None:
     return sum(counts)
 
 
-def _error_message(response: WireResponse) -> str:
+def _error_message(response: ClientResponse) -> str:
     info = response.json().get("message")
     return str(info)[:200] if info else "the engine failed without a message"

@@ -11,7 +11,7 @@ from typing import Any
 
 from projects.serving.addresses import InvalidAddress, normalize
 from projects.serving.base import ErrorKind, ServingError, Worker
-from projects.serving.wire import Wire
+from projects.serving.http_client import HttpClient
 
 POLL_SECONDS = 0.1
 NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
@@ -25,8 +25,8 @@ class SGLangRouter:
 
     kind = "sglang"
 
-    def __init__(self, wire: Wire, address: str, *, seconds: float = 30.0) -> None:
-        self.wire, self.address, self.seconds = wire, address, seconds
+    def __init__(self, http_client: HttpClient, address: str, *, seconds: float = 30.0) -> None:
+        self.http_client, self.address, self.seconds = http_client, address, seconds
 
     def register(self, engine: str, *, model: str) -> None:
         """Register the inference engine.
@@ -39,7 +39,7 @@ class SGLangRouter:
             return
         if engine in workers_by_address:
             return
-        self.wire.post(self.address, "/workers", {"url": engine}).raise_for_status()
+        self.http_client.post(self.address, "/workers", {"url": engine}).raise_for_status()
         self._wait_until(
             lambda workers_by_address: engine in workers_by_address,
             f"the router did not report {engine} as healthy",
@@ -52,7 +52,7 @@ class SGLangRouter:
             return
         if engine not in workers_by_address:
             return
-        response = self.wire.call(
+        response = self.http_client.call(
             "DELETE", self.address, f"/workers/{workers_by_address[engine].get('id', '')}"
         )
         if response.status != HTTPStatus.NOT_FOUND:
@@ -81,7 +81,7 @@ class SGLangRouter:
 
     def _list_workers(self) -> dict[str, dict[str, Any]] | None:
         """Return the router's engines, keyed by address, or None if the router cannot list them."""
-        response = self.wire.get(self.address, "/workers")
+        response = self.http_client.get(self.address, "/workers")
         if response.status in NOT_SUPPORTED:
             return None
         info = response.raise_for_status().json().get("workers")
@@ -102,7 +102,7 @@ class SGLangRouter:
     def _add_legacy_worker(self, engine: str) -> None:
         """Add an inference engine to an older router, which responds only when the engine is healthy."""
         try:
-            response = self.wire.post(
+            response = self.http_client.post(
                 self.address, "/add_worker", query={"url": engine}, seconds=self.seconds
             )
         except ServingError as error:
@@ -113,10 +113,10 @@ class SGLangRouter:
             response.raise_for_status()
 
     def _remove_legacy_worker(self, engine: str) -> None:
-        self.wire.post(self.address, "/remove_worker", query={"url": engine}).raise_for_status()
+        self.http_client.post(self.address, "/remove_worker", query={"url": engine}).raise_for_status()
 
     def _list_legacy_workers(self) -> set[str]:
-        response = self.wire.get(self.address, "/list_workers")
+        response = self.http_client.get(self.address, "/list_workers")
         if response.status in NOT_SUPPORTED:
             raise ServingError(ErrorKind.UNSUPPORTED, self.address, "this router version cannot list engines")
         urls = response.raise_for_status().json().get("urls")

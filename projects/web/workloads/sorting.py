@@ -150,7 +150,7 @@ def _gpus(each_task: bool) -> Columns:
     def total(column: str) -> Case:
         return Case(
             When(IS_ACTIVE_TASK, then=_sum(current_tasks, column)),
-            When(is_service, then=F(column) + _sum(_row_engines(), column)),
+            When(is_service, then=F(column) + _sum(_live_engine_workloads(), column)),
             default=F(column),
         )
 
@@ -235,7 +235,7 @@ def _row_attempts() -> QuerySet[Workload]:
     return Workload.objects.filter(array=OuterRef("array")).order_by()
 
 
-def _row_engines() -> QuerySet[Workload]:
+def _live_engine_workloads() -> QuerySet[Workload]:
     engines = added_engines().filter(service__workload=OuterRef(OuterRef("pk"))).values("workload")
     return Workload.objects.filter(pk__in=engines, phase__in=LIVE_PHASES).order_by()
 

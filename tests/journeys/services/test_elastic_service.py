@@ -12,7 +12,7 @@ import pytest
 from projects.engine.replicas.config import IN_CONDITIONS, OUT_CONDITIONS
 from projects.serving.routers import SGLangRouter
 from tests.journeys.services.service_story import AUTOSCALER, SERVICE, Story, run_load, running_service
-from tests.serving.routers import WIRE
+from tests.serving.routers import HTTP_CLIENT
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 FIELDS = {
@@ -66,7 +66,7 @@ def test_router_lists_only_the_initial_engine_after_scale_in(story: Story) -> No
     engines = [engine for model in story.get("engines")["models"].values() for engine in model["engines"]]
     (remaining,) = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
     assert remaining["origin"] == "initial"
-    (worker,) = SGLangRouter(WIRE, story.load.address).workers()
+    (worker,) = SGLangRouter(HTTP_CLIENT, story.load.address).workers()
     assert (worker.address, worker.healthy) == (remaining["url"], True)
 
 

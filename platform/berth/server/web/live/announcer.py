@@ -74,7 +74,7 @@ class Announcer:
         with self._changed:
             pending, self._pending = self._pending, {}
             self._sent_at = time.monotonic()
-        notes = [json.dumps(note, separators=(",", ":")) for note in build_notes(pending)]
+        notes = [json.dumps(note, separators=(",", ":")) for note in build_change_notes(pending)]
         if notes:
             wake_with_reasons(NAME, notes)
 
@@ -124,7 +124,7 @@ class Announcer:
             self._sender = None
 
 
-def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
+def build_change_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
     """Yield one change note for each kind of object and scope.
 
     A note without IDs refers to all objects of its kind.

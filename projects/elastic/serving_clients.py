@@ -18,8 +18,8 @@ from projects.serving.addresses import (
 )
 from projects.serving.base import EngineAdapter, ErrorKind, RouterClient, ServingError
 from projects.serving.engines import engine_adapter
+from projects.serving.http_client import HttpClient
 from projects.serving.routers import SGLangRouter, StaticRouter
-from projects.serving.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ServingClients:
         return PassContext(engines=self.engines, router=self.router, fence=fence)
 
     def engines(self, kind: str, is_managed: bool) -> EngineAdapter:
-        return _create_adapter(kind, Wire(self._address_policy(is_managed)))
+        return _create_adapter(kind, HttpClient(self._address_policy(is_managed)))
 
     def router(self, service: Service, spec: ServiceSpec) -> RouterClient | None:
         if spec.router is None:
@@ -51,7 +51,8 @@ class ServingClients:
                 path, name[:100], resolve=partial(self._resolve_engine_url, service), reload=self.reload
             )
         return SGLangRouter(
-            Wire(self._address_policy(is_managed=False)), self._normalized_address(spec.router.url or "")
+            HttpClient(self._address_policy(is_managed=False)),
+            self._normalized_address(spec.router.url or ""),
         )
 
     def _resolve_engine_url(self, service: Service, url: str) -> tuple[str, ...]:
@@ -72,5 +73,5 @@ class ServingClients:
 
 
 @lru_cache(maxsize=16)
-def _create_adapter(kind: str, wire: Wire) -> EngineAdapter:
-    return engine_adapter(kind, wire)
+def _create_adapter(kind: str, http_client: HttpClient) -> EngineAdapter:
+    return engine_adapter(kind, http_client)

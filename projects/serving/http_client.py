@@ -19,7 +19,7 @@ MAX_MESSAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class WireResponse:
+class ClientResponse:
     address: str
     status: int
     body: bytes
@@ -44,7 +44,7 @@ class WireResponse:
             raise ServingError(ErrorKind.UNREADABLE, self.address, "the response is not a JSON object")
         return value
 
-    def raise_for_status(self) -> "WireResponse":
+    def raise_for_status(self) -> "ClientResponse":
         if self.is_success:
             return self
         raise ServingError(
@@ -60,7 +60,7 @@ class WireResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class HttpClient:
     """HTTP client for the addresses that `reach` allows.
 
     `seconds` is the default time limit of a call. `token` is sent as a bearer token and never logged.
@@ -71,7 +71,7 @@ class Wire:
     max_bytes: int = 4 * MIB
     token: str = field(default="", repr=False)
 
-    def get(self, base: str, path: str, *, seconds: float | None = None) -> WireResponse:
+    def get(self, base: str, path: str, *, seconds: float | None = None) -> ClientResponse:
         return self.call("GET", base, path, seconds=seconds)
 
     def post(
@@ -82,7 +82,7 @@ class Wire:
         *,
         query: Mapping[str, str] | None = None,
         seconds: float | None = None,
-    ) -> WireResponse:
+    ) -> ClientResponse:
         target = f"{path}?{urlencode(query)}" if query else path
         return self.call("POST", base, target, body=body, seconds=seconds)
 
@@ -94,7 +94,7 @@ class Wire:
         *,
         body: Mapping[str, Any] | None = None,
         seconds: float | None = None,
-    ) -> WireResponse:
+    ) -> ClientResponse:
         """Send a request, and return the response regardless of its status.
 
         Raises ServingError if there is no response.
@@ -110,7 +110,7 @@ class Wire:
 
     def _exchange(
         self, method: str, base: str, path: str, body: Mapping[str, Any] | None, limit: float
-    ) -> WireResponse:
+    ) -> ClientResponse:
         to = resolve_destination(base, path, self.reach)
         sent = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "*/*"} | ({"Content-Type": "application/json"} if sent is not None else {})
@@ -119,7 +119,7 @@ class Wire:
         with open_connection(to, limit) as connection:
             connection.request(method, to.path, sent, headers)
             response = connection.getresponse()
-            return WireResponse(base, response.status, self._read_all(response, base))
+            return ClientResponse(base, response.status, self._read_all(response, base))
 
     def _read_all(self, response: http.client.HTTPResponse, base: str) -> bytes:
         """Return the response's body. Raises IncompleteRead if it is shorter than its Content-Length."""
