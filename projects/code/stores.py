@@ -27,7 +27,7 @@ def _open_store(address: str, endpoint: str) -> ChunkStore:
         from projects.code.s3 import S3Store
     except ImportError:
         raise StoreFailure(
-            "The server stores code in S3, but boto3 is not installed there. Contact an admin, who can run "
+            "The server stores code in S3, but boto3 is not installed there. Ask an admin to run "
             "`pip install 'berth-platform[aws]'`."
         ) from None
     return S3Store(parts.netloc, parts.path, endpoint=endpoint)

@@ -122,12 +122,12 @@ class VolumeTransfer:
         total, limit = sum(sizes.values()), self._volume.max_gib * GIB
         if self._files and total > limit:
             raise OutputsRejected(
-                f"With the changes, the volume would hold {total / GIB:,.1f} GiB, which exceeds its limit of "
-                f"{limit / GIB:g} GiB. Ask an admin to raise the volume's max_gib or to delete objects."
+                f"With these changes, the volume would hold {total / GIB:,.1f} GiB, which exceeds its limit "
+                f"of {limit / GIB:g} GiB. Ask an admin to raise the volume's max_gib or to delete objects."
             )
         if self._files and len(sizes) > FILES_MAX:
             raise OutputsRejected(
-                f"With the changes, the volume would hold {len(sizes):,} objects, but the maximum is "
+                f"With these changes, the volume would hold {len(sizes):,} objects, but the maximum is "
                 f"{FILES_MAX:,}. Ask an admin to delete objects."
             )
 

@@ -83,6 +83,13 @@ def test_default_project_applies_to_documents_without_a_project(terminal: Termin
     assert ([item["project"] for item in body["items"]], body["atomic"]) == (["speech", "ads"], True)
 
 
+def test_atomic_submission_of_an_array_with_other_documents_is_rejected(terminal: Terminal) -> None:
+    typed = "name: a\nroles: [{gpu: 1}]\narray: {tasks: 2}\n---\nname: b\nroles: [{gpu: 1}]\n"
+    result = terminal.run("submit", "-f", "-", "--atomic", input=typed)
+    assert result.exit_code == 2
+    assert "Submit each array by itself: an array is always submitted atomically." in result.stderr
+
+
 def test_invalid_document_stops_the_whole_submission(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1.5}]\n"
     result = terminal.run("submit", "-f", "-", input=typed)

@@ -22,7 +22,7 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
 
 def test_menu_lists_built_in_starting_points_and_the_templates_of_each_project(dave: Client) -> None:
     menu = dave.get("/submit").content.decode().partition('id="starts"')[2].partition("</details>")[0]
-    assert re.findall(r"<h2[^>]*>([^<]+)</h2>", menu) == ["Built-in", "Templates of vision"]
+    assert re.findall(r"<h2[^>]*>([^<]+)</h2>", menu) == ["Built-in", "Templates in vision"]
     names = re.findall(r'href="\?template=vision/(\w+)"[^>]*>(\w+)<', menu)
     assert names == [("nightly", "nightly"), ("notebook", "notebook")]
 

@@ -105,7 +105,7 @@ def test_pod_that_failed_first_has_its_own_row_above_the_other_pods(cast: Cast, 
     assert table.count('data-label="Ended"') == table.count('data-style="event"') == 2, "times with seconds"
     assert "terminated" not in table
     type(node).objects.filter(pk=node.pk).update(state="ended", ended_at=make.ago())
-    assert "node terminated later</span>" in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert "node no longer exists</span>" in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
 def test_page_states_the_cause_if_a_pod_could_not_start_or_was_killed_by_a_signal(

@@ -351,7 +351,7 @@ def test_array_page_shows_which_tasks_its_stop_rule_will_stop(sweep: WorkloadArr
     assert "Task 3 will be stopped: loss 2 at step 10, median 1 of 1 other task." in page
     sweep.task_count = 501
     sweep.save(update_fields=["task_count"])
-    assert "Previews are limited to arrays of 500 tasks." in text(client, url)
+    assert "Previews are available only for arrays of up to 500 tasks." in text(client, url)
 
 
 @pytest.mark.heavy

@@ -129,8 +129,8 @@ def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *,
         raise InvalidInput("--follow accepts a single workload. To watch an array's progress, use --watch.")
     if has_array and flags.atomic and len(documents) > 1:
         raise InvalidInput(
-            "--atomic accepts either workloads or a single array. Submit arrays separately: each array is "
-            "always stored atomically."
+            "--atomic cannot be used for an array together with other documents. Submit each array by "
+            "itself: an array is always submitted atomically."
         )
 
 
