@@ -62,7 +62,7 @@ def test_base_install_has_only_the_dependencies_of_cli_and_client() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)
-def test_error_for_a_server_command_without_the_server_extra_names_the_extra(
+def test_server_command_names_the_missing_extra(
     arguments: tuple[str, ...],
 ) -> None:
     done = run_without(SERVER, *arguments)
@@ -79,7 +79,7 @@ def test_error_names_the_extra_only_for_missing_third_party_packages() -> None:
     assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
 
 
-def test_error_for_a_parallel_call_without_joblib_names_the_extra() -> None:
+def test_parallel_call_without_joblib_names_the_missing_extra() -> None:
     done = python_without(("joblib",), "from berth.client import AsyncClient, Client")
     assert done.returncode == 0, done.stderr
     call = "from berth.client.sync.session import Session\nSession.parallel(None)"

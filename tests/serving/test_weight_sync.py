@@ -76,7 +76,7 @@ def test_no_request_is_lost_during_a_weight_copy(pair: tuple[Server, Server]) ->
     assert not [path for path, _ in seed.engine.received if path in {"/pause_generation", "/flush_cache"}]
 
 
-def test_engine_computes_no_response_while_its_weights_change(pair: tuple[Server, Server]) -> None:
+def test_engine_generates_no_response_during_a_weight_update(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     transfer, begun, go_on = seed.engine.weights.transfer, threading.Event(), threading.Event()
 

@@ -43,7 +43,7 @@ def test_task_map_is_one_tab_stop_and_arrow_keys_move_within_it(opened: Open, sc
         assert faults == []
 
 
-def test_tap_on_the_task_map_names_the_nearest_task_and_links_to_it(opened: Open, scene: Scene) -> None:
+def test_tapping_the_task_map_shows_a_link_to_the_nearest_task(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         task, note = page.locator("#task-12"), page.locator("#task-note")

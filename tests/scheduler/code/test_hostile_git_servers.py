@@ -99,7 +99,7 @@ def test_address_with_a_token_or_an_invalid_ip_address_is_rejected(scene: Scene,
 
 
 @pytest.mark.heavy
-def test_error_for_an_ssh_address_without_a_key_does_not_repeat_the_git_section(scene: Scene) -> None:
+def test_ssh_address_without_a_key_is_rejected_without_echoing_the_git_section(scene: Scene) -> None:
     with pytest.raises(Invalid) as rejected:
         scene.submit(git={"url": "git@git.example.org:o/r"})
     (problem,) = rejected.value.problems

@@ -354,7 +354,7 @@ def test_restarts_are_counted_per_array_task(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "count"), [(29, 10), (30, 0)])
-def test_long_run_resets_the_failure_count_when_its_pods_are_lost(
+def test_failure_count_restarts_when_a_long_run_loses_its_pods(
     stage: Stage, minutes: int, count: int
 ) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 2, "gpu": 0, "cpu": 0.1}])

@@ -127,7 +127,7 @@ def test_calls_are_distributed_across_ready_nodes(play: SessionPlay) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_lost_responses_and_repeated_requests_do_not_run_or_store_a_call_twice(play: SessionPlay) -> None:
+def test_call_is_stored_and_run_once_despite_lost_responses_and_repeated_requests(play: SessionPlay) -> None:
     new = [NewCall(uuid.uuid4(), b"a")]
     calls.add(session=play.session, calls=new)
     calls.add(session=play.session, calls=new)

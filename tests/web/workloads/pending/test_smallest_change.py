@@ -281,7 +281,7 @@ def test_start_after_a_restart_delay_is_stated_only_once(
 
 
 @pytest.mark.parametrize(("reason", "is_searching"), [("Backoff", False), ("WaitingForCapacity", True)])
-def test_search_for_a_change_is_announced_unless_only_a_restart_delay_remains(
+def test_page_shows_searching_unless_the_workload_only_waits_for_its_restart_delay(
     reason: str, is_searching: bool, cast: Cast, sign_in: SignIn
 ) -> None:
     workload = make.workload(cast.vision, "train", phase="pending", reason=reason)
