@@ -169,7 +169,10 @@ def _needs_nodes(fleet: Fleet) -> bool:
 
 
 def _next_launch(fleet: Fleet) -> Launch:
-    """Return a request for the head node if it is missing, else for the next free ordinals."""
+    """Return a launch request for missing nodes.
+
+    It starts with the head node if that is missing, otherwise after the highest ordinal in use.
+    """
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

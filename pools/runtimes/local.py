@@ -300,7 +300,10 @@ class LocalRuntime(LocalFiles):
         return datetime.fromtimestamp(saved, timezone.utc)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure pods and GPUs. All instances are this machine or parts of it."""
+        """Measure pods and GPUs.
+
+        All instances get the same GPU measurements, because they share this machine.
+        """
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
         shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has_record("exit")}
         running = {pod_id: pid for pod_id, pid in shims.items() if pid}

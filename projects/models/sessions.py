@@ -110,7 +110,9 @@ class Call(models.Model):
     )
     payload = models.BinaryField(default=bytes)
     result = models.BinaryField(default=bytes)
-    size = models.PositiveBigIntegerField(default=0, help_text="Size of payload and result in bytes.")
+    size = models.PositiveBigIntegerField(
+        default=0, help_text="Combined size of payload and result in bytes."
+    )
     created_at = models.DateTimeField(db_default=Now())
     ended = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="Sequence number, assigned when the call ends."

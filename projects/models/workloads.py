@@ -116,7 +116,8 @@ class Workload(FastRows):
     requeued_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="Time of the last edit that increased the request, which determines the queue position.",
+        help_text="Time of the last edit that increased the request. If set, it replaces the submission time "
+        "in the order of the queue.",
     )
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current or last run.")
     first_started_at = models.DateTimeField(null=True, blank=True)

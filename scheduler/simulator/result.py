@@ -160,10 +160,7 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang still lacks to meet its minimum.
-
-    Replicas that are stopping are left out.
-    """
+    """Yield the replicas that the gang still needs to reach its minimum, except those that are stopping."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

@@ -30,7 +30,7 @@ def test_missing_values_are_omitted() -> None:
     assert format_numbers({"beside": None, "attempts": 0}) == [("attempts", "0")]
 
 
-def test_zero_protected_amounts_are_omitted() -> None:
+def test_protected_amounts_of_zero_are_omitted() -> None:
     numbers = {"resource": "gpu", "reclaimable": 0, "protected": 0, "by_runtime": 0, "non_preemptible": 0}
     assert format_numbers(numbers) == [("reclaimable", "0")]
 

@@ -155,7 +155,7 @@ def test_pod_user_id_depends_only_on_the_project() -> None:
             pod_uid(number)
 
 
-def test_pod_runs_as_the_named_user_of_its_project(stage: LocalStage) -> None:
+def test_pod_runs_as_user_pod_with_the_uid_of_its_project(stage: LocalStage) -> None:
     expected = UID if stage.runtime.isolation.level is IsolationLevel.USERS else os.geteuid()
     assert output(stage, "p-1", "id -u; id -un").split() == [str(expected), "pod"]
     assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected

@@ -205,7 +205,7 @@ def test_error_for_an_unknown_secret_suggests_the_nearest_name(cast: Cast) -> No
     assert problems(cast, "hf-tokn") == {"secrets[0].name": (missing, "Did you mean `hf-token`?")}
 
 
-def test_error_for_an_unknown_secret_of_a_role_names_its_path(cast: Cast) -> None:
+def test_unknown_secret_in_a_role_is_reported_at_its_field(cast: Cast) -> None:
     role = {"name": "r", "gpu": 1, "secrets": [{"name": "no", "file": "no"}]}
     assert list(problems(cast, roles=[role])) == ["roles[0].secrets[0].name"]
 

@@ -263,7 +263,7 @@ def test_array_with_an_unfinished_dependent_cannot_be_deleted(stage: Stage) -> N
     )
     sweep.refresh_from_db()
     assert sweep.state == "completed"
-    with pytest.raises(Conflict, match="vision/eval waits for vision/sweep"):
+    with pytest.raises(Conflict, match="vision/eval depends on vision/sweep"):
         arrays.delete(actor=stage.cast.alice, array=sweep)
 
 

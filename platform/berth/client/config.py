@@ -66,7 +66,7 @@ class Contexts:
 
 
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
-    """Return the settings of the context in BERTH_CONTEXT, by default the current one.
+    """Return the settings of the context that BERTH_CONTEXT names, or of the current context if it is unset.
 
     BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to its own server.
     """

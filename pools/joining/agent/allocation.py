@@ -23,7 +23,7 @@ class JobEnding(Exception):
 class TerminationSignals:
     """Signals that announce the end of the agent's job.
 
-    USR1 is an early warning, whereas little time is left after TERM.
+    USR1 comes early. TERM comes shortly before the processes are killed.
     """
 
     def __init__(self) -> None:

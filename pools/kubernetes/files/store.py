@@ -141,10 +141,10 @@ class CopiedFilesMixin:
         return self._files.read_retained(pod_id, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        raise FilesNotFound(f"Kubernetes pools do not support S3 volumes, such as {volume}")
+        raise FilesNotFound(f"{volume} is an S3 volume, which Kubernetes pools do not support")
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        raise FilesNotFound(f"Kubernetes pools do not support S3 volumes, such as {volume}")
+        raise FilesNotFound(f"{volume} is an S3 volume, which Kubernetes pools do not support")
 
 
 def _with_skipped_paths(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:

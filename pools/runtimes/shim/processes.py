@@ -107,7 +107,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def open_anchor_pidfd(text: str) -> int | None:
-    """Return a descriptor that signals the end of the process `pid:start`, or None if it has ended."""
+    """Open a pidfd for the process identified by `pid:start_time`. Return None if the process has ended."""
     pid, _, start = text.partition(":")
     try:
         fd = os.pidfd_open(int(pid))

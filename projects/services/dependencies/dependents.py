@@ -51,8 +51,8 @@ def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
         is_own = waiting.project == owner.project.name
         shown = f"{waiting.project}/{waiting.name}" if is_own else "A workload of another project"
         raise Conflict(
-            f"{shown} waits for {owner.handle} and has not started. You can delete {owner.name} when the "
-            "waiting workload has started."
+            f"{shown} depends on {owner.handle} and has not started yet. Delete {owner.name} once that "
+            "workload has started."
         )
 
 

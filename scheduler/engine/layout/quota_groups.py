@@ -30,7 +30,7 @@ def remaining_pool_quota(pool_quota: PoolQuota, allocated_elsewhere: Sums) -> Po
 
 
 class QuotaGroups:
-    """Accounts of all boards whose quota and limit belong to a quota group."""
+    """Queue accounts, across all pools, that share the quota and limit of a quota group."""
 
     def __init__(self, boards: Mapping[str, Board]) -> None:
         self._boards = boards

@@ -46,8 +46,8 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return a function that computes how far limits and quotas would still be exceeded after a
-    gang's end.
+    """Return a function that takes a gang, and returns by how much limits and quotas would still be exceeded
+    after that gang has ended, or None if its end would not help.
     """
 
     def shortfall(gang: Gang) -> int | None:

@@ -47,7 +47,7 @@ class WorkloadRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """Columns of a pod that a decision needs, and its devices.
+    """Pod columns that scheduling decisions need, plus the pod's devices.
 
     The trigger on `projects_pod` must list the same columns.
     """

@@ -173,8 +173,8 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
-    """Return the GPU capacity of each pool and quota group at maximum size, and the GPUs on its ready nodes,
-    in milli-GPU.
+    """Return two values in milli-GPU for each pool and quota group: the capacity at maximum size and the
+    capacity of the ready nodes.
     """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])

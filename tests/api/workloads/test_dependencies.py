@@ -233,7 +233,7 @@ def test_workload_with_an_unfinished_dependent_cannot_be_deleted(
     finish(first, "completed")
     answer = alice("DELETE", f"workloads/{first.pk}")
     assert answer.status_code == 409
-    assert "vision/second waits for vision/first" in answer.json()["detail"]
+    assert "vision/second depends on vision/first" in answer.json()["detail"]
     workloads.cancel(actor=cast.alice, workload=second)
     assert alice("DELETE", f"workloads/{first.pk}").status_code == 204
 

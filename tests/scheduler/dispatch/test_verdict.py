@@ -173,7 +173,7 @@ def test_message_names_the_evicted_pod_and_the_reason() -> None:
     ],
 )
 @pytest.mark.parametrize("state", ["lost", "stopped"])
-def test_failures_after_a_lost_peer_are_limited_while_the_gang_makes_no_progress(
+def test_gang_without_progress_fails_after_too_many_peer_failures(
     state: str, progress: dict[str, Any], is_failure: bool
 ) -> None:
     peer = PodFact("worker", 0, state, eviction="scaled down", ended_at=at(10))

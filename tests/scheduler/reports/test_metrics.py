@@ -74,7 +74,7 @@ def test_reports_are_stored_while_the_pod_runs_and_after_it_has_ended(training: 
     assert MetricsReader.objects.get(pod=training.pod).is_complete
 
 
-def test_log_of_a_pod_that_ended_while_no_scheduler_ran_is_read_later(training: Training) -> None:
+def test_log_of_a_pod_that_ended_during_scheduler_downtime_is_read_on_restart(training: Training) -> None:
     training.report(1, loss=0.9)
     training.stage.finish(training.workload)
     training.stage.tick(2)

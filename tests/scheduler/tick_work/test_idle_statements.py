@@ -29,7 +29,7 @@ def statements(stage: Stage) -> Counts:
     return counts
 
 
-def test_idle_tick_and_reconcile_pass_run_few_statements(stage: Stage) -> None:
+def test_idle_ticks_and_reconcile_passes_run_few_sql_statements(stage: Stage) -> None:
     counts = statements(stage)
     assert counts["tick"] <= TICK_MAX, counts
     assert counts["reconcile"] <= RECONCILE_MAX, counts

@@ -252,7 +252,7 @@ def test_platform_admins_see_idle_gpus_of_other_users_in_one_item(
     assert len(client.get(item.path).context["slice"].rows) == 2
 
 
-def test_workload_larger_than_the_rest_of_the_fair_share_needs_attention(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_that_exceeds_the_remaining_fair_share_needs_attention(cast: Cast, sign_in: SignIn) -> None:
     status = make.queue_status(cast.vision, cast.pool, share=6, allocated=1, requested=9)
     pending: dict[str, Any] = {"pools": [cast.pool.name], "since": make.ago(minutes=6), "by": cast.dave.user}
     large = make.workload(cast.vision, "large", gpus=8, **pending)

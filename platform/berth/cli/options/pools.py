@@ -175,7 +175,7 @@ class PoolValues:
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Any other REST field with a YAML value, or one provider setting, for example "
+            help="Any other REST field or provider setting, with its value in YAML, for example "
             "provider_settings.partition=gpu; repeatable.",
         ),
     ] = None

@@ -53,10 +53,7 @@ class Resource:
         return model.model_validate(json_content(response))
 
     def _put(self, model: type[M], path: str, body: object, tag: str) -> M:
-        """Replace an object if it has not changed since it had the ETag `tag`.
-
-        With an empty tag, create a new object.
-        """
+        """Replace an object if its ETag is still `tag`. If `tag` is empty, create the object."""
         condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
         return self._send(model, "PUT", path, body=body, headers=condition)
 

@@ -67,7 +67,7 @@ class ActingUser:
 
 
 class ContentSecurityPolicy:
-    """Middleware that restricts pages to this server with a content security policy."""
+    """Middleware that adds a content security policy, so that pages load resources only from this server."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

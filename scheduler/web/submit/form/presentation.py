@@ -92,7 +92,7 @@ class RenderedField:
 
     @property
     def secret_buttons(self) -> list[tuple[str, list[SecretButton]]]:
-        """Owners of the available secrets, each with a button for each secret."""
+        """Buttons for the available secrets, grouped by owner."""
         choices, in_lines = self.form_field.secrets or (), self.form_field.kind is field_kinds.SECRETS
         return list(secret_buttons(choices, self.value, in_lines=in_lines))
 

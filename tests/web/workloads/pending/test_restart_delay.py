@@ -17,7 +17,7 @@ from tests.web.conftest import SignIn
 RESTART = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
 
 
-def test_page_keeps_the_smallest_change_card_if_no_change_helps(
+def test_smallest_change_card_says_that_no_change_helps(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("no_change", "No single change would start the workload now.")

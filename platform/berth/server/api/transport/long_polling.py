@@ -41,7 +41,10 @@ def long_poll(
 async def _wait_async(
     respond: Responder, bell: WakeupListener, key: str, seconds: float
 ) -> AsyncIterator[bytes]:
-    """Wait under ASGI without a thread or a database connection, until the client disconnects."""
+    """Long-poll under ASGI, without holding a thread or a database connection while waiting.
+
+    Stop when there is a response, the deadline passes or the client disconnects.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     wakeup = Wakeup(key)
