@@ -286,7 +286,7 @@ def test_search_for_a_user_links_to_their_visible_workloads(cast: Cast, sign_in:
     (link,) = links(alice, "dave")
     assert link == "/workloads?state=all&user=dave"
     page = alice.get(link).content.decode()
-    assert ">w0</a>" in page and ">ranker</a>" not in page and "Submitted by dave" in page
+    assert ">w0</a>" in page and ">ranker</a>" not in page and 'name="user" value="dave"' in page
     assert links(sign_in("dave"), "grace") == []
 
 
