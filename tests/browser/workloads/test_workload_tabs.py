@@ -183,7 +183,8 @@ MISPLACED_LABELS = """(axis) => {
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_timeline_connects_the_expected_start_to_the_bar(opened: Open, scene: Scene, width: int) -> None:
-    begin = timezone.now() - timedelta(minutes=30)
+    # Half past an hour, so that no full hour is close to an end of the axis.
+    begin = (timezone.now() - timedelta(hours=1)).replace(minute=30, second=0)
     start = begin + timedelta(hours=3)
     waiting = make.workload(
         scene.workloads["policy-sweep"].project, "waiting", reason="InsufficientCapacity",

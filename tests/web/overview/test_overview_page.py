@@ -385,5 +385,5 @@ def test_device_map_marks_idle_devices_and_devices_of_the_same_workload(
 def test_member_figures_state_only_once_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:
     page = sign_in("dave").get("/").content.decode()
     assert page.count("all projects") == page.count("my projects") == 1
-    assert "Workloads, evictions and wait: my projects." in page
+    assert "The others cover only my projects." in page
     assert "my projects" not in sign_in("alice").get("/").content.decode()
