@@ -119,9 +119,9 @@ def workloads(actor: Actor) -> QuerySet[Workload]:
 
 
 def id_condition(word: str, column: str = "pk") -> Q:
-    """Return a condition for IDs that start with the word.
+    """Return a condition for IDs that start with `word`.
 
-    Only words of at least MIN_ID_LETTERS hexadecimal digits match.
+    No ID matches unless `word` has at least MIN_ID_LETTERS hexadecimal digits.
     """
     digits = word.lower().replace("-", "")
     if not ID_START.fullmatch(word.lower()) or not MIN_ID_LETTERS <= len(digits) <= ID_LETTERS:
@@ -161,7 +161,7 @@ def audit(actor: Actor) -> QuerySet[Audit]:
 
 
 def quota_changes(actor: Actor) -> QuerySet[QuotaChange]:
-    """Return the changes that include a visible quota."""
+    """Return the quota changes that affect at least one visible quota."""
     rows = QuotaChange.objects.order_by("-id")
     if is_platform_admin(actor):
         return rows

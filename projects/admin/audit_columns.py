@@ -74,7 +74,7 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
 def _is_valid_key(model: type[Model], key: str) -> bool:
     """Return whether the text can be a primary key.
 
-    In audit entries about pruning it cannot, because they refer to no object.
+    In audit entries about pruning, the key is not valid because these entries refer to no object.
     """
     try:
         model._meta.pk.to_python(key)

@@ -105,7 +105,7 @@ class PodVolumeUrls(TokenlessView):
 
 
 def _reason_to_wait(pod_id: UUID, volume: Volume) -> str:
-    """Return why the pod must wait for changes to the volume by earlier pods, or "" if it need not wait.
+    """Return why the pod must wait for earlier pods' changes to the volume, or "" if it need not wait.
 
     Raises Unavailable if those changes cannot be stored now.
     """

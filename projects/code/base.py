@@ -54,5 +54,5 @@ class ChunkStore(Protocol):
         ...
 
     def delete_partial_writes(self, *, before: datetime) -> None:
-        """Delete the remains of writes that were interrupted before the given time."""
+        """Delete partial chunks left by writes that were interrupted before the given time."""
         ...

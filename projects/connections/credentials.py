@@ -89,7 +89,10 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 
 
 def _port_session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    """Return the owners of live port sessions, which end with their browser session or token."""
+    """Return the owner of each live port session.
+
+    A port session ends when the browser session or token that opened it ends.
+    """
     digests = [credential.port_session for credential in credentials if credential.port_session]
     if not digests:
         return {}

@@ -49,7 +49,7 @@ def load_window(row: Autoscaler) -> SampleWindow:
 
 
 def scaling_times(service: Service, now: datetime) -> ScalingTimes:
-    """Return the timestamps for a scaling decision. The cooldown also follows a user's scale request."""
+    """Return the timestamps for a scaling decision. A user's scale request starts the cooldown, too."""
     last = last_scale_request(service)
     if last is None:
         return ScalingTimes(now.timestamp())

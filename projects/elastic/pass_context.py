@@ -13,7 +13,7 @@ Fence = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """Interfaces that the reconciliation of a service uses.
+    """Interfaces used to reconcile a service.
 
     `engines` takes the kind of an inference engine and whether Berth manages it. `router` returns None for a
     service without a router. `fence` opens a transaction that commits only if this process is still the

@@ -98,7 +98,7 @@ def _is_due(engine: InferenceEngine, view: ServiceView, now: datetime) -> bool:
 
 
 def _pause_has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
-    """Return whether `pause` has passed since the last probe, or the clock was set back."""
+    """Return whether a probe is due: there was none, `pause` has passed, or the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
 

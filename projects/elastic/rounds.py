@@ -96,7 +96,7 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _discard_ended_services(self, live_ids: Collection[int]) -> None:
-        """Remove the due times of ended services, which would otherwise stay due."""
+        """Remove the due times of ended services. Otherwise, these services would stay due."""
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]
             self._due.pop(pk, None)

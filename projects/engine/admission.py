@@ -38,7 +38,7 @@ def submission_warnings(
 ) -> list[str]:
     """Return warnings about limits and quotas for the submitter.
 
-    `path` contains the allowances of the project and then of its department.
+    `path` contains the project's allowance, followed by its department's.
     """
     warnings: list[str] = []
     for allowance in path:

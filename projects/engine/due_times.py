@@ -30,7 +30,7 @@ def next_due_times(expression: str, zone: tzinfo, after: datetime, count: int) -
 
 
 def latest_due_time(expression: str, zone: tzinfo, first: datetime, now: datetime) -> datetime:
-    """Return the latest due time up to `now`. `first` is a due time that has passed."""
+    """Return the latest due time up to `now`. `first` is any due time that has already passed."""
     for window in WINDOWS:
         start = max(first, now - window)
         latest = None

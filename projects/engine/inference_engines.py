@@ -85,8 +85,9 @@ def next_state(engine: InferenceEngineFacts) -> EngineTransition | None:
 
 
 def is_drained(engine: InferenceEngineFacts) -> bool:
-    """Return whether the draining inference engine can be removed: it has no requests left or need not finish
-    them.
+    """Return whether the draining inference engine can be removed.
+
+    It can be removed once it has no requests left, or if it need not finish them.
     """
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True

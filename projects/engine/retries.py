@@ -40,9 +40,9 @@ class RetryState:
 class Retry:
     """Restart after a failure.
 
-    `number` counts the restarts by the same rule. `backoff` is None for the default. `memory` is the new
-    memory of the failed role in MiB, or None. If `other_node` is set, the restart avoids the node where the
-    run failed.
+    `number` counts the restarts under the same rule, including this one. `backoff` is None for the default.
+    `memory` is the new memory of the failed role in MiB, or None. If `other_node` is set, the restart avoids
+    the node where the run failed.
     """
 
     failure: Failure

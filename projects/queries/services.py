@@ -29,7 +29,7 @@ def services(actor: Actor) -> QuerySet[Service]:
 
 
 def find_service(actor: Actor, reference: str) -> Service:
-    """Return a service by workload ID, `project.name` or a name.
+    """Return a service by workload ID, `project.name` or just its name.
 
     Live services come first, then the newest ended one. Raises NotFound or, for an ambiguous name, Conflict.
     """

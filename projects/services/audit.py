@@ -76,6 +76,6 @@ def write_change(
 
 
 def changed_values(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both mappings, reduced to the keys of `after` whose values differ."""
+    """Reduce both mappings to the keys of `after` whose values differ."""
     keys = [key for key in after if before.get(key) != after[key]]
     return {k: before.get(k) for k in keys}, {k: after[k] for k in keys}

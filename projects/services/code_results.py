@@ -155,7 +155,10 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Convert an error to a sentence. Fetch errors may begin with a host name in lower case."""
+    """Convert an error to a sentence.
+
+    Fetch errors are sentences already. They are not capitalized, because they may begin with a host name.
+    """
     if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]

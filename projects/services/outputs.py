@@ -1,4 +1,4 @@
-"""Store the outputs of ended pods, and find them for users."""
+"""Store the outputs of ended pods, and look them up for users."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -136,7 +136,7 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
 
 
 def require_stored_changes(workloads: Iterable[Workload]) -> None:
-    """Raise Conflict if changes by the workloads' pods to S3 volumes have not been stored yet."""
+    """Raise Conflict if changes that the workloads' pods made to S3 volumes have not been stored yet."""
     rows = PodOutputs.objects.filter(pod__workload__in=workloads, state=OutputState.WAITING)
     row = rows.exclude(volume="").select_related("pod").order_by("pk").first()
     if row is not None:
@@ -148,7 +148,7 @@ def require_stored_changes(workloads: Iterable[Workload]) -> None:
 
 
 def output_files(tree: CodeTree, path: str = "") -> list[dict[str, Any]]:
-    """Return the files at and below a path, sorted by path."""
+    """Return the file at the path, or all files below it, sorted by path. An empty path selects all files."""
     return [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
 
 

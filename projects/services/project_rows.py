@@ -13,7 +13,8 @@ from projects.services import announce, audit
 def may_change_row(actor: Actor, project: Project, owner_id: int | None) -> bool:
     """Return whether the user may change a row of the project.
 
-    Project admins may change all rows, and other users their own.
+    Project admins may change every row. Other users may change their own rows while they may submit to the
+    project.
     """
     if may(actor, Action.OPERATE, project):
         return True

@@ -206,8 +206,8 @@ def unseal_secret(row: Secret) -> str:
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     """Return maskers for the secrets that runs of the workloads received.
 
-    Workloads without secrets are omitted. Values beyond the maximum number, or whose encryption key is gone,
-    are not masked.
+    Workloads without secrets are omitted. Values beyond the maximum number, and values whose encryption key
+    is gone, are not masked.
     """
     uses = SecretUse.objects.filter(workload__in=workload_ids).order_by("-value__used_at")
     sealed_values = defaultdict[UUID, dict[str, None]](dict)

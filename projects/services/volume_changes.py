@@ -99,7 +99,7 @@ class VolumeTransfer:
         return True
 
     def _storable_files(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
-        """Yield the files that can be stored as objects, sorted by path. Record why any file cannot."""
+        """Yield the files that can be stored as objects, sorted by path. Record why the others cannot."""
         remaining = set(listed) - {path for path, _ in self._deleted}
         folders = {folder for path in remaining for folder in _parent_folders(path)}
         for file in sorted(files, key=lambda each: each.path):

@@ -90,7 +90,7 @@ class EngineAdapter(Protocol):
         ...
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        """Set the version that the inference engine reports, without aborting requests."""
+        """Set the weight version that the inference engine reports, without aborting requests."""
         ...
 
     def pause(self, engine: str) -> None:

@@ -122,7 +122,7 @@ def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
 
 
 def _parse_histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
-    """Return the histogram merged over all label sets, or None if any of them is implausible."""
+    """Merge the histograms of all label sets. Return None if there are none or if one is implausible."""
     name = next((name for name in names if lines.get(f"{name}_bucket")), "")
     series: dict[Key, list[tuple[float, float]]] = defaultdict(list)
     for line in lines.get(f"{name}_bucket", ()):

@@ -1,7 +1,7 @@
 """Transfer weights between two serving inference engines.
 
-The caller must prevent changes to the seed's weights during the transfer. After an error, the engine
-continues to serve its previous version.
+The caller must prevent changes to the seed's weights during the transfer. After an error, the receiving
+engine continues to serve its previous version.
 """
 
 import logging

@@ -29,9 +29,9 @@ TITLES = {
 
 
 class CheckboxSelectMultiple(forms.CheckboxSelectMultiple):
-    """Check boxes.
+    """Checkboxes that can be shown for certain scopes only.
 
-    `shown_for` maps the value of a box to the scopes for which it is shown. Other boxes are always shown.
+    `shown_for` maps the value of a checkbox to its scopes. All other checkboxes are always shown.
     """
 
     shown_for: Mapping[str, Sequence[str]] = {}

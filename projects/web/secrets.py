@@ -158,9 +158,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key for counting the runs that received the secret, and the workloads that use an outdated
-        version.
-        """
+        """The secret's key in the counts of runs that received it and of outdated workloads."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -316,10 +314,7 @@ def _secret_rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial_values(request: Request) -> dict[str, str]:
-    """Return the form's initial values for the secret that the link refers to.
-
-    If it does not exist, return nothing.
-    """
+    """Return the form's initial values for the secret that the link refers to, or {} if it does not exist."""
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _secret_rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):
@@ -354,7 +349,7 @@ def _replacement_question(secret: Secret) -> str:
 
 
 def _set_secret(actor: Actor, choice: str, name: str, content: SecretContent, expected_version: int) -> bool:
-    """Add the secret, or replace its expected version. Return whether it is new."""
+    """Add the secret, or replace it if it has the expected version. Return whether it is new."""
     at = timezone.now()
     kind, _, owner = choice.partition("/")
     if kind == USER:

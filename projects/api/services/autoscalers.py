@@ -224,7 +224,7 @@ class ServiceMetrics(ServiceView):
 
 
 def is_autoscaler_running(service: Service) -> bool:
-    """Return whether the autoscaler's last scrape is recent compared with its metrics interval."""
+    """Return whether the autoscaler's last scrape is recent enough for its metrics interval."""
     row = service.autoscaler
     if service.ended_at is not None or row.scraped_at is None:
         return False

@@ -79,7 +79,7 @@ class GitProgram:
         self, arguments: Sequence[str], output: IO[bytes] | int, errors: IO[bytes] | int,
         source: int = subprocess.DEVNULL,
     ) -> "subprocess.Popen[bytes]":  # fmt: skip
-        """Start a git command. If this process ends, the command and its child processes are killed."""
+        """Start a git command. If this process exits, the command and its child processes are killed."""
         seconds = max(1, int(self.deadline - time.monotonic()))
         limits = [str(seconds), str(self.file_size // 512), str(MEMORY_KIB)]
         command = ["nice", "-n", "10", "/bin/sh", "-c", LIMITED, "sh", *limits, "git", *arguments]
@@ -124,7 +124,7 @@ class GitProgram:
 
 
 def base_environment(home: Path, transport: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return variables for git that allow one protocol, no local configuration and no prompts."""
+    """Return git's environment variables: one allowed protocol, no local configuration and no prompts."""
     settings = {**SETTINGS, **settings}
     pairs = {
         f"GIT_CONFIG_{part}_{number}": text

@@ -32,7 +32,7 @@ def scratch_directory(base: Path) -> Iterator[Path]:
 
 
 def sweep_scratch_directories(base: Path) -> int:
-    """Delete the directories of ended processes. Return the number of deleted directories."""
+    """Delete directories that killed processes have left behind. Return the number of deleted directories."""
     if not base.is_dir():
         return 0
     count = 0

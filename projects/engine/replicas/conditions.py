@@ -113,7 +113,7 @@ def with_streak(condition: Condition, since: float | None, at: float) -> Conditi
 
 
 def evaluate_conditions(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[Condition, ...]:
-    """Evaluate the scaling conditions for the metrics. Streaks, which depend on the past, are not set."""
+    """Evaluate the scaling conditions for the metrics. Streaks depend on earlier samples and are not set."""
     metrics = metrics or _unknown_metrics()
     scale_out, scale_in = config.scale_out_policy, config.scale_in_policy
     backlog_limit = float(scale_out.queue_depth_per_engine * metrics.queued.reporting)

@@ -7,7 +7,7 @@ from projects.models.workloads import Workload
 
 
 class RunImage(models.Model):
-    """Container image of one run, by digest once the registry has resolved the tag.
+    """Container image of one run, pinned to a digest once the registry has resolved the tag.
 
     All pods of the run use this digest.
     """

@@ -36,8 +36,10 @@ LONG_COLUMNS = ("spec", "explanation", "pending_reasons")
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Cancellation or suspension of tasks. `unstarted` contains the phases of tasks without pods, `stopped`
-    the phases of the tasks to stop (None for all live tasks).
+    """Cancellation or suspension of tasks.
+
+    `unstarted` contains the phases of tasks without pods. `stopped` contains the phases of the tasks to stop,
+    or is None to stop all live tasks.
     """
 
     action: audit.AuditAction

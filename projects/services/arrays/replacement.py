@@ -24,7 +24,7 @@ class Replacement:
 
 
 def pending_originals(array: WorkloadArray, section: ArraySpec) -> list[int]:
-    """Return the indexes of the array's pending tasks that a copy with the section contains too."""
+    """Return the indexes of the array's pending tasks that also occur in a copy's array section."""
     pending = Workload.objects.filter(
         array=array, superseded=False, phase__in=(Phase.PENDING, Phase.RESERVED)
     )

@@ -64,7 +64,7 @@ def dependency_problems(
 def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]]:
     """Return the warnings for each document.
 
-    A dependency causes a warning if its name neither exists nor is being submitted.
+    There is a warning for each dependency whose name neither exists nor is being submitted.
     """
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}

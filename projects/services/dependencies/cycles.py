@@ -67,7 +67,7 @@ class DependencyGraph:
     def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
         """Add a document to the graph unless it would close a cycle.
 
-        Return the names in that cycle, or [] if it was added.
+        Return the names in that cycle, or [] if the document was added.
         """
         if spec.array is not None:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
@@ -79,7 +79,7 @@ class DependencyGraph:
         return cycle
 
     def _shortest_cycle(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
-        """Return the shortest cycle from `target` through one of `starts`, or []."""
+        """Return the shortest cycle from `target` through one of `starts`, or [] if there is none."""
         previous: dict[AwaitedName, AwaitedName] = {}
         level = self._new_steps(target, starts, previous)
         while level:

@@ -1,4 +1,4 @@
-"""Workloads and arrays that wait for a workload or array."""
+"""Find workloads and arrays that depend on a workload or array."""
 
 import uuid
 from collections.abc import Iterable, Iterator

@@ -57,9 +57,9 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rejection_reason(url: str) -> str:
-    """Return why Berth must not connect to the literal IP address in the URL, or "".
+    """Return why Berth must not connect to the IP address in the URL, or "" if it may.
 
-    Host names are not resolved here.
+    Host names are always accepted here, because they are not resolved yet.
     """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:

@@ -195,7 +195,7 @@ def _lock_live_service(service: Service) -> Service:
 
 
 def active_request(service: Service) -> ScaleRequest | None:
-    """Return the service's scale request that has not ended, or None."""
+    """Return the service's scale request in progress, or None if there is none."""
     return (
         service.requests.exclude(status__in=scaling.FINAL)
         .select_related("service__workload__project")

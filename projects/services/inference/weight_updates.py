@@ -1,4 +1,4 @@
-"""Begin and end a trainer's weight update of a service's initial inference engines."""
+"""Begin and end weight updates, in which a trainer changes the weights of a service's initial engines."""
 
 from datetime import datetime
 

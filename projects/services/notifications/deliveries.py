@@ -52,9 +52,9 @@ class PhaseChange:
 
 
 def enqueue_phase_changes(changes: Iterable[PhaseChange], now: datetime) -> int:
-    """Queue deliveries in the transaction that changes the phases.
+    """Queue notifications about phase changes, in the transaction that makes the changes.
 
-    Return the number of deliveries. Array tasks are not reported.
+    Return the number of deliveries. Phase changes of array tasks are not reported.
     """
     reported = [
         (change, kind)

@@ -1,4 +1,4 @@
-"""Create, edit, test and delete notification subscriptions, and send their failed deliveries again."""
+"""Create, edit, test and delete notification subscriptions, and retry their failed deliveries."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

@@ -29,7 +29,7 @@ class Deactivation:
 
 
 def deactivate(*, actor: Actor, user: User) -> Deactivation:
-    """Prevent a user from signing in, and end their sessions and tokens.
+    """Prevent a user from signing in, end their sessions and revoke their tokens.
 
     Workloads keep running, and roles are kept. Raises Conflict for the acting user and for the last platform
     admin.

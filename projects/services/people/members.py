@@ -51,7 +51,7 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
 
 
 def revoke(*, actor: Actor, membership: Membership) -> None:
-    """Revoke a role. Raises Forbidden. Raises Conflict for the role of the last active platform admin."""
+    """Revoke a role. Raises Forbidden, or Conflict for the role of the last active platform admin."""
     scope = membership.project or membership.department
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     with transaction.atomic():

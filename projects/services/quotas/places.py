@@ -18,7 +18,7 @@ def find_pool_or_group(name: str) -> PoolOrGroup | None:
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if a different quota of the owner applies to the same pool, else None.
+    """Return a problem if the owner has another quota that applies to the same pool, else None.
 
     The quotas in `removed` are ignored.
     """
@@ -48,7 +48,10 @@ def is_pool_in_group(one: PoolOrGroup, other: PoolOrGroup) -> bool:
 
 
 def overlapping_quotas(place: PoolOrGroup) -> QuerySet[Quota]:
-    """Return the quotas of the group's pools or, for a pool, the quotas of its group."""
+    """Return the quotas that overlap with a pool or quota group.
+
+    These are the quotas of the pool's group, or the quotas of the group's pools.
+    """
     rows = Quota.objects.select_related("pool", "group", "department", "project").order_by("pk")
     if isinstance(place, QuotaGroup):
         return rows.filter(pool__quota_group=place)

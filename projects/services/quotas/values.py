@@ -50,7 +50,7 @@ def quota_values(quota: Quota) -> dict[str, Any]:
 
 
 def parse_columns(values: Mapping[str, Any]) -> Columns:
-    """Return the columns for a document's values. Raises Invalid, listing every problem."""
+    """Convert a document's values to columns. Raises Invalid, listing every problem."""
     problems: list[Problem] = []
     columns: Columns = {}
     for key, value in values.items():

@@ -169,7 +169,7 @@ def instructions_for(pod: Pod) -> Instructions:
 
 
 def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
-    """Accept results of calls. Only the first result of a call counts."""
+    """Store the results of calls. If a call has several results, only the first is stored."""
     with locked_session(pod.workload.session) as session:
         rows = unfinished_calls(session).filter(id__in=[result.number for result in results])
         live = {call.pk: call for call in rows}

@@ -93,7 +93,7 @@ def record_closed_channel(*, channel: OpenChannel, at: datetime, exit_code: int 
 
 
 def close_abandoned_channels(at: datetime) -> int:
-    """Record the end of channels whose web process was killed. Return the number of these channels."""
+    """Record channels as closed if their web process was killed. Return the number of these channels."""
     unseen = OpenChannel.objects.filter(seen_at__lt=at - ABANDONED_AFTER)
     count = 0
     while channels := list(unseen[:BATCH]):

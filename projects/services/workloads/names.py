@@ -15,14 +15,14 @@ SUGGESTION_RANGES = 2  # number of ranges that are searched for a suggestion
 def next_free_name(project: Project, name: str) -> str:
     """Return the first numbered name after `name` that the project has not used: `train-2` after `train`.
 
-    A number such as the one in `resnet-50` is kept, so `resnet-50-2` follows, unless the project has also
-    used `resnet`.
+    The name after `resnet-50` is `resnet-50-2`, because the number may be part of the name. If the project
+    has also used `resnet`, the next name is `resnet-51`.
     """
     return next(filter(None, _candidate_names(project, name)))
 
 
 def free_name_to_suggest(project: Project, name: str) -> str:
-    """Return the next free name, or "" if a few queries find none."""
+    """Return the next free name, or "" if the first few queries find none."""
     return next(filter(None, islice(_candidate_names(project, name), SUGGESTION_RANGES)), "")
 
 

@@ -53,9 +53,9 @@ class Prediction:
 class TasksPrediction:
     """Outcome of the next scheduling cycle for all tasks of an array if nothing else changes.
 
-    `would_start` counts the tasks that would start without evictions, and `would_evict` the tasks that would
-    start with evictions. All other tasks would be queued. `blockers` says what blocks the first queued task.
-    `unedited` is the outcome without the edit, if it was requested.
+    `would_start` counts the tasks that would start without evictions, and `would_evict` counts those that
+    would start with evictions. All other tasks would be queued. `blockers` says what blocks the first queued
+    task. `unedited` is the outcome without the edit, if it was requested.
     """
 
     first_task: Prediction
@@ -129,7 +129,7 @@ def predict_drafts(
 
 
 def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Prediction:
-    """Return the predicted outcome if the edit were stored and the workload were pending.
+    """Return the predicted outcome, assuming that the edit is stored and the workload is pending.
 
     Raises RateLimited if too many dry runs of the project are in progress.
     """

@@ -112,7 +112,7 @@ def _role_rows(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
 
 
 def _leaf_roles(node: GroupShape | RoleShape) -> Iterator[RoleShape]:
-    """Yield the roles of a tree in document order."""
+    """Yield the roles in a tree of role groups, in document order."""
     if isinstance(node, RoleShape):
         yield node
         return

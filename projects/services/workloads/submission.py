@@ -98,9 +98,9 @@ def submit_with_warnings(
     """Store a new pending workload.
 
     If `project` is None, the document names the project. `respond` returns the response to store with the
-    workload. `resubmitted_from` is the name of the original. Raises Invalid with every problem in the
-    document, NotFound or Forbidden if the user may not submit to the project, and NameInUse if a live
-    workload already has the name.
+    workload. `resubmitted_from` is the name of the original workload, if any. Raises Invalid with every
+    problem in the document, NotFound or Forbidden if the user may not submit to the project, and NameInUse if
+    a live workload already has the name.
     """
     spec = parse_workload(document)
     is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)
@@ -262,7 +262,7 @@ def store_drafts(
 
 
 def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list[str]]:
-    """Return the submitter's warnings for each accepted document."""
+    """Return the warnings that the submitter receives for each accepted document."""
     missing = missing_dependency_warnings([(draft.workload.project, draft.spec) for draft in drafts])
     return [
         [

@@ -62,7 +62,8 @@ QUOTAS = """
 def _projects_query(lock: str) -> str:
     """Return the SQL query that reads projects by name.
 
-    To avoid repetition, a department's quotas and the list of pools are each in only one row.
+    To avoid repetition, a department's quotas are in only one of its rows, and the list of pools is in only
+    one row.
     """
     return f"""
         WITH row AS MATERIALIZED (
@@ -93,10 +94,7 @@ class DepartmentAllowances:
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
     def allowances_in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the quotas and limits that apply to the pool.
-
-        The department comes first (None if it has none), then the projects.
-        """
+        """Return the allowances of the department (None if it has none) and of its projects in the pool."""
         own, group = (pool.pk, None), (None, pool.quota_group_id)
         projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}
         return self.department.get(own) or self.department.get(group), projects
@@ -202,7 +200,7 @@ class SubmissionView:
         return self._code_fetches[key]
 
     def fetch_secret_names(self, project: Project) -> set[str]:
-        """Return the names of the project's secrets that can fetch code."""
+        """Return the names of the project's secrets that can be used to fetch code."""
         kinds = (SecretKind.VALUE, SecretKind.SSH_KEY)
         return {name for kind in kinds for owner, name in self._project_secrets[kind] if owner == project.pk}
 

@@ -21,7 +21,7 @@ class QuotaNote:
 
 
 def quota_notes(rows: Iterable[Audit]) -> dict[int, QuotaNote]:
-    """Return the notes of the entries' quota changes, keyed by the number of the change."""
+    """Return a note for each quota change in the audit entries, keyed by the number of the change."""
     numbers = {row.change_id for row in rows if row.object_type == "quota" and row.change_id}
     if not numbers:
         return {}

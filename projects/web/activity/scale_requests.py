@@ -1,4 +1,4 @@
-"""Audit entries of scale requests, with the name of the service instead of the request's ID."""
+"""Describe audit entries about scale requests, with the service's name instead of the request's ID."""
 
 import re
 from collections.abc import Iterable
@@ -22,8 +22,9 @@ def scale_requests(rows: Iterable[Audit]) -> dict[str, ScaleRequest]:
 
 
 def describe_request(row: Audit, request: ScaleRequest | None) -> tuple[str, str, str, str]:
-    """Return the parts of a sentence about a scale request: the verb phrase, the service's name, its URL and
-    the rest.
+    """Return the parts of a sentence about a scale request.
+
+    The parts are the verb phrase, the service's name, the service's URL, and the number of engines.
     """
     recorded = RECORDED_NAME.match(row.object_name)
     direction = request.direction if request else row.action

@@ -62,7 +62,7 @@ def _tasks_by_cause(
 ) -> dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]]:
     """Return the indexes and IDs of all failed tasks, keyed by cause.
 
-    If there are too many failed tasks, return nothing.
+    Return an empty dict if there are too many failed tasks.
     """
     if sum(group.count for group in groups) > INDEXES_MAX:
         return {}

@@ -13,7 +13,7 @@ RANKED_MAX, LINES_MAX, POINTS = 20, 8, 100
 
 @dataclass(frozen=True, slots=True)
 class RankedTask:
-    """Task with the best and the last value of the metric.
+    """Task with its best and last value of the metric.
 
     `kind` is the CSS class of its line in the chart, or empty.
     """

@@ -304,13 +304,19 @@ def _task_squares(
 
 
 def _group_by_ten(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
-    """Group the squares by tens of the task index. Each group has the index of its first task."""
+    """Group the squares by task index: 0 to 9, 10 to 19, and so on.
+
+    Each group has the index of its first task.
+    """
     groups = groupby(squares, lambda square: square.index // 10)
     return [(group[0].index, group) for group in (list(each) for _, each in groups)]
 
 
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
-    """Return each tab's state, title and number of tasks. Only links use the state "ended"."""
+    """Return each tab's state, title and number of tasks.
+
+    The page shows the tab "ended" only if a link has selected it.
+    """
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))

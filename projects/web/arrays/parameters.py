@@ -20,7 +20,8 @@ NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameter filters, and of val
 class ParameterFilter:
     """Task filter for one parameter.
 
-    `field` is the filter's query parameter. `chosen` is empty if any value matches.
+    `field` is the filter's query parameter. `chosen` is the selected value, or empty if the filter is not
+    set.
     """
 
     name: str
@@ -53,7 +54,7 @@ def parameter_columns(parameters: Mapping[int, Mapping[str, str]]) -> list[str]:
 def matching_indexes(
     parameters: Mapping[int, Mapping[str, str]], filters: Sequence[ParameterFilter]
 ) -> list[int] | None:
-    """Return the indexes of the tasks that match all filters, or None if no value is chosen."""
+    """Return the indexes of the tasks that match all filters, or None if no filter is set."""
     chosen = {each.name: each.chosen for each in filters if each.chosen}
     if not chosen:
         return None

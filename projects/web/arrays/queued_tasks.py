@@ -1,4 +1,4 @@
-"""Queue positions and expected starts of the queued tasks of arrays."""
+"""Queue positions and expected start times of queued array tasks."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ POSITION = Cast(KT("explanation__queue_position"), IntegerField())
 
 @dataclass(frozen=True, slots=True)
 class QueuedTasks:
-    """Queue positions of an array's tasks, and their first expected start.
+    """Queue positions of an array's tasks, and the earliest of their expected starts.
 
     The positions are empty if they are unknown, or if the tasks are queued in several pools.
     """

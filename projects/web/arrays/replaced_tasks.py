@@ -19,7 +19,7 @@ REPLACED = "replaced"  # choice in the form that cancels tasks
 
 @dataclass(frozen=True, slots=True)
 class ReplacedTasks:
-    """Unfinished tasks of an array whose indexes a copy of the array contains too."""
+    """Unfinished tasks of an array whose indexes also exist in a copy of the array."""
 
     array: WorkloadArray
     copy: WorkloadArray

@@ -42,7 +42,7 @@ def describe_retry(actor: Actor, array: WorkloadArray) -> str:
 
 
 def _describe_limit(array: WorkloadArray, counts: TaskCounts, current: int, *, are_next: bool) -> str:
-    """Return sentences about an array whose current tasks have reached its limit on running tasks."""
+    """Describe when retried tasks are queued in an array that has reached its limit on running tasks."""
     limit = f"At most {format_count(array.max_running or 0, 'task')} may run at a time"
     busy = "is" if current == 1 else "are"
     text = f"{limit}, and {current:,} {busy} pending or running."

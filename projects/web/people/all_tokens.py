@@ -1,4 +1,4 @@
-"""Pages for platform admins: the API tokens of all users, and one user with their roles and tokens."""
+"""Pages for platform admins: the API tokens of all users, and one user's roles and tokens."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ class CellField:
 
     @property
     def default_text(self) -> str:
-        """Return the text of the value that a new quota has by default."""
+        """Text of the field's default value in a new quota."""
         return format_cell_value(self, self.default)
 
 
@@ -87,7 +87,7 @@ def parse_cell(field: CellField, text: str) -> Any:
 
 
 def allowed_text(field: CellField) -> str:
-    """Return the values that a cell allows, worded as the end of "Enter ...": "0 to 1,000, or ∞"."""
+    """Return the values that a cell allows, such as "0 to 1,000, or ∞". The text completes "Enter ..."."""
     if field.kind == "flag":
         return "yes or no"
     if field.kind == "rank":
@@ -105,7 +105,7 @@ def removes_quota(text: str) -> bool:
 
 
 def build_document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
-    """Convert the values entered in one quota's cells to a document for the service.
+    """Convert the values entered in one quota's cells to a quota document.
 
     If `equal_weights` is False, the weight applies only to GPUs.
     """

@@ -127,7 +127,7 @@ class QuotaForm(Form):
         return [field for field in self.visible_fields() if field.name not in amounts]
 
     def build_draft(self, owner: Tenant, pool: PoolOrGroup, zone: tzinfo) -> Draft:
-        """Return the draft with this quota. Raises Invalid if a value is not valid."""
+        """Return a draft that sets this quota. Raises Invalid if a value is not valid."""
         expiry = parse_expiry(self.cleaned_data["until"], zone, timezone.now())
         change = QuotaChangeDraft(owner, pool, parse_columns(self.values()), EDIT_PATH)
         return Draft((change,), self.cleaned_data["comment"].strip(), expiry)

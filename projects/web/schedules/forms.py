@@ -181,7 +181,7 @@ class ScheduleForm(Form):
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
-        """Return the form's values, with either the template or the document, as the user chose."""
+        """Return the form's values, with either the template or the document, whichever the user chose."""
         cleaned = self.cleaned_data
         text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
         return schedules.ScheduleValues(

@@ -51,7 +51,7 @@ class ScheduleRow:
 
     @property
     def pause_note(self) -> str:
-        """Return who paused the schedule, such as "by dave", or a sentence with a different reason."""
+        """Text such as "by dave", or a sentence that gives another reason for the pause."""
         message = self.schedule.pause_message
         return message.removeprefix("Paused ").removesuffix(".") if message.startswith("Paused ") else message
 

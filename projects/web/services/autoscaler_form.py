@@ -150,8 +150,9 @@ class AutoscalerForm(Form):
         add_form_errors(self, error, FIELDS_BY_PATH)
 
     def add_remaining_errors(self, check: Callable[[dict[str, Any]], object]) -> None:
-        """Add the errors that `check` finds in the document. Where the document is invalid, stored values are
-        used.
+        """Add the errors that `check` finds in the document built from the form.
+
+        In this document, invalid fields have their stored values.
         """
         invalid = self.fill_invalid_fields()
         add_remaining_errors(self, lambda: check(self.document()), FIELDS_BY_PATH, invalid=invalid)

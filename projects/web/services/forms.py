@@ -78,7 +78,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the inference engines that the scale-in would remove, and request it once the user has
+    """Show the inference engines that a scale-in would remove. Request the scale-in once the user has
     confirmed.
     """
     row = _find_service(request, service)

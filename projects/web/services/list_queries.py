@@ -23,9 +23,7 @@ NO_LOAD = -1.0  # sort value for services without metrics, below idle services
 
 
 def filter_by_state(rows: QuerySet[Service], state: str) -> QuerySet[Service]:
-    """Return the services whose `serving_status` has this state. If the text is not a state, return all
-    services.
-    """
+    """Return the services with this serving status, or all services if `state` is not a serving status."""
     ended = Q(workload__phase__in=ENDED_PHASES)
     live = Q(engines__ended_at__isnull=True)
     if state == ENDED:

@@ -43,7 +43,7 @@ class Preview:
 
 
 def preview_settings(service: Service, settings: Mapping[str, Any], now: datetime) -> Preview | None:
-    """Preview how the settings would have scaled the service in the last day.
+    """Preview how the settings would have scaled the service over the last day.
 
     Return None if there are no metrics. The settings must be valid.
     """

@@ -96,7 +96,8 @@ def filter_workloads(
 ) -> QuerySet[Workload]:
     """Return the workloads that match the filters.
 
-    The state filter applies to each task's array or, with `each_task`, to each task.
+    For an array's tasks, the state filter applies to the state of the array or, with `each_task`, to that of
+    each task.
     """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
@@ -139,9 +140,9 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Numbers of workloads (`count`) and of added inference engines (`engines`) in one state.
+    """Number of workloads (`count`) and number of added inference engines (`engines`) in one state.
 
-    `reserved` is how many of both have reserved resources.
+    `reserved` is how many of them have reserved resources.
     """
 
     state: str
@@ -156,22 +157,22 @@ class StateCount:
 
     @property
     def shown(self) -> int:
-        """The number on the tab.
+        """Number on the tab: the workloads or, if there are none, the added engines.
 
-        Engines count only if there are no workloads, because they are otherwise listed below their service.
+        Otherwise, the engines are listed below their service and are not counted.
         """
         return self.count or self.engines
 
     @property
     def phrase(self) -> str:
-        """The numbers as text, such as "6 workloads and 3 added engines, 1 of them reserved"."""
+        """Text such as "6 workloads and 3 added engines, 1 of them reserved"."""
         engines = f" and {format_count(self.engines, 'added engine')}" if self.engines else ""
         reserved = f", {self.reserved} of them reserved" if self.reserved else ""
         return format_count(self.count, "workload") + engines + reserved
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
-    """Count the matching rows in each state, ignoring the filter by state.
+    """Count the matching rows in each state, ignoring the state filter.
 
     Unschedulable rows also count as pending, and failed rows as ended. All rows that have not ended count as
     live.
@@ -229,7 +230,7 @@ def _single_condition(state: str) -> Q:
 
 
 def _array_condition(state: str) -> Q:
-    """Return a condition for the tasks of arrays in a state."""
+    """Return a condition for all tasks of the arrays that are in a state."""
     if state in PARTS["pending"]:
         return _array_condition("pending") & PART_CONDITIONS[state]
     if state in ENDED_PHASES:

@@ -1,4 +1,4 @@
-"""Texts of the workload list if no workload matches its filters."""
+"""Text of the workload list if no workload matches the filters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from projects.web.workloads.filters import StateCount, WorkloadFilters
 
 
 def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) -> dict[str, str]:
-    """Return the title and text of an empty list, and a sentence about matches in other states, or ""."""
+    """Return the title and text of an empty list, and a sentence about matches in other states, if any."""
     state = "" if filters.state == "all" else f"{filters.state} "
     total = next((each.total for each in states if each.state == "all"), 0)
     text = "No workloads match these filters."

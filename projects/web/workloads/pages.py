@@ -283,6 +283,6 @@ def apply_action(request: Request, workload_id: uuid.UUID, action_name: str) -> 
 
 
 def action_for_phase(workload: Workload, action_name: str) -> WorkloadAction:
-    """Return the action with the text that fits the workload's phase."""
+    """Return the action, with its text adapted to the workload's phase."""
     pending = PENDING_ACTIONS if workload.phase == "pending" else {}
     return pending.get(action_name, ACTIONS[action_name])

@@ -14,8 +14,9 @@ from projects.web.workloads.activity import join_node_names, pods_on_nodes
 
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
-    """Reserved pods and their nodes as text, the number of booting nodes, and when the last of them will be
-    ready. `ready_at` may be None.
+    """Reserved pods and their nodes as text, and the number of booting nodes.
+
+    `ready_at` is the time when the last of the booting nodes will be ready, or None if unknown.
     """
 
     pods: str

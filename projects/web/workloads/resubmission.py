@@ -27,7 +27,10 @@ def resubmission_source(actor: Actor, workload: Workload) -> Workload | None:
 
 
 def latest_resubmission(actor: Actor, workload: Workload) -> Workload | None:
-    """Return the visible workload as which an ended workload was last resubmitted, or None."""
+    """Return the workload created by the latest resubmission of an ended workload.
+
+    Return None if there is none, or if the user cannot see it.
+    """
     if workload.ended_at is None:
         return None
     resubmitted = Event.objects.filter(workload_id=workload.pk, kind=RESUBMITTED_EVENT)
@@ -74,7 +77,7 @@ def resubmit_and_open(
 
 
 def _checkpoint_note(workload: Workload) -> str:
-    """Return a clause that says that the workload wrote no checkpoint, or ""."""
+    """Return a clause if the workload ran without completing and wrote no checkpoint, otherwise ""."""
     has_run = workload.started_at is not None and workload.phase != Phase.COMPLETED
     if not has_run or workload.last_checkpoint_at is not None:
         return ""

@@ -110,7 +110,7 @@ def _first_start(tasks: QuerySet[Workload]) -> Subquery:
 
 
 def _since(each_task: bool) -> Columns:
-    """Return the times in the column *State since*, for arrays as in `ArrayProgress`."""
+    """Return the times for the column *State since*. An array's time is defined as in `ArrayProgress`."""
     if each_task:
         return {"shown_since": F("since")}
     tasks = _row_tasks().filter(held=False)
@@ -136,7 +136,7 @@ def _name(each_task: bool) -> Columns:
 def _gpus(each_task: bool) -> Columns:
     """Return the GPUs that the column *GPUs* shows, and the requested GPUs.
 
-    The column shows allocated GPUs. For ended rows, it shows requested GPUs.
+    The column shows the allocated GPUs or, for ended rows, the requested GPUs.
     """
     ended = When(phase__in=ENDED_PHASES, array__isnull=True, then=F("gpu_milli_min"))
     if each_task:
@@ -168,7 +168,7 @@ def _runs(each_task: bool) -> Columns:
 
 
 def _state(each_task: bool) -> Columns:
-    """Return the values by which the column *State* is sorted, in lower case, such as "unschedulable"."""
+    """Return the sort values of the column *State*, in lower case, such as "unschedulable"."""
     unschedulable = When(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON, then=Value("unschedulable"))
     of_workload: list[When] = [unschedulable]
     if not each_task:
@@ -231,7 +231,7 @@ def _row_tasks() -> QuerySet[Workload]:
 
 
 def _row_attempts() -> QuerySet[Workload]:
-    """Return the tasks of the row's array, including those that have a later attempt."""
+    """Return all attempts of the tasks in the row's array."""
     return Workload.objects.filter(array=OuterRef("array")).order_by()
 
 

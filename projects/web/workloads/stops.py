@@ -1,4 +1,4 @@
-"""Describe what stopping workloads costs: lost work, requests no longer served, and the time to stop."""
+"""Describe the cost of stopping workloads: lost work, requests no longer served, and time until SIGKILL."""
 
 import uuid
 from collections import defaultdict
@@ -25,8 +25,8 @@ PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 class StopCost:
     """Cost of stopping workloads: the GPU-seconds of lost work, in total and by row.
 
-    The sentences about services and about the time to stop may be empty. `checkpoint_at` is the last
-    checkpoint of a single workload.
+    `stopped_services` and `time_to_stop` are sentences, or empty. `checkpoint_at` is the last checkpoint of a
+    single workload.
     """
 
     lost_gpu_seconds: int
@@ -76,7 +76,7 @@ def _seconds_to_stop(workload: Workload, action: str) -> int:
 
 
 def _describe_services(candidates: Collection[Workload]) -> str:
-    """Return a sentence about the services that stop serving, except engines that were added to one."""
+    """Return a sentence about the services that stop serving. Engines added to a service are ignored."""
     if not candidates:
         return ""
     engines = set(added_engines().filter(workload__in=candidates).values_list("workload", flat=True))

@@ -25,7 +25,7 @@ def suggest(request: Request) -> HttpResponse:
 
 
 def matching_usernames(actor: Actor, text: str) -> list[str]:
-    """Return the first usernames that contain the text, of users that the actor can see.
+    """Return the first usernames that contain the text. Users that the actor cannot see are omitted.
 
     Actors can see the members of visible projects, the submitters of visible workloads, and the users that
     they administer.

@@ -61,7 +61,7 @@ def prepare_code_fetch(
 
 
 def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Project) -> Problem | None:
-    """Return why the secret cannot be used. Wrong values are detected only when code is fetched."""
+    """Return a problem if the secret does not exist, else None. Its value is not checked here."""
     names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
     if secret in names:
         return None
