@@ -31,8 +31,8 @@ from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
+from projects.pending_reasons import reason_condition
 from projects.web.workloads.actions import BULK_ACTION_TITLES
-from projects.web.workloads.filters import reason_condition
 from projects.web.workloads.request_words import set_request_labels
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running

@@ -18,6 +18,7 @@ from projects.known_names import unknown_pool_problem, unknown_project_problem, 
 from projects.known_words import REASONS, RESERVED
 from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
+from projects.pending_reasons import reason_condition
 from projects.selectors import id_condition, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
 from projects.web.workloads.engine_rows import only_added_engines
@@ -269,13 +270,6 @@ def phase_condition(state: str) -> Q:
 def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
     tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
     return tasks.order_by().values("array")
-
-
-def reason_condition(reason: str) -> Q:
-    """Return a condition for a pending reason. Reserved workloads match only RESERVED."""
-    if reason == RESERVED:
-        return Q(phase=Phase.RESERVED)
-    return Q(reason=reason) & ~Q(phase=Phase.RESERVED)
 
 
 def _search_condition(words: str) -> Q:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from django.utils import timezone
@@ -10,11 +9,10 @@ from django.utils.dateparse import parse_datetime
 
 from berth.core.wording.words import token_to_words
 from projects.models import Phase, Workload
+from projects.pending_reasons import DELAY_MARGIN
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
-# A workload expected to start this long or longer after its restart delay also waits for something else.
-DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
 FOR_FAIR_SHARE = "for fair share"  # what a workload waits for after its restart delay
 RESTART_DELAY = "Restart delay "  # beginning of a restart delay's message

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.db.models import Count, Min, QuerySet, Sum
 
-from projects.known_words import RESERVED
-from projects.models import Phase, Workload
+from projects.models import Workload
+from projects.pending_reasons import SHOWN_REASON
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class PendingCounts:
 
 
 def count_by_reason(rows: QuerySet[Workload]) -> PendingCounts:
-    groups = rows.order_by().values_list("array", "phase", "reason", "held")
+    """Count pending workloads by the reason that pages show."""
+    groups = rows.order_by().annotate(shown=SHOWN_REASON).values_list("array", "shown", "held")
     reasons, gpu_milli, firsts = Counter[str](), Counter[str](), dict[UUID, tuple[bool, int, str]]()
     of_arrays = Counter[UUID]()
-    for array, phase, reason, held, count, index, milli in groups.annotate(
+    for array, shown, held, count, index, milli in groups.annotate(
         n=Count("pk"), at=Min("array_index"), milli=Sum("gpu_milli_min")
     ):
-        shown = RESERVED if phase == Phase.RESERVED else reason
         if array is None:
             reasons[shown] += count
             gpu_milli[shown] += milli

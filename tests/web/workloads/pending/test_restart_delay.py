@@ -76,6 +76,12 @@ def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
         assert title in text
         assert re.search("Restart delay.*?until <time[^>]*>[^<]*</time>", text, re.IGNORECASE | re.DOTALL)
         assert ("after the restart delay until <time" in text) is bool(expected)
+    shown, other = ("WouldExceedFairShare", "Backoff")[:: 1 if expected else -1]
+    assert client.get("/queue").context["reasons"] == [(shown, 1)], "counted under the reason in its row"
+    assert [(each.reason, each.count) for each in client.get("/").context["reasons"]] == [(shown, 1)]
+    for path in ("/queue", "/workloads"):
+        assert f">{workload.name}<" in client.get(path, {"reason": shown}).content.decode()
+        assert f">{workload.name}<" not in client.get(path, {"reason": other}).content.decode()
 
 
 def test_restart_delay_that_has_passed_is_not_announced(cast: Cast, sign_in: SignIn) -> None:
