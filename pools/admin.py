@@ -1,4 +1,4 @@
-"""Django admin pages for node pools, nodes, machines and secrets. Services make all changes."""
+"""Django admin pages for node pools, nodes, machines and secrets. All changes go through the services."""
 
 from typing import Any
 

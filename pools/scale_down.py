@@ -63,7 +63,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
 
 
 def list_blocked_actions(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return a sentence for each action that a budget blocks. Without budgets, no query is made."""
+    """Return a sentence for each action that a budget blocks. Pools without budgets need no query."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = load_living_nodes(pool.pk)

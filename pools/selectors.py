@@ -72,7 +72,7 @@ def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
     """Return the instance IDs of nodes that are not ready yet.
 
-    With `joined`, return only those whose machines have joined.
+    If `joined` is set, return only those whose machines have joined.
     """
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:

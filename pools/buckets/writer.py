@@ -57,7 +57,7 @@ class BucketWriter:
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
-        """Delete an object if it still has the given ETag. Return whether it is gone afterwards."""
+        """Delete an object if it still has the given ETag. Return whether the object no longer exists."""
         with translate_errors():
             try:
                 current = self._s3.head_object(**self._object_arguments(path))["ETag"]

@@ -171,7 +171,8 @@ def _needs_nodes(fleet: Fleet) -> bool:
 def _next_launch(fleet: Fleet) -> Launch:
     """Return a launch request for missing nodes.
 
-    It starts with the head node if that is missing, otherwise after the highest ordinal in use.
+    If the head node is missing, the request starts with it. Otherwise, it starts after the highest ordinal in
+    use.
     """
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD

@@ -30,9 +30,10 @@ class Schedule:
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest scheduled time in the period `within` before `now`, or None if there is none.
+        """Return the latest scheduled time that is less than `within` before `now`, or None if there is none.
 
-        The schedule is in the time zone `zone`. When the clocks go back, the first occurrence counts.
+        The schedule is in the time zone `zone`. If a time occurs twice because the clocks go back, the first
+        occurrence counts.
         """
         # The three hours are a margin for daylight saving changes.
         latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(hours=3)

@@ -18,7 +18,8 @@ class NodePhase(StrEnum):
 class NodeHistory:
     """Phases of one node over time.
 
-    The node is pending from `began` on. `moves` are (time, phase) pairs in the order of recording.
+    The node is pending from `began` on. `moves` are (time, phase) pairs in the order in which they were
+    recorded.
     """
 
     began: float
@@ -41,7 +42,7 @@ def build_timeline(
 ) -> tuple[TimelinePoint, ...]:
     """Return a point at `begin`, and one for each later change of a count.
 
-    `desired` lists at least one (time, count) pair. The first count also applies before its time.
+    `desired` lists at least one (time, count) pair. The first pair's count also applies before its time.
     """
     changes = sorted(
         [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_change_time

@@ -9,9 +9,10 @@ HEAD = 0
 
 
 class LostWork(NamedTuple):
-    """Work that would be lost if a node were drained, ordered by amount.
+    """Work that would be lost if a node were drained. Comparisons order it by amount.
 
-    `non_preemptible` pods block a drain. Seconds count from the last checkpoint or the start of the pod.
+    `non_preemptible` is the number of pods that block a drain. Seconds are measured from the last checkpoint
+    or the start of the pod, whichever is later.
     """
 
     non_preemptible: int = 0
@@ -28,7 +29,7 @@ def choose_victims(
 ) -> tuple[int, ...]:
     """Return up to `count` nodes to drain: least work first, then highest ordinal.
 
-    With `include_head`, the head node comes last.
+    If `include_head` is set, the head node comes last.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))

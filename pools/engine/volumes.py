@@ -46,9 +46,9 @@ SYSTEM = (
 class Volume:
     """Volume of a pool: the directory `source` on nodes with the labels `nodes`, or objects in S3.
 
-    Without `projects`, all projects may use it. The objects of s3://BUCKET/PREFIX are read from `endpoint`,
-    or from AWS if it is empty. They are read with the key in the pool's secret `secret` or, if it is empty,
-    with the server's own identity. `max_gib` limits the total size of the objects.
+    If `projects` is empty, all projects may use the volume. The objects of s3://BUCKET/PREFIX are read from
+    `endpoint`, or from AWS if it is empty. They are read with the key in the pool's secret `secret` or, if it
+    is empty, with the server's own identity. `max_gib` limits the total size of the objects.
     """
 
     name: str

@@ -12,9 +12,9 @@ class Instructions:
     """Idempotent shell scripts that the agent runs on a joined machine.
 
     `check` exits with 0 while the node that `start` started is running. The agent runs it with every report,
-    and before each `start`, because `start` would end the pods of a running node. Without ending pods,
-    `upgrade` replaces the code of a running node, and `update` applies new settings. If `update` fails, the
-    node is restarted.
+    and before each `start`, because `start` would kill the pods of a running node. `upgrade` replaces the
+    code of a running node, and `update` applies new settings, both without stopping pods. If `update` fails,
+    the node is restarted.
     """
 
     start: str = ""

@@ -72,7 +72,7 @@ class Clusters:
     def set_callbacks(
         self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]
     ) -> None:
-        """Set the callbacks of mirrors. They do not apply to clusters created before this call."""
+        """Set the callbacks for the mirrors of clusters that are created after this call."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:

@@ -77,7 +77,10 @@ class Mirror:
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return this installation's pods in a pool, keyed by name. Waits and raises like `pods`."""
+        """Return this installation's pods in a pool, keyed by name.
+
+        Waits like `pods`, and raises the same errors.
+        """
         self._wait("pods", patience)
         with self._lock:
             if self._own_pods is None:
@@ -91,8 +94,8 @@ class Mirror:
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return the ResourceQuotas of this installation's namespaces.
 
-        Waits and raises like `pods`. If Berth may not list them, the result is empty and `quota_obstacle`
-        says why.
+        Waits like `pods`, and raises the same errors. If Berth may not list them, the result is empty and
+        `quota_obstacle` says why.
         """
         return self._read(QUOTAS, patience)
 

@@ -61,7 +61,7 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Nodes that match a pool's selector, and the requests of foreign pods on each.
+    """Nodes that match a pool's selector, and the requests of pods on them that are not in the pool.
 
     `at` is the time of the inventory according to the cluster's clock.
     """
@@ -71,11 +71,13 @@ class Inventory:
     at: datetime
 
     def foreign_requests(self, node: ClusterNode) -> RequestTotals:
-        """Return the total requests of foreign pods on the node."""
+        """Return the total requests of pods on the node that are not in the pool."""
         return self.foreign.get(node.name, NO_USAGE)
 
     def shape(self, node: ClusterNode) -> Shape:
-        """Return the CPU and memory that foreign pods have not requested, and all devices of the node."""
+        """Return all devices of the node, and the CPU and memory that pods outside the pool have not
+        requested.
+        """
         total, foreign = node.allocatable, self.foreign_requests(node)
         return Shape(
             max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
@@ -91,9 +93,9 @@ def read_inventory(
     nodes: Iterable[Object], pods: Iterable[Object], settings: KubernetesSettings, at: datetime,
     is_own: Callable[[Object], bool],
 ) -> Inventory:  # fmt: skip
-    """Return the nodes that match the pool's selector, with the requests of foreign pods.
+    """Return the nodes that match the pool's selector, with the resource requests of other pods on them.
 
-    `is_own` returns whether a pod belongs to the pool.
+    Other pods are those for which `is_own` returns False.
     """
     selected = {
         node["metadata"]["name"]: read_node(node, settings)

@@ -202,9 +202,9 @@ class PodClient:
         )
 
     def _expected_report(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the report that Berth stored before it deleted the pod, or None.
+        """Return the report that Berth stored before it deleted the pod, or None if there is none.
 
-        A report of a failed start does not count if the pod has started after all.
+        A report of a failed start is ignored if the pod has started after all.
         """
         entry = self._ledger.find(pod_id)
         expected = entry.planned if entry is not None else None
@@ -234,7 +234,7 @@ class PodClient:
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Copy the end of the log.
 
-        If this fails, raise the error, or only log it if the pod ended long ago.
+        If this fails, raise the error. If the pod ended long ago, only log the error.
         """
         try:
             self.update_log(pod_id, cluster, path)
@@ -246,7 +246,7 @@ class PodClient:
             log.warning("the end of the log of pod %s is lost: %s", pod_id, failure)
 
     def update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Append new output to the pod's log copy. Raises RuntimeFailure if the cluster fails."""
+        """Append new output to the pod's log copy. Raises RuntimeFailure if the output cannot be fetched."""
         with translate_failures(cluster.api.server):
             self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 

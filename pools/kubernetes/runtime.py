@@ -81,7 +81,7 @@ class _CachedAccess:
 class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     """Runtime of all Kubernetes pools. `pools` returns the access to each pool's cluster.
 
-    Records, logs and copied files of ended pods are under `root`. All other state is in the clusters.
+    Records, logs and copied files of finished pods are under `root`. All other state is in the clusters.
     """
 
     starts_in_background = True
@@ -180,7 +180,10 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
-        """Return the pod's report. If a call fails, the report contains the error and changes no state."""
+        """Return the pod's report.
+
+        If a call to the cluster fails, the report contains the error and leaves the pod's state unchanged.
+        """
         try:
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:

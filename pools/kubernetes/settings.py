@@ -70,8 +70,8 @@ class KubernetesSettings(_SettingsModel):
     """Settings of a Kubernetes pool.
 
     Its credentials are a kubeconfig or Berth's own service account. `node_selector` selects nodes by label,
-    and `tolerations` permits some of their taints. Without `workspaces`, a workspace is lost when its pod
-    ends.
+    and `tolerations` permits some of their taints. If `workspaces` is not set, a workspace is lost when its
+    pod ends.
     """
 
     in_cluster: bool = Field(

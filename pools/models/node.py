@@ -156,5 +156,5 @@ class Node(FastRows):
 
     @property
     def usable_gpus(self) -> int:
-        """Number of devices that are not used by foreign pods."""
+        """Number of GPUs, excluding those used by pods that Berth does not manage."""
         return self.gpus - len(self.foreign_devices)

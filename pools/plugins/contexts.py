@@ -34,7 +34,7 @@ class HookContexts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the plugins with open contexts, in the order of entry."""
+        """Names of the plugins with open contexts, in the order in which they were entered."""
         return tuple(self._open)
 
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:

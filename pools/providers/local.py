@@ -28,9 +28,10 @@ from pools.providers.preview import Preview
 
 
 class LocalProvider:
-    """Provider of nodes on this machine. Under `root`, a device belongs to one instance at most.
+    """Provider of nodes on this machine.
 
-    A node's CPU and memory come from the pool's node shape, and only the scheduler enforces them.
+    `root` contains records of all instances, which never share a device. A node's CPU and memory come from
+    the pool's node shape, and only the scheduler enforces them.
     """
 
     has_joining_machines = False

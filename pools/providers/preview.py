@@ -53,10 +53,10 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Machines that a pool could use, and findings.
+    """Machines that a pool could use, and findings that an admin should know.
 
-    It is empty if machines are created on demand. `source` is the queried system, such as a cluster with its
-    version and address.
+    The preview is empty if machines are created on demand. `source` is the queried system, such as a cluster
+    with its version and address.
     """
 
     source: str = ""

@@ -17,7 +17,8 @@ def capacity_columns(
     """Return the values of a node's capacity columns.
 
     The shape is the one that the instance reports or, by default, the one in the launch request. `before`
-    lists the devices that foreign pods used so far, and `held` lists the allocated devices.
+    lists the devices that previously counted as used by pods outside Berth, and `held` lists the allocated
+    devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {
@@ -57,10 +58,10 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 
 
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
-    """Choose which devices to count as used by foreign pods, because Kubernetes reports only their number.
+    """Choose the devices to count as used by pods that Berth does not manage.
 
-    Earlier choices are kept, and allocated devices are chosen last. If an allocated device is chosen, Berth's
-    pod on it is lost.
+    Kubernetes reports only how many devices these pods use. Earlier choices are kept, and allocated devices
+    are chosen last. If an allocated device is chosen, Berth's pod on that device is lost.
     """
     preferred = sorted(range(total), key=lambda index: (index in held, index not in before, -index))
     return sorted(preferred[:count])

@@ -147,7 +147,7 @@ def _split_instances(
 ) -> tuple[list[Instance], list[Instance]]:
     """Return the instances that can become nodes, and the surplus instances, both sorted by ordinal.
 
-    Instances that are ending are in neither list.
+    Instances that are shutting down or no longer exist are in neither list.
     """
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []

@@ -48,9 +48,9 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
 
 
 def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Return whether instances must be listed again: once per pool tick, or sooner while nodes boot.
+    """Return whether instances must be listed again: once per pool tick, or more often while nodes boot.
 
-    After a change that the provider noticed, it is due immediately.
+    They must also be listed immediately after the provider has noticed a change.
     """
     # A listing is due on the first tick, or if the clock was set back.
     if pool.ticked_at is None or context.now < pool.ticked_at:

@@ -56,7 +56,7 @@ def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance
 def _advance_grace_period(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
     """Record the start or end of an instance's grace period, unless the pool is paused.
 
-    Return whether it is over, and whether an event was written.
+    Return whether the grace period is over, and whether an event was written.
     """
     if pool.paused:
         return False, False

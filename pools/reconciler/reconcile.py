@@ -1,7 +1,7 @@
 """One reconciliation pass over a pool.
 
 A launch request is stored before the provider is called, and its outcome afterwards. After a crash, the next
-pass of any process continues.
+pass in any process continues from there.
 """
 
 import uuid

@@ -17,8 +17,8 @@ FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isn
 def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
     """Mark lost and drained nodes as ended, then terminate their instances.
 
-    Return whether there were any such nodes. `nodes` are the pool's live nodes as last read. A failed
-    termination is repeated after the next listing.
+    Return whether there were any such nodes. `nodes` are the pool's live nodes as they were last read. A
+    failed termination is repeated after the next listing.
     """
     if not any(_is_finished(node) for node in nodes):
         return False

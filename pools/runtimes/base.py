@@ -185,7 +185,7 @@ class PodUsage:
 class DeviceUsage:
     """Utilization of one GPU by all processes.
 
-    `busy_milli` is the share of the last sampling period in which a kernel ran, in thousandths. A value is
+    `busy_milli` is the fraction of the last sampling period in which a kernel ran, in thousandths. A value is
     None if the device does not report it.
     """
 
@@ -212,7 +212,7 @@ class StartRejected(RuntimeFailure):
 
 
 class ChannelRejected(Exception):
-    """Raised if no channel can be opened: the pod is not running, or its runtime has no channels."""
+    """Raised if a channel cannot be opened, for example because the pod is not running."""
 
 
 @dataclass(frozen=True)
@@ -256,20 +256,20 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Begin to start the pod in the background.
+        """Start the pod in the background. Runtimes that start pods one at a time do nothing.
 
-        Runtimes that start pods one at a time do nothing. Raises no errors. A later `start` of the same pod
-        waits for the result.
+        Never raises: a later `start` of the same pod waits until this attempt is finished, and raises its
+        error, if any.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Send SIGTERM to the pod's processes, and SIGKILL after the grace period.
 
-        Return immediately. With `notice`, first send the notice's signal to the processes that handle it, and
+        Return immediately. If `notice` is given, first send its signal to the processes that handle it, and
         send SIGTERM after the lead time. Runtimes without the capability `sends_notices` ignore notices.
-        Idempotent. Of several stops, the one that ends the pod soonest counts. An unknown pod is recorded as
-        stopped.
+        Idempotent: if called several times, the call that stops the pod soonest applies. An unknown pod is
+        recorded as stopped.
         """
         ...
 
@@ -282,14 +282,14 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def forget(self, pod_id: str) -> None:
-        """Delete an ended pod's record, but not its log. Do nothing if the pod has not ended."""
+        """Delete a finished pod's record, but not its log. Do nothing if the pod has not finished."""
         ...
 
     def forget_in_background(self, pod_id: str) -> None:
-        """Start to forget an ended pod in the background.
+        """Forget a finished pod in the background. Runtimes that forget pods one at a time do nothing.
 
-        Runtimes that forget pods one at a time do nothing. Raises no errors. A later `forget` of the same pod
-        waits for the result, and raises the error if there was one.
+        Never raises: a later `forget` of the same pod waits until this attempt is finished, and raises its
+        error, if any.
         """
         ...
 

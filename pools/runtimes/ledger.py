@@ -27,7 +27,7 @@ class LedgerEntry:
 
     `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if the node may
     have received the pod. If it is false, the pod cannot run. `planned` is the report to record once Berth
-    has ended the pod.
+    has terminated the pod.
     """
 
     instance_id: str
@@ -100,7 +100,7 @@ class Ledger:
             sync_directory(str(self._pods))
 
     def end_unstarted_pod(self, pod_id: str) -> None:
-        """End a pod before it starts. Do nothing if a node may already have received the pod."""
+        """Record that a pod was stopped before it started, unless a node may already have received it."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",
@@ -111,7 +111,7 @@ class Ledger:
                 self._write(pod_id, [*_placement_record(entry), _report_field("ended", report)])
 
     def save_expected_report(self, pod_id: str, report: PodReport, *, durable: bool) -> None:
-        """Save the final report of a pod that Berth is about to end, so that the reason survives a crash."""
+        """Save the final report of a pod before Berth terminates it, so that the reason survives a crash."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is not None and entry.ended is None and entry.planned != report:

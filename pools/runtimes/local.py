@@ -225,7 +225,7 @@ class LocalRuntime(LocalFiles):
         return spec is not None and spec.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims. Keep those that failed to start until their pods have been reported."""
+        """Reap exited shims. Keep those that failed to start until their pods have been reported."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has_record("exit")):
                 del self._shims[pod_id]
@@ -302,7 +302,7 @@ class LocalRuntime(LocalFiles):
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure pods and GPUs.
 
-        All instances get the same GPU measurements, because they share this machine.
+        Every instance gets the same GPU measurements, because all instances share this machine.
         """
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
         shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has_record("exit")}

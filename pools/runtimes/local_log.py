@@ -17,8 +17,8 @@ TAIL_MAX = 4 * 1024 * 1024
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     """Return up to `limit` bytes of the log from `offset`.
 
-    If `offset` is in a gap, start at the end of the gap. `ended` says whether the pod has ended. Check this
-    before the call, or the last bytes could be missed.
+    If `offset` is in a gap, start at the end of the gap. `ended` says whether the pod had ended before the
+    call; a later check could miss the last bytes.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
@@ -51,7 +51,7 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 
 
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
-    """Return the last `lines` lines of the log. Reading stops at a hole and after `TAIL_MAX` bytes."""
+    """Return the last `lines` lines of the log, but at most `TAIL_MAX` bytes and nothing before a gap."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:

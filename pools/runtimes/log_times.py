@@ -22,7 +22,7 @@ _BATCH = 1024
 def read_times(log_path: Path, start: int, end: int, *, grows: bool = False) -> list[LogTime]:
     """Return the known times of the bytes from `start` to `end`.
 
-    With `grows`, bytes after the last entry have the log's modification time.
+    If `grows` is set, bytes after the last entry get the log's modification time.
     """
     times: list[LogTime] = []
     try:
@@ -60,7 +60,7 @@ def store_times(log_path: Path, times: Sequence[LogTime]) -> None:
 
 
 def extend_times(log_path: Path, log_limit: int, start: int, times: Sequence[LogTime]) -> None:
-    """Append the times of bytes that are appended to a log at `start`.
+    """Record the times of bytes that are appended to a log at offset `start`.
 
     Earlier bytes without an entry have an unknown time. Entries after `start` are replaced.
     """

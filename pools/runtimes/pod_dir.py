@@ -187,7 +187,7 @@ class PodDir:
             os.close(fd)
 
     def finish(self, cause: PodCause, message: str) -> None:
-        """Kill the pod's remaining processes and write the exit record, after the shim has ended."""
+        """After the shim has exited, kill the pod's remaining processes and write the exit record."""
         with self.hold_lock() as is_locked:
             if not is_locked or self.has_record("exit"):
                 return
@@ -200,7 +200,7 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill the pod's remaining processes, and remove what its ended shim left behind."""
+        """Kill the pod's remaining processes, and remove what its shim left behind."""
         mark = f"BERTH_POD_DIR={self.work_directory}".encode()
         for pid in process_ids():
             try:

@@ -28,7 +28,7 @@ class _ProcessTimes:
 def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
     """Return each pod's resource usage, summed over its shim's descendants.
 
-    The CPU time of an ended process counts for the process that waited for it.
+    The CPU time of an exited process is attributed to the process that waited for it.
     """
     processes = _processes()
     children: dict[int, list[int]] = {}

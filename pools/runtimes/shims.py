@@ -165,7 +165,7 @@ class ShimServer:
         return has_failed
 
     def receive_reports(self) -> None:
-        """Read the available reports about forked and ended shims, without waiting."""
+        """Read the available reports about forked and exited shims, without waiting."""
         while (report := self._receive()) is not None:
             if not report:
                 self._abandon()

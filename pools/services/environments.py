@@ -130,7 +130,7 @@ def _worker_packages(pool: NodePool) -> list[str]:
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Return whether programs can use NVIDIA GPUs. Simulated GPUs do not count."""
+    """Return whether programs on the pool's nodes can use NVIDIA GPUs, not counting simulated ones."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:

@@ -101,8 +101,8 @@ def record_report(
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
     """Record that a node's machine will be interrupted.
 
-    The boot of a Slurm node then counts as failed, because the next allocation would have the same time
-    limit.
+    If a Slurm node is still booting, its boot counts as failed, because the next allocation would have the
+    same time limit.
     """
     is_slurm = node.pool.provider == NodePool.Provider.SLURM
     if node.state not in PENDING or not is_slurm:
@@ -221,8 +221,8 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
     """Store a joining machine.
 
-    It replaces a silent machine of the same name, if there is one. Raises Conflict if that machine still
-    reports.
+    If another machine has the same name but no longer reports, the new machine replaces it. Raises Conflict
+    if the other machine still reports.
     """
     namesakes = Machine.objects.filter(pool=machine.pool, name=measured.name, departed_at=None)
     namesakes = namesakes.exclude(pk=machine.pk)

@@ -63,16 +63,16 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """Record that a draining node has no pods left and can be terminated.
 
-    Return False if it is not draining, or this was already recorded.
+    Return False if the node is not draining, or if this was already recorded.
     """
     draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return draining.update(emptied_at=at or timezone.now()) == 1
 
 
 def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
-    """Record in one statement that the draining nodes have no pods left.
+    """Record, in one statement, that the draining nodes in the query have no pods left.
 
-    Return the number of newly recorded nodes.
+    Return the number of nodes that were updated.
     """
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 

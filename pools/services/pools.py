@@ -56,9 +56,9 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Return the nodes and problems of the pool that `create_pool` would create. Raises Invalid.
+    """Preview the pool that `create_pool` would create: its nodes, and any problems. Raises Invalid.
 
-    If a provider cannot be examined, this is one of the problems.
+    If the provider cannot be examined, the preview contains only that problem.
     """
     values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)
@@ -189,7 +189,7 @@ def retry_pool(*, actor: Any, pool: NodePool) -> NodePool:
 
 
 def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
-    """Let the pool expire now. Its nodes finish their pods and are not replaced.
+    """Expire the pool now. Its nodes finish running their pods and are not replaced.
 
     Raises Conflict for a paused pool.
     """

@@ -151,7 +151,8 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
     """Return the load in the latest report.
 
-    If no work is queued, the node count is the current one, because an old count could cause a scale-down.
+    If no work is queued, the current node count replaces the reported one, because an outdated count could
+    cause a scale-down.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:

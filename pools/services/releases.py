@@ -115,7 +115,7 @@ def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
 
 
 def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
-    """Return the IDs of nodes where a pod was placed or ended recently."""
+    """Return the IDs of nodes on which a pod was recently placed or has recently ended."""
     since = now - timedelta(seconds=pool.node_consolidation_after)
     # Allocations belong to a higher layer, so this function reads them through the node's relations.
     began_or_ended = Q(allocations__bound_at__gt=since) | Q(allocations__released_at__gt=since)

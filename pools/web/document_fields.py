@@ -48,7 +48,7 @@ class YamlField(forms.CharField):
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML document. Raises ValidationError with the line of the fault."""
+    """Parse a YAML document. Raises ValidationError with the line of the error."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

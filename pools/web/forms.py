@@ -291,7 +291,7 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def field_names_by_path(self) -> dict[str, str]:
-        """Return the names of form fields that differ from the paths in problems, keyed by path."""
+        """Map the paths in problems to the names of form fields, where the two differ."""
         return PATHS | provider_fields.field_names_by_path(self.chosen_provider())
 
     def set_machine_defaults(self, gpus: int) -> None:

@@ -86,7 +86,7 @@ def _form_field(name: str, info: FieldInfo) -> forms.Field:
 
 
 def _unwrap_optional(annotation: Any) -> Any:
-    """Return a type without None and constraints."""
+    """Return the type that remains after None and constraints are stripped from an annotation."""
     if get_origin(annotation) is Annotated:
         return _unwrap_optional(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

@@ -38,7 +38,7 @@ class ScaledPoolResponse(NodePoolResponse):
 
 
 def scaled_pool_response(pool: NodePool, now: datetime) -> ScaledPoolResponse:
-    """Return the response for a pool and the nodes to drain. Only for platform admins."""
+    """Return the response for a pool and the nodes to drain. Only platform admins may see it."""
     base = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=True)
     nodes_to_drain = list_nodes_to_drain(pool, pool.nodes_desired, now)
     listed = draining_node_responses(nodes_to_drain, is_admin=True)

@@ -74,7 +74,7 @@ class StartScript:
         self.failed_checks = 0  # number of consecutive failed checks
 
     def _restore_instructions(self) -> dict[str, object]:
-        """Return the stored instructions if their node is starting or running, else {}.
+        """Return the stored instructions if their node is starting or running, otherwise an empty dictionary.
 
         If the node has failed and the machine has not been rebooted since, run the stop script.
         """

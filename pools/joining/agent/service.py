@@ -33,9 +33,10 @@ def install(
 ) -> str:
     """Join the pool, then install and start the agent's service. Return a message for the user.
 
-    With `join_later`, the service joins when it starts, with the token in its environment file. With
-    `rejoin`, an installed agent joins again without ending its pods. With `detached`, the machine does not
-    have to run systemd. Raises CannotInstall, or MachineRejected if the server rejects the machine.
+    If `join_later` is set, the service joins when it starts, with the token in its environment file. If
+    `rejoin` is set, an installed agent joins again without stopping its pods. If `detached` is set, the
+    machine does not have to run systemd. Raises CannotInstall, or MachineRejected if the server rejects the
+    machine.
     """
     manager = find_manager(detached=detached)
     with _lock():

@@ -1,4 +1,4 @@
-"""Upgrade the agent to the server's version without ending pods."""
+"""Upgrade the agent to the server's version without stopping pods."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Unreachable(Exception):
 
 
 class AccessDenied(Unreachable):
-    """Raised if the API server rejects the credentials, or they lack a required permission."""
+    """Raised if the API server rejects the credentials, or if they lack a required permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the authorization header if the token is in a file, otherwise no header.
+        """Return the Authorization header if the token is in a file, otherwise an empty dictionary.
 
         The file is read for each call, because Kubernetes replaces the token from time to time.
         """

@@ -12,7 +12,8 @@ PAUSE_MAX = 30.0  # maximum pause in seconds, even if a server requests a longer
 class RateLimit:
     """Rate limit that all threads share.
 
-    After a burst, requests are delayed. `clock` returns the time in seconds, and `sleep` waits for seconds.
+    After a burst, requests are delayed. `clock` returns the time in seconds, and `sleep` waits for a number
+    of seconds.
     """
 
     def __init__(

@@ -166,7 +166,7 @@ class _Guard:
             return True
 
     async def wait_for(self, word: bytes) -> bool:
-        """Wait until the guard prints the word. Return False if the guard ends first. Raises TimeoutError."""
+        """Wait until the guard prints `word`. Return False if the guard exits first. Raises TimeoutError."""
         async with asyncio.timeout(GUARD_SECONDS):
             async for kind, data in self._output:
                 if kind == OUTPUT and word in data:

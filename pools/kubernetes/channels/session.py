@@ -27,7 +27,7 @@ FORBIDDEN = (
 
 
 class Session:
-    """Exec call in progress. `status` is set once the cluster has reported the command's end."""
+    """Exec call in progress. `status` is set once the cluster has reported that the command has ended."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket

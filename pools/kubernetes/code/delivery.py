@@ -81,9 +81,9 @@ class CodeDeliveries:
             self._notify()
 
     async def _send_with_retries(self, delivery: Delivery) -> None:
-        """Send the code to the pod.
+        """Send the code to the pod. Raises TransferFailed.
 
-        Retry after the same delays as shims do on nodes. Raises TransferFailed.
+        Retries use the same pauses as the shims on nodes.
         """
 
         def report_progress(progress: str) -> None:

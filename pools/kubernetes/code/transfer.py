@@ -105,7 +105,7 @@ def _to_error(status: int, body: bytes) -> Exception:
 
 
 async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the archive's chunks, followed by one more file.
+    """Yield the archive's chunks, with the archive entry `extra` added before the end.
 
     Raises TransferInterrupted if the archive is incomplete.
     """

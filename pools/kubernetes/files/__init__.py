@@ -1,1 +1,1 @@
-"""Copy the files of ended Kubernetes pods before the cluster deletes them."""
+"""Copy the files of finished Kubernetes pods before the cluster deletes them."""

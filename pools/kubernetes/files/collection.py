@@ -1,4 +1,4 @@
-"""Copy the files of ended pods from the cluster to Berth's server."""
+"""Copy the files of finished pods from the cluster to Berth's server."""
 
 import asyncio
 import logging
@@ -83,7 +83,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> CopySource:
 
 
 class FileCollector:
-    """Collector that copies files from ended pods. `notify` is called when a copy has ended."""
+    """Collector that copies files from finished pods. `notify` is called after each copy."""
 
     def __init__(self, copies: FileCopies, notify: Callable[[], None]) -> None:
         self._copies, self._notify = copies, notify
@@ -92,9 +92,9 @@ class FileCollector:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: CopySource) -> bool:
-        """Start copying a pod's files unless that has begun.
+        """Start copying a pod's files, unless copying has already begun.
 
-        Return whether the pod must be deleted now, because its container does not respond or did not end
+        Return whether the pod must be deleted now, because its container does not respond or did not exit
         after the copy.
         """
         with self._lock:

@@ -84,9 +84,9 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class FilesToCopy:
-    """Files to copy from an ended pod: its outputs below `base`.
+    """Files to copy from a finished pod: its outputs below `base`.
 
-    If the pod failed and `keeps` is set, all other files are included.
+    If the pod failed and `keeps` is set, all other files are copied too.
     """
 
     base: str
@@ -111,9 +111,9 @@ def encode_files_to_copy(wanted: FilesToCopy) -> str:
 
 
 def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
-    """Return the files to copy from the pod's annotation.
+    """Read from the pod's annotation which files to copy.
 
-    The result is empty if another cluster user has made the annotation invalid.
+    The result lists no files if another user of the cluster has made the annotation invalid.
     """
     text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
     try:

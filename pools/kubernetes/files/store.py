@@ -1,4 +1,4 @@
-"""Local copies of ended pods' files. All Berth processes that share a BERTH_HOME read them."""
+"""Local copies of finished pods' files. All Berth processes that share a BERTH_HOME read them."""
 
 import json
 import shutil
@@ -124,7 +124,7 @@ class FileCopies:
 
 
 class CopiedFilesMixin:
-    """Runtime mixin that reads the copied files of ended pods."""
+    """Runtime mixin that reads the copied files of finished pods."""
 
     _files: FileCopies
 

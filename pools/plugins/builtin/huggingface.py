@@ -1,4 +1,4 @@
-"""Plugin for the Hugging Face libraries. It also logs in on each node."""
+"""Plugin for the Hugging Face libraries. If it has a token, it also logs in on each node."""
 
 from typing import Annotated
 

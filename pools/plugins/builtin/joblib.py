@@ -18,9 +18,9 @@ _cache = threading.local()
 
 
 def joblib() -> Plugin:
-    """joblib, with the session as the backend of `Parallel(n_jobs=-1)` in the client's process.
+    """joblib, with the client's parallel jobs (`n_jobs=-1`) on the session's workers.
 
-    On Ray pools, joblib uses Ray's own backend, also inside functions.
+    On Ray pools, joblib uses Ray's own backend, both in the client's process and inside functions.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

@@ -7,7 +7,7 @@ from pools.plugins.image import Image
 
 
 def sklearn() -> Plugin:
-    """scikit-learn and joblib, with the session as the backend of everything that accepts `n_jobs=-1`."""
+    """scikit-learn and joblib, with parallel jobs (`n_jobs=-1`) on the session's workers."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         return image.with_pip("scikit-learn", "joblib")

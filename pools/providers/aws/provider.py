@@ -24,8 +24,8 @@ TERMINATE_BATCH_SIZE = 500
 class AwsProvider:
     """Provider of EC2 instances.
 
-    `installation` separates this installation's instances from others in the account. `user_data` returns the
-    first-boot script for a launch request. The script must never change for the same request.
+    `installation` distinguishes this installation's instances from others in the account. `user_data` returns
+    the first-boot script for a launch request. The script must never change for the same request.
     """
 
     has_joining_machines = True

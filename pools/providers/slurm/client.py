@@ -34,12 +34,12 @@ class Examination:
 
 
 class SlurmClient(Protocol):
-    """Client of a Slurm cluster as one user. Every call raises ProviderError if it fails."""
+    """Client that accesses a Slurm cluster as one user. Every call raises ProviderError if it fails."""
 
     def list_jobs(self) -> list[PilotJob]:
-        """Return the user's pilot jobs in all pools and installations, also those that ended recently.
+        """Return the user's pilot jobs in all pools and installations, including those that ended recently.
 
-        An unreadable list is an error.
+        A list that cannot be parsed raises ProviderError.
         """
         ...
 
@@ -60,7 +60,7 @@ class SlurmClient(Protocol):
         ...
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
-        """Cancel the jobs. Ended jobs are ignored."""
+        """Cancel the jobs. Jobs that have already ended are ignored."""
         ...
 
     def examine(self, order: LaunchRequest) -> Examination:

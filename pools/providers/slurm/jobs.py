@@ -153,7 +153,7 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
 
 
 def _is_evicted(job: PilotJob, state: InstanceState) -> bool:
-    """Return whether Slurm or a user ended the job although it had not failed."""
+    """Return whether the job was stopped by Slurm or a user, rather than by its own failure."""
     if state is InstanceState.STOPPED:
         return job.state in UNUSABLE_STATES or job.restarts > 0
     return state in ENDS and (job.is_preempted or job.state in EVICTED_STATES)

@@ -24,8 +24,8 @@ from pools.providers.slurm.settings import SlurmSettings
 class SlurmProvider:
     """Provider of pilot jobs in one Slurm partition.
 
-    `installation` separates this installation's jobs from others of the same user. `variables` returns what a
-    launch request's jobs need to join the pool.
+    `installation` distinguishes this installation's jobs from other jobs of the same user. `variables`
+    returns what a launch request's jobs need to join the pool.
     """
 
     has_joining_machines = True
@@ -39,7 +39,7 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including ended ones.
+        """Return the launch request's jobs, including those that have ended.
 
         Submit the jobs first if there are none. Jobs that ended more than a few minutes ago are read from the
         accounting database, if the cluster has one.

@@ -70,7 +70,7 @@ def describe_end(
 ) -> str:  # fmt: skip
     """Explain why a job has ended or is ending.
 
-    An ending job has an exit code once its script has exited.
+    A job that is still ending has an exit code once its script has exited.
     """
     place = f" on {machine}" if machine else ""
     if is_preempted:

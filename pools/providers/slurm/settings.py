@@ -105,7 +105,10 @@ class LoginSettings(BaseModel):
 
 
 class SlurmSettings(BaseModel):
-    """Settings of a Slurm pool, whose nodes are Slurm jobs. Without a partition, Slurm's default applies."""
+    """Settings of a Slurm pool, whose nodes are Slurm jobs.
+
+    If no partition is set, jobs run in Slurm's default partition.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

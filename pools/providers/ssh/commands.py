@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """Runner for commands on a remote machine, with a new SSH connection for each.
+    """Runner for commands on a remote machine. Each command uses a new SSH connection.
 
     `endpoint` returns the server's address and credentials, or raises SshError.
     """

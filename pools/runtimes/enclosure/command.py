@@ -22,7 +22,7 @@ _END = ("--chdir", "/", "--", HOLDER)
 class Mount:
     """Bind mount of the machine's path `source` at `target` in a pod.
 
-    With `is_copied`, the pod gets a copy of the file instead, which is faster than a mount.
+    If `is_copied` is set, the pod gets a copy of the file instead, which is faster than a mount.
     """
 
     source: str

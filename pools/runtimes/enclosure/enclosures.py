@@ -50,7 +50,8 @@ class StartDirectory:
 class Enclosures:
     """Enclosures of a runtime's pods, whose directories are in `pods`.
 
-    `state` has Berth's own files, which pods must not see. `shared` is the root of the `workspace` paths.
+    `state` contains Berth's own files, which pods must not see. `shared` is the root of the `workspace`
+    paths.
     """
 
     def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:
@@ -83,8 +84,8 @@ class Enclosures:
     def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
         """Return the pod's working directory.
 
-        With `start_in`, this is that directory on this machine or, if the machine has no such directory, in
-        the workspace. Without `start_in`, a relative path is resolved against the pod's own directory.
+        If `start_in` is set, this is that directory on this machine or, if the machine has no such directory,
+        in the workspace. Otherwise, a relative path is resolved against the pod's own directory.
         """
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""

@@ -49,11 +49,11 @@ class IsolationPolicy(str, Enum):
 class Isolation:
     """Isolation that a node offers.
 
-    `level` has been tested with a pod. `obstacle` explains why the node does not offer the strongest level,
-    with a remedy. `limits` names the resources with enforced limits, and `limits_obstacle` explains why
-    others are missing. With `ignores_limits`, pods start without enforced limits. `images` is the tested
-    version of podman, and `seccomp` is true if system calls are filtered; `images_obstacle` and
-    `seccomp_obstacle` say why not. With `whole_devices`, pods cannot share a GPU.
+    `level` was verified with a test pod. If it is not the strongest level, `obstacle` explains why, with a
+    remedy. `limits` names the resources whose limits are enforced, and `limits_obstacle` explains why others
+    are not. If `ignores_limits` is set, pods start without enforced limits. `images` is the tested version of
+    podman, and `seccomp` is true if system calls are filtered; `images_obstacle` and `seccomp_obstacle`
+    explain why they are missing. If `whole_devices` is set, pods cannot share a GPU.
     """
 
     level: IsolationLevel

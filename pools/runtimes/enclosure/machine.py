@@ -56,8 +56,9 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
 
 
 def declared_paths_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> FileSystemView:
-    """Return the part of the file system that the operator has declared for pods. Paths in `state` are
-    hidden.
+    """Return the part of the file system that the operator has opened to pods.
+
+    Paths in `state` are hidden.
     """
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))

@@ -44,7 +44,7 @@ def enclosure_fields(
     """Make the pod's user the owner of its files, and return the pod spec fields that describe its enclosure.
 
     `uid` is 0 if all pods share the user of this process. `call_filter` filters system calls, unless it is
-    empty. With `preparation`, the pod may use a prepared enclosure.
+    empty. If `preparation` is given, the pod may use a prepared enclosure.
     """
     shared, view = view, add_own_files(view, files, uid, env, devices)
     view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))
@@ -77,7 +77,7 @@ def add_own_files(
 
 
 def user_fields(view: FileSystemView, uid: int, call_filter: bytes) -> Record:
-    """Return the pod spec fields that the shim needs to become the pod's user."""
+    """Return the pod spec fields that the shim needs to switch to the pod's user."""
     fields: Record = [("uid", str(uid))]
     fields += [("group", str(group)) for group in _device_groups(tuple(view.devices))]
     fields += [("seccomp", call_filter.hex())] if call_filter else []

@@ -110,8 +110,9 @@ def find_filter_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes,
 
 
 def build_program(machine: str) -> bytes:
-    """Return the BPF program in the kernel's binary format. A call for a different architecture ends the
-    process.
+    """Return the BPF program in the kernel's binary format.
+
+    A system call for a different architecture kills the process.
     """
     column, architecture = _ARCHITECTURES[machine]
     program: list[Instruction] = [

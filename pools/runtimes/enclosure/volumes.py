@@ -33,9 +33,9 @@ def require_no_volumes(spec: PodSpec) -> None:
 def volume_mounts(spec: PodSpec, state: Path, directory: Path) -> VolumeMounts:
     """Return the pod's volume mounts.
 
-    `state` has Berth's own files, which pods must not see. S3 volumes are fetched into the pod's `directory`
-    later. Raises UnusableVolume if a directory is missing, overlaps `state`, or is reached through a symbolic
-    link.
+    `state` contains Berth's own files, which pods must not see. S3 volumes are fetched into the pod's
+    `directory` later. Raises UnusableVolume if a directory is missing, overlaps `state`, or is reached
+    through a symbolic link.
     """
     mounts = []
     for volume in spec.volumes:

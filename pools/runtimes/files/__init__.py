@@ -1,1 +1,1 @@
-"""Read the files of ended pods on their nodes."""
+"""Read the files of finished pods on their nodes."""

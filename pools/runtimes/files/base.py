@@ -57,10 +57,10 @@ class PodFileReader(Protocol):
         ...
 
     def list_retained_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Return the regular files of an ended pod at or below `path`, or all of them if `path` is empty.
+        """Return the regular files of a finished pod at or below `path`, or all of them if `path` is empty.
 
         Raises FilesNotFound. Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets and links are
-        left out. The files exist until the pod is forgotten.
+        omitted. The files exist until the pod is forgotten.
         """
         ...
 
@@ -69,7 +69,7 @@ class PodFileReader(Protocol):
         ...
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        """Return the changes that an ended pod made to a writable S3 volume. Raises FilesNotFound.
+        """Return the changes that a finished pod made to a writable S3 volume. Raises FilesNotFound.
 
         A pod whose command never started has changed nothing.
         """

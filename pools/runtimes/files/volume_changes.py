@@ -1,4 +1,4 @@
-"""Find and read the changes that an ended pod made to its copy of an S3 volume."""
+"""Find and read the changes that a finished pod made to its copy of an S3 volume."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ def evict_all(podman: Podman) -> None:
 
 
 def stored_bytes(store: ImageStore) -> int:
-    """Return the total size of all image layers in bytes. Shared layers count once.
+    """Return the total size of all image layers in bytes, counting shared layers once.
 
-    Layers of a killed pull do not count, because removing images would not free them.
+    Layers of a killed pull are not counted, because removing images would not free them.
     """
     try:
         layers = {layer["id"]: layer for layer in _read(f"{store.root}/graph/overlay-layers/layers.json")}

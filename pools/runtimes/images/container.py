@@ -38,7 +38,7 @@ class ImageMissing(CannotRun):
 
 
 class Container(Namespaces):
-    """Container of a pod. Without an image, the container uses the machine's programs."""
+    """Container of a pod. If the pod has no image, the container uses the machine's programs."""
 
     is_container = True
 
@@ -176,7 +176,7 @@ class Container(Namespaces):
         self._start_guard(os.pidfd_open(self.init))
 
     def _start_guard(self, init: int) -> None:
-        """Start a process that kills the container if this process ends."""
+        """Start a process that kills the container if this process exits."""
         alive_read, self._input = os.pipe()
         if os.fork() == 0:
             try:

@@ -1,4 +1,4 @@
-"""Run podman commands for one pod, and end them if the pod must stop.
+"""Run podman commands for one pod, and kill them if the pod must stop.
 
 This module avoids slow imports, because the shim imports it for each pod with an image.
 """
@@ -37,7 +37,7 @@ class PodmanOutput:
 class Podman:
     """Runner for one pod's podman commands, whose output goes to files in the pod's directory.
 
-    `variables` are settings of the node, such as proxies. podman is killed if this process ends.
+    `variables` are settings of the node, such as proxies. podman is killed if this process exits.
     """
 
     def __init__(

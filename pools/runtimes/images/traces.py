@@ -33,7 +33,7 @@ def kill_processes(name: str) -> None:
 
 
 def remove_container_cgroups(name: str) -> None:
-    """Remove an ended container's control groups, and the OCI runtime's record of the container."""
+    """Remove the control groups of a container that has exited, and the OCI runtime's record of it."""
     for group in _outer_cgroups(name):
         for directory, _, _ in os.walk(group, topdown=False):
             try:

@@ -67,7 +67,7 @@ class NodeAgent:
         return tuple(self._request("known").json())
 
     def clear(self, pod_id: str) -> None:
-        """Delete an ended pod's record and log."""
+        """Delete a finished pod's record and log."""
         self._request("clear", pod_id=pod_id)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -77,8 +77,9 @@ class NodeAgent:
         return self._request_chunk("tail", pod_id=pod_id, lines=lines)
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
-        """Return the log's timestamps, converted to Berth's clock. Empty if the agent is too old to record
-        timestamps.
+        """Return the log's timestamps, converted to Berth's clock.
+
+        The result is empty if the agent is too old to record timestamps.
         """
         try:
             response = self._request("log_times", pod_id=pod_id, start=start, end=end)

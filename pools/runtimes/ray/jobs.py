@@ -67,9 +67,9 @@ class Jobs:
         self._call_jobs_api("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Delete the ended job.
+        """Delete the finished job.
 
-        Until Ray has detected the job's end, it rejects the deletion and still lists the job.
+        Ray rejects the deletion, and still lists the job, until it has noticed that the job has ended.
         """
         self._call_jobs_api("DELETE", quote(name, safe=""))
 

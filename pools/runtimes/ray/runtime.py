@@ -218,7 +218,7 @@ class RayRuntime(RayFiles, RayLogs):
         self.ledger.forget(pod_id)
 
     def fetch_log(self, pod_id: str) -> None:
-        """Copy an ended pod's log from its node, because the node may be removed at any time."""
+        """Copy a finished pod's log from its node, because the node may be removed at any time."""
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
         if node is not None and not self.ledger.log_path(pod_id).exists():
@@ -353,7 +353,10 @@ class RayRuntime(RayFiles, RayLogs):
         return self._nodes
 
     def _find_entry(self, pod_id: str) -> LedgerEntry | None:
-        """Return the pod's record, or None. If necessary, look for the pod on nodes not searched yet."""
+        """Return the pod's record, or None if there is none.
+
+        If necessary, look for the pod on the nodes that have not been searched yet.
+        """
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:

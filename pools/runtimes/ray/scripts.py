@@ -231,17 +231,17 @@ def node_code() -> bytes:
 
 
 def node_files() -> list[Path]:
-    """Return the paths of Berth's code for nodes."""
+    """Return the paths of the source files that nodes need."""
     return [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
 
 
 def node_sources() -> dict[str, str]:
-    """Return the source code of each file for nodes, keyed by the file's path in the archive."""
+    """Return the content of each source file that nodes need, keyed by the file's path in the archive."""
     return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Clear fields of an archive member that differ between servers."""
+    """Clear an archive member's owner and modification time, which would differ between servers."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

@@ -35,8 +35,8 @@ class PodEntry:
         """Enter the pod's control groups and namespaces.
 
         Return only in the process inside the pod, after its ID has been written to `born_fd` and permission
-        has arrived on `go_fd`. With namespaces, `go_fd` first contains the ID of the first process in the
-        namespaces.
+        has arrived on `go_fd`. If the pod has namespaces, `go_fd` first contains the ID of their first
+        process.
         """
         self.subject = LIMITS
         _limit_open_files()
@@ -64,7 +64,7 @@ class PodEntry:
             signal.signal(number, signal.SIG_DFL)
 
     def drop_privileges(self) -> None:
-        """Change to the pod's user. From then on, the process is killed when its parent ends."""
+        """Switch to the pod's user. From then on, the process is killed when its parent exits."""
         self.subject = "the pod's enclosure"
         if self._namespaces:
             self._namespaces.drop_privileges(self._libc)

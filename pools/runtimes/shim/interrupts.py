@@ -1,4 +1,4 @@
-"""Detect requests to end a pod whose command has not started yet."""
+"""Detect requests to stop a pod whose command has not started yet."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from pools.runtimes.shim.wakes import wake_listeners
 def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
     """Run the pod in the directory, unless another shim already does.
 
-    The pod is stopped when the process `anchor` (`pid:start`) ends, unless `anchor` is empty. It uses the
-    prepared enclosure if that suits the pod.
+    If `anchor` is not empty, the pod is stopped when the process that it identifies (`pid:start`) exits. The
+    pod uses the prepared enclosure if that suits it.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -157,7 +157,7 @@ class Pod:
     def _create_cgroups(self) -> str:
         """Create the pod's control groups. Return an error message or "".
 
-        Their paths are recorded first, for cleaning up if this process is killed.
+        Their paths are recorded first, so that the groups can be removed if this process is killed.
         """
         try:
             self.cgroups.locate()
@@ -256,8 +256,10 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop waiting for the pod: its command has ended or, after a stop request, all of its
-        processes have ended or the grace period is over.
+        """Whether to stop waiting for the pod.
+
+        Normally, this is true once the command has exited. If the pod is being stopped, all of its processes
+        must have exited, or the grace period must be over.
         """
         if self.deadline is None:
             return self.wait_status is not None
@@ -277,7 +279,7 @@ class Pod:
         return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
     def leftover_process_descriptor(self) -> int | None:
-        """Return a descriptor that becomes readable when one of the command's leftover processes ends."""
+        """Return a descriptor that becomes readable when one of the command's leftover processes exits."""
         if self.deadline is None or self.wait_status is None:
             return None
         for pid in self.processes():
@@ -311,7 +313,7 @@ class Pod:
         self.terminate_after_lead_time()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal only to processes that handle it, because it would end all others."""
+        """Send a signal only to processes that handle it, because it would kill all others."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)

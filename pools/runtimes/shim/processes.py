@@ -107,7 +107,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def open_anchor_pidfd(text: str) -> int | None:
-    """Open a pidfd for the process identified by `pid:start_time`. Return None if the process has ended."""
+    """Open a pidfd for the process identified by `pid:start_time`. Return None if the process has exited."""
     pid, _, start = text.partition(":")
     try:
         fd = os.pidfd_open(int(pid))

@@ -33,8 +33,8 @@ _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe
 def serve(fd: int, root: str) -> None:
     """Fork a shim for each request on the socket, and report each fork and exit status.
 
-    A request consists of its number, the pod's directory and its anchor (the process with which the pod
-    ends), joined by NUL. A report begins with the number. The exit status follows if the shim has ended, or
+    A request consists of its number, the pod's directory and its anchor (the process whose exit stops the
+    pod), joined by NUL. A report begins with the number. The exit status follows if the shim has exited, or
     NOT_FORKED if there was not enough memory to fork. `root` is the runtime's directory, where spare shims
     find the enclosure to prepare.
     """
@@ -167,7 +167,7 @@ class Server:
 
 
 def _run_in_child(own_files: list[int], run: Callable[..., None], arguments: tuple[object, ...]) -> None:
-    """Call `run` without the server's files and signal handlers, and exit."""
+    """Close the server's files, reset its signal handlers, call `run` and exit."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -25,7 +25,7 @@ def become_spare(assignment: int, root: str) -> None:
 
 
 def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> None:
-    """Run a pod. `pod` contains the pod's directory and its anchor, the process with which the pod ends."""
+    """Run a pod. `pod` contains the pod's directory and its anchor, the process whose exit stops the pod."""
     directory, anchor = (os.fsdecode(part) for part in pod.split(b"\0"))
     errors = os.open(f"{directory}/shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(errors, 1)

@@ -87,7 +87,7 @@ class KubernetesAccess:
 
     @contextmanager
     def open(self, pool: NodePool) -> Iterator[PoolAccess]:
-        """Yield the cluster of a pool that may be unsaved. Raises ProviderError."""
+        """Yield the cluster of a pool, which may be unsaved. Raises ProviderError."""
         try:
             settings, connection = _parse(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         except UNUSABLE as error:

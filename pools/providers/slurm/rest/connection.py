@@ -45,7 +45,7 @@ class Response:
 
 
 class Connection:
-    """Connection to slurmrestd as one user.
+    """Connection to slurmrestd on behalf of one user.
 
     Redirects are not followed, because they could send the token to another server.
     """

@@ -55,7 +55,10 @@ class AdoptedProcess:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while the process runs. The code is negative after a signal."""
+        """Return the exit code, or None while the process runs.
+
+        The code is negative if a signal killed the process.
+        """
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -113,7 +116,7 @@ class RayProcess:
 
     @property
     def has_failed_repeatedly(self) -> bool:
-        """Whether Ray has failed to start for several minutes."""
+        """Whether Ray has been failing to start for several minutes."""
         return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
 
     def obstacle(self) -> str:

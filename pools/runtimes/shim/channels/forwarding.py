@@ -62,7 +62,7 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
 def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
     """Copy data from stdin to the connection and from the connection to stdout, until both directions end.
 
-    With `until_first_end`, return as soon as one direction ends. Raises OSError.
+    If `until_first_end` is set, return as soon as one direction ends. Raises OSError.
     """
     connection.setblocking(False)
     fd = connection.fileno()

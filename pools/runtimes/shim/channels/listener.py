@@ -26,7 +26,7 @@ _KILL_PASSES = 100  # maximum passes, because processes may fork while they are 
 
 
 class Channels:
-    """Open channels of one pod. `fd` is the listening socket, or None if it could not be created."""
+    """The open channels of one pod. `fd` is the listening socket, or None if it could not be created."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
@@ -86,7 +86,7 @@ class Channels:
         self._pod.childless = False
 
     def record_exit(self, pid: int) -> None:
-        """Record that a process, possibly a relay, has ended."""
+        """Record that a process, which may be a channel's relay, has exited."""
         mark = self._relays.pop(pid, None)
         if mark is not None:
             self._ended.append(mark)

@@ -28,10 +28,10 @@ END_OF_ARCHIVE = bytes(2 * RECORD)
 
 
 class Packer:
-    """Packer of one file or directory. Files are read while the caller iterates.
+    """Packer for one file or directory. Files are read while the caller iterates.
 
-    Unreadable files, special files and links that leave the directory are reported to `skip`. Other errors
-    raise CopyError.
+    Unreadable files, special files and links that point outside the directory are reported to `skip`. Other
+    errors raise CopyError.
     """
 
     def __init__(self, source: str, skip: Callable[[str], None]) -> None:

@@ -22,11 +22,11 @@ DIGITS_MAX = 20  # maximum digits of a size or time in an extended header
 
 
 class Unpacker:
-    """Unpacker of an archive with one file or directory.
+    """Unpacker for an archive that contains one file or directory.
 
-    It becomes `target`, or is placed inside `target` if that is a directory. `name` replaces the name in the
-    archive. A file appears under its name once it is complete. Links in the path of an archive member are not
-    followed.
+    The file or directory is unpacked to `target`, or inside `target` if that is a directory. `name` replaces
+    its name in the archive. A file appears under its name once it is complete. Links in the path of an
+    archive member are not followed.
     """
 
     def __init__(self, target: str, name: str = "") -> None:

@@ -72,7 +72,7 @@ def _execute(command: list[str], info_write: int, input_read: int, ready_write: 
 
 
 def _replace_paths_with_descriptors(command: list[str]) -> list[str]:
-    """Return the command with descriptors instead of the paths of files that bubblewrap copies."""
+    """Open the files that bubblewrap copies, and replace their paths in the command with descriptors."""
     opened = command.copy()
     for number, option in enumerate(command):
         if option == "--file":

@@ -86,7 +86,7 @@ class Namespaces:
         mounts.attach()
 
     def drop_privileges(self, libc: CDLL) -> None:
-        """Change to the pod's user, without capabilities or any way to gain them."""
+        """Switch to the pod's user without capabilities, and prevent the process from gaining any."""
         for capability in range(_CAPABILITIES):
             if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
                 break  # the kernel has no capability with this number

@@ -22,7 +22,10 @@ WORKSPACE_FULL = "workspace_full"
 
 
 class Checks:
-    """Periodic checks of one pod. `message` says why the checks have ended the pod, or is empty."""
+    """Periodic checks of one pod.
+
+    If a check has stopped the pod, `message` says why. Otherwise, it is empty.
+    """
 
     def __init__(self, pod: Pod, log: PodLog) -> None:
         self.pod, self.log, self.message = pod, log, ""
@@ -63,7 +66,7 @@ class Checks:
             self._warn(f"{processes} killed because the node ran out of memory")
 
     def _check_disk(self, disk: DiskUsage) -> None:
-        """Warn when disk usage approaches the limit, and end the pod when it reaches it."""
+        """Warn when disk usage approaches the limit, and stop the pod when usage reaches it."""
         used = disk.read()
         if used is None or self.pod.deadline is not None:
             return

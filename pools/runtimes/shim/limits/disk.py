@@ -25,7 +25,7 @@ class DiskUsage:
         self._started = 0.0
 
     def start(self) -> None:
-        """Start `du`. When it ends, the shim's child handler wakes the event loop."""
+        """Start `du`. When it exits, the shim's child handler wakes the event loop."""
         self.due = float("inf")
         self._started = time.monotonic()
         self._output, write_fd = os.pipe()

@@ -1,7 +1,7 @@
 """Keep a pod's log within its size limit, and record when its parts were written.
 
-When the log exceeds the limit, a hole frees its middle. Up to a quarter of the limit is kept at the
-beginning, and up to half at the end. Offsets still count all bytes.
+When the log exceeds the limit, the disk space of its middle is freed, which leaves a gap. Up to a quarter of
+the limit is kept at the beginning, and up to half at the end. Offsets still count all bytes.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Cache:
         os.close(self._lock)
 
     def stored_bytes(self) -> int:
-        """Return the total size of all objects and drafts in bytes."""
+        """Return the total size in bytes of all objects, including incomplete ones."""
         return sum(map(_entry_size, os.scandir(self._directory)))
 
     def has(self, entry: Object) -> bool:

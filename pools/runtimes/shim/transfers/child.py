@@ -81,7 +81,10 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's messages until it ends. Return the error's kind and text, or two empty strings."""
+        """Read the child's messages until it exits.
+
+        Return the error's kind and text, or two empty strings.
+        """
         os.set_blocking(output, False)
         data = b""
         while True:

@@ -15,7 +15,7 @@ _SHOWN_MAX = 80
 
 
 class UnusableListing(ValueError):
-    """Raised if the objects cannot become a volume's files. The message is a clause."""
+    """Raised if the objects cannot become a volume's files. The message is a clause that says why."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _MB = 1e6
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
     """Fetch all S3 volumes of the pod.
 
-    Return an error message, or "" on success. Also return the cause if the pod was stopped, otherwise "".
+    Return an error message and, if the pod was stopped, the cause. Each is "" if it does not apply.
     """
     writable = {value for key, value in order if key == "writable_volume"}
     for key, value in order:
