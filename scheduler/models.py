@@ -82,7 +82,7 @@ class Allocation(FastRows):
 
 
 class DeviceClaim(models.Model):
-    """Share of one device that belongs to an active allocation.
+    """Fraction of one device that belongs to an active allocation.
 
     A trigger limits the sum per device to 1000.
     """

@@ -18,7 +18,7 @@ MAX_ROUNDS = 8  # maximum number of further rounds; most cycles need only one
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
     """Return the plan for a snapshot.
 
-    Run only the named `actions`, or all if None, always in the engine's order.
+    Run only the named `actions`, or all actions if None. They always run in the engine's order.
     """
     return decide_with_layout(snapshot, None, actions)[0]
 

@@ -165,7 +165,7 @@ class _FutureCapacity:
     def _necessary_ends(
         self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
-        """Return the ends of the awaited workloads that must end before the request fits, keyed by name."""
+        """Return the end times, by name, of the awaited workloads that must end before the request fits."""
         spare = list(self._free)
         result: dict[str, int] = {}
         for name, (freed, end) in awaited.items():

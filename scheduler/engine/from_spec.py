@@ -50,7 +50,7 @@ def is_endless(spec: WorkloadSpec) -> bool:
 def scale_up_adds_nodes(spec: WorkloadSpec) -> bool:
     """Return whether a pool may add nodes to scale the workload up.
 
-    Interactive workloads are often idle, so they cannot cause that.
+    It may not for interactive workloads, because they are often idle.
     """
     return spec.kind != "interactive"
 
@@ -87,7 +87,7 @@ def to_role(shape: RoleShape) -> Role:
 
 
 def with_avoided_nodes(group: RoleGroup, nodes: Sequence[str]) -> RoleGroup:
-    """Return a copy of the group whose roles avoid the nodes."""
+    """Return a copy of the group in which every role avoids the nodes."""
     children = tuple(
         with_avoided_nodes(child, nodes)
         if isinstance(child, RoleGroup)

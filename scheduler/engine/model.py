@@ -244,7 +244,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """Amounts that count towards quotas. For GPU memory requests, the board adds the device share."""
+        """Amounts that count towards quotas. For GPU memory requests, the board adds the GPU amount."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
@@ -296,7 +296,10 @@ def roles_in(group: RoleGroup) -> Iterator[Role]:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Placed replica. `milli` is its share of each device, and `devices` contains device indices."""
+    """Placed replica.
+
+    `milli` is the fraction of each device that it uses, in thousandths. `devices` contains device indices.
+    """
 
     role: str
     index: int

@@ -1,1 +1,1 @@
-"""Threads that store what ended pods leave behind: outputs and changes to S3 volumes."""
+"""Threads that store what finished pods leave behind: outputs and changes to S3 volumes."""

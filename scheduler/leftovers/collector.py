@@ -1,4 +1,4 @@
-"""Base class of the threads that store files of ended pods."""
+"""Base class of the threads that store files of finished pods."""
 
 import logging
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ LEASE_SECONDS = 60.0  # longer than reading from a node and writing to the store
 
 
 class LeftoversCollector(LeasedThread):
-    """Thread that copies files of ended pods from their nodes and resumes after interruptions."""
+    """Thread that copies files of finished pods from their nodes and resumes after interruptions."""
 
     waiting: ClassVar[str]  # query that returns whether any files are waiting to be copied
 

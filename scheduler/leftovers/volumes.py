@@ -1,4 +1,4 @@
-"""Thread that stores the changes that ended pods made to S3 volumes."""
+"""Thread that stores the changes that finished pods made to S3 volumes."""
 
 import logging
 import time

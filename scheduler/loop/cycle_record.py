@@ -53,12 +53,12 @@ class RunInterval:
     last: datetime | None = None
 
     def is_due_at(self, size: int, now: datetime) -> bool:
-        """Return whether a run is due. A small run is always due."""
+        """Return whether the task is due. It is always due for up to FREE_SIZE workloads."""
         interval = timedelta(seconds=size / self.per_second)
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
 
     def is_due(self, size: int, now: datetime) -> bool:
-        """Return whether a run is due. If so, begin the next interval."""
+        """Return whether the task is due. If so, begin the next interval."""
         due = self.is_due_at(size, now)
         if due:
             self.last = now
@@ -167,7 +167,7 @@ def record_newest_cycle(
 def record_earlier_cycles(
     runs: Sequence[CycleRun], context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
-    """Record earlier cycles in one transaction. Return whether rows changed."""
+    """Record cycles other than the newest in one transaction. Return whether rows changed."""
     changed: list[tuple[CycleRun, tuple[str, ...]]] = []
     recorded_at, recorded_notes = memory.recorded_at, memory.notes
     for run in runs:
@@ -228,8 +228,9 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return the values that are compared to detect a change between idle cycles, or None if the cycle was
-    not idle.
+    """Return the values that are compared between idle cycles to detect a change.
+
+    Return None if the cycle was not idle.
     """
     if run.view.workloads or run.plan.bundles:
         return None

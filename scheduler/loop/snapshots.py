@@ -55,7 +55,7 @@ def compress_document(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder |
 def compress_in_parts(
     snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder, part_size: int
 ) -> Generator[bool, None, bytes | None]:
-    """Do the same as `compress_document`, but yield True between parts of up to `part_size` workloads."""
+    """Return the same as `compress_document`, but yield True between parts of up to `part_size` workloads."""
     if len(snapshot.workloads) > MAX_WORKLOADS:
         return None
     while encoder.encode_part(snapshot, part_size):

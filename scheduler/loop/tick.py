@@ -240,7 +240,7 @@ class Loop:
     def clean_up_steps(self) -> Iterator[bool]:
         """Clean up once a minute.
 
-        Yield False after each short step, because no decision depends on the cleanup.
+        Yield False after each short step: no decision depends on the cleanup, so it never counts as a change.
         """
         now = self.clock.now()
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:

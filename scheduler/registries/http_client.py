@@ -44,7 +44,7 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegistryHttpClient:
-    """HTTP client of one lookup."""
+    """HTTP client for a single registry lookup."""
 
     access: RegistryAccess
     tls: ssl.SSLContext

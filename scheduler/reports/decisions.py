@@ -81,7 +81,7 @@ class DecisionVictim:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """Start, stop or reservation of one workload's pods on one node."""
+    """Step of a decision that starts, stops or reserves one workload's pods on one node."""
 
     action: str
     workload: NamedWorkload

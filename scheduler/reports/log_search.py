@@ -65,7 +65,7 @@ class LogMatches:
 class _LogSearch:
     """Log search in a single pass over the chunks.
 
-    Each matching line is counted once, even if incomplete.
+    Each matching line is counted once, even if it spans several chunks.
     """
 
     def __init__(self, needle: bytes, ignore_case: bool, start: LinePosition, max_matches: int) -> None:

@@ -17,7 +17,7 @@ class Checkpoints:
     _next: list[tuple[int, str, int]] = field(default_factory=list)
 
     def schedule_checkpoints(self, workload: Workload) -> None:
-        """Schedule checkpoints for a workload that may have started."""
+        """If the workload has started a new run, schedule the run's checkpoints."""
         started = workload.started
         if self.interval is None or started is None or self._runs.get(workload.name) == started:
             return

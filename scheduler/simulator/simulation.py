@@ -95,7 +95,10 @@ class SimulatedCluster:
         self._mark_stale()
 
     def advance(self, seconds: int) -> None:
-        """Advance the clock: finish stopping pods and ended runs, and start pods with reservations."""
+        """Advance the clock.
+
+        Apply the starts, stops and run ends that are due, and start pods with reservations.
+        """
         self.now += seconds
         self._finish_booting()
         for name in [name for name, until in self._transition_ends.items() if until <= self.now]:

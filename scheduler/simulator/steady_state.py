@@ -1,6 +1,6 @@
 """Detect the steady state of a simulation, in which no further cycle can decide anything.
 
-In case of doubt, the state counts as not steady.
+When in doubt, the simulation counts as not steady.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Usage history of queues in a simulation, with decay and with calendar or sliding windows."""
+"""Usage history of queues in a simulation: decayed usage, or usage in calendar or sliding windows."""
 
 import math
 from dataclasses import dataclass, field

@@ -92,7 +92,7 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
 
 
 def _explain_next_rows(rows: Sequence[Any]) -> None:
-    """Set on each row the row that follows it, and the reason why that row comes later."""
+    """On each row, store the next row and the reason why it comes later."""
     for row, following in pairwise(rows):
         keys = _queue_key_sentences(row), _queue_key_sentences(following)
         names = differing_queues(*keys)

@@ -29,7 +29,7 @@ class RetainedFiles:
     runtime: Runtime
 
     def list(self, path: str = "") -> PodFiles:
-        """List the files at and below a path such as `pod/results`, or all files."""
+        """List the files at and below a path such as `pod/results`, or all files if the path is empty."""
         with _translate_errors():
             return self.runtime.list_retained_files(*self._pod_and_workload_ids, path)
 

@@ -69,7 +69,7 @@ class LogConsumer(SignedInConsumer):
 
 
 def _line_times(log: PodLog, chunk: LogChunk) -> list[tuple[int, int]]:
-    """Return the times of a chunk's lines, or none if the node does not respond."""
+    """Return the times of a chunk's lines, or an empty list if the node does not respond."""
     try:
         return line_times(log, chunk)
     except Unavailable:

@@ -51,7 +51,7 @@ class MaskedReader:
         return masked_chunk, max(length - decided, 0)
 
     def _extend_chunk(self, chunk: LogChunk, count: int) -> LogChunk:
-        """Return the chunk, extended to `count` bytes, the next gap in the log or its end."""
+        """Return the chunk, extended to `count` bytes, but not beyond a gap in the log or the log's end."""
         while len(chunk.data) < count and chunk.next_offset < chunk.size:
             more = self.read_raw(chunk.next_offset, count - len(chunk.data))
             if not more.data or more.offset != chunk.next_offset:

@@ -62,7 +62,10 @@ class PodLog:
         return chunk
 
     def read_times(self, start: int, end: int) -> Sequence[LogTime]:
-        """Return the known times of a range (see `Runtime.read_log_times`). Raises Unavailable."""
+        """Return the known times of the lines between two offsets.
+
+        See `Runtime.read_log_times`. Raises Unavailable.
+        """
         try:
             return self.runtime.read_log_times(str(self.pod.pk), start, end)
         except (RuntimeFailure, OSError) as error:

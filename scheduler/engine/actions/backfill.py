@@ -114,7 +114,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 def _waits_only_for_nodes(gang: Gang) -> bool:
     """Return whether the gang's project would stay within its fair share if the gang started.
 
-    For a non-preemptible gang, the quota counts instead.
+    For a non-preemptible gang, check the quota instead of the fair share.
     """
     account = gang.account
     if gang.non_preemptible:

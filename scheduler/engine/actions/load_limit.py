@@ -16,7 +16,7 @@ Key = tuple[float | int | str, ...]
 def enforce_load_limit(board: Board, choice: int) -> None:
     """Scale down elastic workloads on nodes that exceed their load limit.
 
-    The workload closest to its maximum comes first. None is scaled below its minimum.
+    The workload closest to its maximum comes first. No workload is scaled below its minimum.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return

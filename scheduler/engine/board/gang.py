@@ -375,7 +375,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def smallest_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the smallest possible request: the arrangement's total on the largest devices."""
+    """Return the arrangement's smallest possible total request, which it has on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count
@@ -383,7 +383,7 @@ def smallest_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, i
 
 
 def node_usage_per_replica(part: BoardRole, kind: int) -> int:
-    """Return the amount that one replica uses on its node: its CPU limit, memory limit or GPU share."""
+    """Return the amount that one replica uses on its node: its GPUs, its CPU limit or its memory limit."""
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 

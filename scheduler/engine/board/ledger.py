@@ -231,7 +231,7 @@ class QueueAccount:
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
         """Return whether the queue may exceed its deserved amounts by this one request.
 
-        Before the request, it must be below them or have no allocation.
+        Its current allocation must be zero or below its deserved amounts.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]

@@ -131,11 +131,11 @@ class Matcher:
         return self._avoid_masks[key]
 
     def share_milli_on_smallest_device(self, role: Role, min_memory_mib: int = 0, project: str = "") -> int:
-        """Return the role's requested share of the smallest matching device, in thousandths."""
+        """Return the fraction of the smallest matching device that the role requests, in thousandths."""
         return self._largest_and_smallest_share_milli(role, min_memory_mib, project)[0]
 
     def share_milli_on_largest_device(self, role: Role, project: str = "") -> int:
-        """Return the role's requested share of the largest matching device, in thousandths."""
+        """Return the fraction of the largest matching device that the role requests, in thousandths."""
         return self._largest_and_smallest_share_milli(role, 0, project)[1]
 
     def _largest_and_smallest_share_milli(

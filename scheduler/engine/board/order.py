@@ -26,7 +26,10 @@ def gang_sort_key(gang: Gang) -> GangKey:
 
 
 def _split_name(name: str) -> tuple[str, int]:
-    """Split a name into its stem and the number after its last hyphen, or the whole name and -1."""
+    """Split a name into its stem and the number after its last hyphen.
+
+    If the name does not end in a hyphen and a number, return the whole name and -1.
+    """
     stem, hyphen, number = name.rpartition("-")
     return (stem, int(number)) if hyphen and number.isascii() and number.isdigit() else (name, -1)
 

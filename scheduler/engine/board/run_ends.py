@@ -33,7 +33,7 @@ def _start_time(gang: Gang, now: int) -> int:
 
 
 def has_waited_long_enough(board: Board, gang: Gang) -> bool:
-    """Return whether the gang has been pending so long that nodes and quota may be held free for it."""
+    """Return whether the gang has been pending long enough for nodes and quota to be held for it."""
     after = board.pool.reservation_after
     return after is not None and board.now - gang.workload.submitted >= after
 

@@ -145,7 +145,7 @@ def _add_to_group_sums(served: Iterable[tuple[Gang, int]], counted: GroupSums) -
 def _amounts_and_bounds(
     gang: Gang, allocated: Sums, non_preemptible: Sums, counted: GroupSums
 ) -> Iterator[tuple[list[int], Sequence[int]]]:
-    """Yield (amounts counted so far, bound) for each limit and quota of the gang's queues."""
+    """For each limit and quota of the gang's queues, yield (amounts counted so far, limit or quota)."""
     for account in gang.account.path:
         other_pools = NOTHING if account.group is None else counted.get(account.group, NOTHING)
         if account.has_limit:
@@ -159,7 +159,10 @@ def _amounts_and_bounds(
 
 
 def _count_excluded_gangs(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many of each group's gangs are in `excluded`, counted from its first pending gang on."""
+    """Return how many gangs of each group are in `excluded`.
+
+    Gangs before the group's first pending gang are not counted.
+    """
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

@@ -8,7 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the numbers of a blocker about unmet dependencies.
+    """Return the figures for a blocker about unmet dependencies.
 
     If there is only one dependency, its `state` is included.
     """

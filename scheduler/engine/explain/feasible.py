@@ -106,8 +106,9 @@ def _find_role_blocker(board: Board, role: Role) -> Obstacle | None:
 
 
 def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
-    """Return the number of existing and addable nodes of each size that match the role, without
-    draining ones.
+    """Return the number of existing and addable nodes of each size that match the role.
+
+    Draining nodes are not counted.
     """
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache

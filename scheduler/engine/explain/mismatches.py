@@ -18,7 +18,7 @@ Obstacle = tuple[str, str]  # kind and description of an obstacle
 def mismatch_numbers(
     role: Role, nodes: Sequence[Node], new_nodes: Iterable[tuple[Node, int]] = (), project: str = ""
 ) -> Numbers:
-    """Return the numbers of a blocker about nodes that the role cannot use, including a count per obstacle.
+    """Return the figures for a blocker about nodes that the role cannot use, including a count per obstacle.
 
     `new_nodes` lists nodes that the pool could add. `project` is the role's project.
     """

@@ -117,9 +117,9 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return the evictions that free more of the resource, "reclaimed" or "preempted", and the amounts.
+        """Return "reclaimed" or "preempted", whichever would free more of the resource, with the amounts.
 
-        Return None if there are none.
+        Return None if there is nothing to evict.
         """
         own = self._amounts.preemptible_amounts(gang, view, kind)
         if within_share:

@@ -101,7 +101,7 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
 def _excess_amounts(numbers: Numbers) -> tuple[str, str] | None:
     """Return the queue's allocation including this request, and the exceeded limit, with units.
 
-    Return None if one is unknown.
+    Return None if either is unknown.
     """
     if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
         return None

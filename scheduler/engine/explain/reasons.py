@@ -292,7 +292,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
 
 
 def _time_phrase(numbers: Numbers) -> str:
-    """Format the `until` time of a reason in UTC, or return an empty string."""
+    """Format the `until` time of a reason in UTC. Return an empty string if the reason has none."""
     if numbers.get("until") is None:
         return ""
     return f"{datetime.fromtimestamp(_get_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

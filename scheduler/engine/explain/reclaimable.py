@@ -223,7 +223,10 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionUnit]:
-    """Convert the amounts of gangs to eviction units. `counted` says how many gangs have the same amounts."""
+    """Return how many eviction units of each kind there are.
+
+    `counted` maps the amounts of a gang to the number of gangs with the same amounts.
+    """
     return Counter({
         EvictionUnit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
         for (core, extras), count in counted.items()
@@ -233,7 +236,7 @@ def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionU
 def max_freed_amount(units: Mapping[EvictionUnit, int], excess: int) -> int:
     """Return the largest amount that evictions can free.
 
-    No more workloads are evicted once `excess` or more has been charged for the victims.
+    Evictions stop once `excess` or more has been charged to the victims' queue.
     """
     units = {unit: count for unit, count in units.items() if count and unit.total.charged}
     if excess <= 0 or not units:
@@ -285,8 +288,9 @@ def _max_freed_amount_below(units: Mapping[EvictionUnit, int], excess: int, firs
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Add `amount` up to `count` times to `states`, which maps each charged amount below `excess` to the
-    largest amount that it can free.
+    """Return `states` extended by up to `count` uses of `amount`.
+
+    `states` maps each total charge below `excess` to the largest amount that can be freed for that charge.
     """
     result, step = dict(states), 1
     while count > 0 and amount.charged:

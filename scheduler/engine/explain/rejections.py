@@ -191,7 +191,7 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _still_has_reservations(board: Board, name: str) -> bool:
-    """Return whether no other workload has taken over the workload's reservations."""
+    """Return whether the workload still has its reservations, which another workload may have taken over."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 

@@ -13,8 +13,8 @@ SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
     """Choose one rejection per workload, and return these rejections keyed by their index in `rejections`.
 
-    The one with the least dominant first blocker is chosen or, if the workload is too large, the one from the
-    largest pool.
+    The rejection with the least dominant first blocker is chosen or, if the workload is too large, the
+    rejection by the largest pool.
     """
     by_workload: dict[str, list[int]] = {}
     for index, rejection in enumerate(rejections):

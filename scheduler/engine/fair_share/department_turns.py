@@ -66,7 +66,7 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
 def _has_small_and_large_workloads(
     board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
-    """Return whether some, but not all, of the department's workloads are larger than the amount."""
+    """Return whether some, but not all, of the department's workloads request more than `amount`."""
 
     def minimum_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)

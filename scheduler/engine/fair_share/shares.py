@@ -223,8 +223,10 @@ def _quota_weights(total: int) -> WeightFunction:
 
 
 def _history_weights(k: Fraction) -> WeightFunction:
-    """Return a function that computes weights, reduced for queues with more than their part of the decayed
-    usage.
+    """Return a function that computes weights adjusted for past usage.
+
+    Queues whose decayed usage exceeds their part of the total get lower weights. The others get higher
+    weights.
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:
@@ -320,7 +322,7 @@ def _round_down(
 ) -> int:
     """Grant each claim its proportional part, rounded down, then single units by largest remainder.
 
-    No claim may be met in full. Return the amount granted.
+    Must be called only if no claim's part would meet the claim in full. Return the amount granted.
     """
     start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []

@@ -43,7 +43,7 @@ def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], no
 
 
 def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
-    """Return the seconds until a calendar window resets history, or infinity."""
+    """Return the seconds until a calendar window resets history, or infinity if there is no such window."""
     if not mode.tumbling or not mode.window or mode.half_life is not None:
         return math.inf
     return mode.window - now % mode.window

@@ -1,4 +1,4 @@
-"""Reduce group quotas by the allocations in pools that are left out of a decision."""
+"""Reduce group quotas by what is allocated in pools that are left out of a decision."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping

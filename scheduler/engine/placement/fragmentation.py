@@ -179,8 +179,10 @@ class Fragmentation:
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return the nodes in `stale` with room for a replica, and the share of a device that it would use on
-        each, in thousandths.
+        """Return the nodes in `stale` with room for a replica, and the device fraction that it would use on
+        each.
+
+        Fractions are in thousandths.
         """
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()

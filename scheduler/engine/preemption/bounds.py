@@ -70,8 +70,9 @@ def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
 
 
 def max_gpus_saved_by_moves(board: Board) -> int:
-    """Return how many milli-GPUs would be saved if all pods ran on the largest devices, where a GPU memory
-    request takes a smaller share of the device.
+    """Return how many milli-GPU would be saved if all pods ran on the largest devices.
+
+    A GPU memory request takes a smaller fraction of a larger device.
     """
     cache = board.nodes.static_cache
     if "larger devices" not in cache:

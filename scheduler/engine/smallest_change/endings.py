@@ -46,8 +46,10 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return a function that takes a gang, and returns by how much limits and quotas would still be exceeded
-    after that gang has ended, or None if its end would not help.
+    """Return a function that computes by how much limits and quotas would still be exceeded if a given gang
+    ended.
+
+    The function returns None if the gang's end would not help.
     """
 
     def shortfall(gang: Gang) -> int | None:
@@ -66,8 +68,9 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that takes another gang, and returns 0 if the pending gang may fit after that gang
-    has ended, otherwise None.
+    """Return a function that returns 0 if the pending gang may fit after a given gang has ended.
+
+    Otherwise, the function returns None.
     """
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]

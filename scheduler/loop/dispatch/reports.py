@@ -199,7 +199,7 @@ def _defer_excess_changes(changes: list[PodChange], maximum: int) -> tuple[int, 
 def change_for_report(
     pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime
 ) -> PodChange | None:
-    """Return the change to the pod's row that a report causes, or None."""
+    """Return the change that a report makes to the pod's row, or None if the row stays the same."""
     is_evicted_with_node = node.eviction_reason != "" and pod.state != PodState.STOPPING
     if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} {'was lost' if node.state == 'lost' else 'no longer exists'}."

@@ -49,7 +49,10 @@ class NodeRow(NamedTuple):
 
 
 def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
-    """Return the nodes in one pool or in all pools, except lost and ended nodes, ordered by name."""
+    """Return the nodes in one pool or in all pools, ordered by name.
+
+    Nodes that are lost or no longer exist are omitted.
+    """
     rows = NODES() if pool is None else _observed_nodes().filter(pool=pool)
     return [NodeRow._make(row) for row in rows]
 

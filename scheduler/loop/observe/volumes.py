@@ -33,7 +33,7 @@ class VolumeRejections:
 
     @property
     def settings(self) -> Mapping[str, StoredVolumes]:
-        """Stored volumes of each pool, which determine the rejections."""
+        """Stored volumes of each pool, which determine the result of `volume_rejections`."""
         return self._stored
 
     def volume_rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:

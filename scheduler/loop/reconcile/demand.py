@@ -94,7 +94,7 @@ def report_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """Load reserved on a pool's booting nodes, and whether the pool has any reservations."""
+    """Reserved load of a pool's booting nodes, and whether the pool has any reservations."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)

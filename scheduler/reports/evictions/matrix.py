@@ -12,7 +12,7 @@ MAX_PROJECTS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProjectPair:
-    """Totals of the evictions of one project's workloads for another project.
+    """Totals of the evictions of one project's workloads in favour of another project.
 
     `preemptor` is empty for evictions without a preemptor, such as drains.
     """

@@ -59,7 +59,7 @@ def build_prediction_table(
 def rule_in_present_tense(rule: str, condition: str) -> str:
     """Reword an eviction rule in the present tense.
 
-    `condition`, for example "after this change", is inserted after a fair share.
+    `condition`, for example "after this change", is inserted after the fair share that the rule mentions.
     """
     return ABOVE_SHARE.sub(rf"\1 has \2 {condition}", rule).replace(" was over its own", " is over its own")
 

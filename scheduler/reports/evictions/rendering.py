@@ -34,7 +34,7 @@ OUTCOMES = {
 
 
 def eviction_preposition(kind: str) -> str:
-    """Return the word between an eviction's title and its preemptor: "Preempted by", "Moved for"."""
+    """Return the preposition before an eviction's preemptor, as in "Preempted by" and "Moved for"."""
     return "by" if kind in ("preempt", "reclaim") else "for"
 
 

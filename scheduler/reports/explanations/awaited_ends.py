@@ -23,7 +23,7 @@ class AwaitedEnd:
 
 
 def encode_awaited_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Convert a forecast's workload names and ends to their stored form, with ISO 8601 times."""
+    """Convert a forecast's workload names and end times to their stored form, with times in ISO 8601."""
     return [(name, datetime.fromtimestamp(end, UTC).isoformat()) for name, end in after[-MAX_AWAITED:]]
 
 

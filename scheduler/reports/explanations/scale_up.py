@@ -18,7 +18,7 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
     """Return the rejections.
 
-    If the added nodes will remove all reasons, the scale-up reason is moved to the front.
+    If the added nodes will resolve all reasons of a rejection, the scale-up reason is moved to the front.
     """
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 

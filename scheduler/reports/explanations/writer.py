@@ -116,7 +116,7 @@ class ExplanationWriter:
         rejections: Iterable[Rejection],
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> Iterator[bool]:
-        """Select the explanations that `write_batch` writes. Yield True after each PART_SIZE workloads."""
+        """Select the explanations that `write_batch` writes. Yield True after every PART_SIZE workloads."""
         urgent: list[ExplanationChange] = []
         updates: list[ExplanationChange] = []
         current: dict[uuid.UUID, State] = {}

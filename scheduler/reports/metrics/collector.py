@@ -123,7 +123,7 @@ class MetricsCollector(LeasedThread):
         self._reported, self._next_index = set(), unfinished
 
     def _reapply_rules_after_lease_change(self, held: HeldLease) -> None:
-        """Apply all stop rules in the next round if another process may have held the lease."""
+        """If another process may have held the lease, apply all stop rules in the next round."""
         if self._epoch is not None and held.epoch != self._epoch + 1:
             self._reported = None
         self._epoch = held.epoch

@@ -44,7 +44,7 @@ def quota_owner(row: Quota) -> Owner:
 def with_group_totals(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return allocations. Allocations that count towards a group quota are summed over the group's pools."""
+    """Return the allocations. Those that count towards a group quota are summed over the group's pools."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:
@@ -101,7 +101,7 @@ def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
 
 
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
-    """Return the quota (or the limit, with the prefix `limit_`) minus the allocations in other pools."""
+    """Return the quota (or, with the prefix `limit_`, the limit) minus the allocations in other pools."""
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
     elsewhere = outside.get((row.group_id, quota_owner(row)), ZERO) if row.group_id is not None else ZERO
     return subtract_allocated_amounts((gpu, cpu, memory), elsewhere)

@@ -33,7 +33,7 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
 
 
 def with_readable_values(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of a queue's sort key, with numbers as percentages. A rank of 0 is omitted."""
+    """Format the numbers in a sort key's sentences as percentages. A rank of 0 is omitted."""
     return [_with_readable_value(each) for each in sentences if each != f"{RANK_START}0"]
 
 
@@ -110,7 +110,7 @@ def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> st
 
 
 def order_difference_clause(first: Sequence[str], second: Sequence[str]) -> str:
-    """Return `describe_order_difference` as a clause with a verb: "is within quota, unlike vision"."""
+    """Return the text of `describe_order_difference` as a clause: "is within quota, unlike vision"."""
     text = describe_order_difference(first, second)
     word = text.partition(" ")[0]
     return f"{VERBS.get(word, 'is ')}{text}" if text else ""

@@ -76,7 +76,7 @@ def _first_node_time(points: Sequence[TimelinePoint], now: datetime) -> datetime
 
 
 def _node_hours(points: Sequence[TimelinePoint], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour. A point's number of nodes applies until the next point."""
+    """Return the node-hours in each hour. Each point's node count applies until the next point."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

@@ -76,7 +76,7 @@ def write_readings(readings: Readings, lease: HeldLease) -> None:
 
 
 def delete_old_measurements(*, minutes_before: datetime, hours_before: datetime) -> int:
-    """Delete old points and old measurements, as well as the measurements of ended nodes.
+    """Delete old points and old measurements, as well as the measurements of nodes that no longer exist.
 
     Return the number of deleted rows.
     """

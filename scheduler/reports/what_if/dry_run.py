@@ -78,7 +78,7 @@ def _predict_first(
     view: ClusterView,
     viewer: Viewer,
 ) -> Prediction:
-    """Return the outcome of the workload in the plan for the snapshot."""
+    """Return the prediction for the workload, given the plan for a snapshot that contains it."""
     bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
     rejection = next((each for each in plan.rejections if each.workload == workload.handle), None)
     prediction = _build_prediction(bundles, rejection, workload, candidate, view, viewer)

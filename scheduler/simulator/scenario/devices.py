@@ -52,7 +52,7 @@ class _NodeRoom:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Return whether a device with `left` free thousandths has room for a share of `milli`."""
+    """Return whether a device with `left` thousandths free has room for `milli` thousandths."""
     return left == MILLI if milli == MILLI else left >= milli
 
 

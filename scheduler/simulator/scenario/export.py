@@ -29,7 +29,7 @@ ANY_IMAGE = "localhost/image:latest"  # the engine only records whether a worklo
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
-    """Return a scenario document that yields an equal snapshot when it is loaded."""
+    """Return a scenario document that reproduces the snapshot when it is loaded."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
     workload_names = {workload.name for workload in snapshot.workloads}

@@ -131,9 +131,10 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
 
 
 def _sort_most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
-    """Sort quota groups before pools, then by use, capacity and name.
+    """Sort quota groups before pools.
 
-    The order matters because narrow windows show only the first columns.
+    Within each kind, those with allocated GPUs come before the others. Ties are sorted by capacity, largest
+    first, and then by name. The order matters because narrow windows show only the first columns.
     """
     used = {place for (_, place), gpus in allocated_gpus(places).items() if any(gpus)}
     capacity = gpu_capacities(places)

@@ -109,7 +109,7 @@ def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | Non
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
-    """Yield each error as a JSON object, with its cell if it concerns one."""
+    """Yield each error as a JSON object. If the error is about one cell, the object names the cell."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":

@@ -24,7 +24,7 @@ Values = Mapping[str, Any]  # quota values by database column
 
 @dataclass(frozen=True, slots=True)
 class StoredQuota:
-    """Values of a stored quota, and its version, which a draft must name to change it."""
+    """Values of a stored quota, and the version that a draft must name to change the quota."""
 
     version: str
     values: Values

@@ -1,4 +1,4 @@
-"""Preview of a quota edit next to its form, and the questions before a quota is saved or deleted."""
+"""Preview of a quota edit next to its form, and confirmation before a quota is saved or deleted."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    """Show the question with the workloads that would be evicted (GET), or delete the quota (POST)."""
+    """Ask for confirmation, listing the workloads that would be evicted (GET), or delete the quota (POST)."""
     owner, where, quota = _find_owner_and_quota(request, kind, name, pool)
     if quota is None:
         raise Http404
@@ -117,7 +117,7 @@ def _compute_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: Qu
 def _question_page(
     request: Request, consequences: Consequences, pool: PoolOrGroup, **more: Any
 ) -> HttpResponse:
-    """Ask for confirmation in the page's dialog or, without scripts, on a separate page."""
+    """Ask for confirmation in the page's dialog or, if scripts are disabled, on a separate page."""
     context = {
         "ask": consequences, "post_to": request.path, "back": f"{reverse('quotas')}?pool={pool.name}", **more,
     }  # fmt: skip

@@ -142,7 +142,10 @@ def _is_valid_amount(kind: ChangeKind, after: object) -> bool:
 
 
 def _select_tasks(section: Mapping[str, Any], indexes: str) -> Mapping[str, Any]:
-    """Return the array section for the indexes only. The tasks keep their indexes and parameters."""
+    """Return the array section, limited to the tasks in `indexes`.
+
+    The tasks keep their indexes and parameters.
+    """
     if compress(ArraySpec.model_validate(section).indexes) == indexes:
         return section
     parts = [int(part) if part.isdigit() else part for part in indexes.split(",")]

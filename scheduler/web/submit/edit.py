@@ -84,7 +84,7 @@ class EditPage(PredictedOutcome):
 
     @property
     def effects(self) -> dict[str, tuple[str, str]]:
-        """Values of `gpus`, `start` and `position` without and with the edit.
+        """Values of `gpus`, `start` and `position` before and after the edit.
 
         Values that the edit does not change are omitted. Times are in UTC.
         """

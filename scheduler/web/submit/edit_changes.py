@@ -21,7 +21,7 @@ DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
 
 def find_unchecked_changes(workload: Workload, document: Mapping[str, Any] | None) -> list[DocumentChange]:
-    """Return the changes of a document that may be invalid. Defaults are not filled in."""
+    """Return the changes that a possibly invalid document makes. Defaults are not filled in."""
     if document is None or is_manifest(dict(document)):
         return []
     before = {**workload.spec, "project": workload.project.name}

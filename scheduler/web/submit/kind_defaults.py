@@ -48,7 +48,7 @@ def apply_kind_defaults(draft: Draft, post: QueryDict) -> None:
 
 
 def _matching_examples(kind: Any, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (default name, document) of the examples whose command is in use."""
+    """Yield (default name, document) of each example of `kind` with the content or command of `data`."""
     for _, name, body in EXAMPLES.values():
         document = read_document(body)
         is_unedited = _without_identity(document) == _without_identity(data)
@@ -70,7 +70,10 @@ def _with_changed_values(
 
 
 def _adapted_name(data: Mapping[str, Any], old: str, new: str) -> Any:
-    """Return a free default name instead of a default name, or the name that the user has chosen."""
+    """Return the name that the user has chosen.
+
+    If the name is still a default, return a free default for the new kind.
+    """
     name = data.get("name", ABSENT)
     if not isinstance(name, str) or not re.fullmatch(rf"{re.escape(old)}(-\d+)?", name) or old == new:
         return name

@@ -265,8 +265,9 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
 
 
 def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return a problem if the project is unknown and there are other problems, in which case validation does
-    not report the project.
+    """Return the error about an unknown project, which validation omits if there are other errors.
+
+    Return an empty list if there is nothing to add.
     """
     name = (draft.data or {}).get("project")
     if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):

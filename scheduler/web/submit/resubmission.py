@@ -1,4 +1,4 @@
-"""Resubmission of an ended workload, with the outcome that was predicted for it."""
+"""Resubmission of a finished workload, with the outcome that was predicted for it."""
 
 import uuid
 from contextlib import suppress

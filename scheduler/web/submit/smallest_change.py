@@ -87,7 +87,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
 
 
 def _find_edits(text: str, workload: Workload, change: Mapping[str, Any]) -> DocumentEdits:
-    """Return the document edits that make the change, or nothing if they cannot be made in place."""
+    """Return the document edits that make the change, or an empty list if they cannot be made in place."""
     changed = document_with_change(workload.spec, workload.pools, change)
     if changed is None:
         return []

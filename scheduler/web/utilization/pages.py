@@ -99,7 +99,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 def _time_range_labels(workload: Workload) -> Mapping[str, str]:
     """Return the labels of the time ranges.
 
-    For an ended workload, only ranges within its last run are included.
+    For a finished workload, only ranges within its last run are included.
     """
     labels = {key: label for key, (label, _) in SPANS.items()}
     if workload.started_at is None:

@@ -45,7 +45,7 @@ def search_all_pods(
 ) -> AllPodsMatches:
     """Search the logs one after another within the time limit.
 
-    `pod_count` is the number of all pods. Each log gets an equal part of `max_matches`. To continue an
+    `pod_count` is the total number of pods. Each log gets an equal part of `max_matches`. To continue an
     earlier search, pass its positions as `starts`.
     """
     until = time.monotonic() + TIME_LIMIT

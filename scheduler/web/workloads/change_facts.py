@@ -53,7 +53,7 @@ class ChangeFacts:
 def build_change_facts(
     actor: Actor, project: Project, answer: RenderedChange, now: datetime
 ) -> ChangeFacts | None:
-    """Return the facts about a change, or None if the answer contains no change."""
+    """Return the facts about the change in `answer`, or None if `answer` contains no change."""
     if not answer.action:
         return None
     losses = losses_by_workload(actor, project, answer.evicted, now)

@@ -109,7 +109,7 @@ def workload_urls(actor: Actor, handles: Iterable[str]) -> Mapping[str, str]:
 
 
 def named_workloads(actor: Actor, handles: Iterable[str]) -> QuerySet[Workload]:
-    """Return the named workloads that the user can see and that have not ended."""
+    """Return the workloads with these handles that the user can see and that have not ended."""
     names = [handle.partition("/")[::2] for handle in handles]
     if not names:
         return workloads(actor).none()
@@ -195,7 +195,10 @@ def losses_by_workload(
 
 
 def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
-    """Return which admins can make the change, or "" if the user or the owner can make it."""
+    """Return a sentence that says which admins can make the change.
+
+    Return "" if the user or the owner can make it.
+    """
     kind = ChangeKind(change["kind"])
     if kind in QUEUE_KINDS and not may(actor, Action.SET_QUOTA, project.department):
         names = department_admin_names(project.department) or platform_admin_names()
@@ -240,7 +243,7 @@ def _iter_roles(part: Mapping[str, Any]) -> Iterator[Document]:
 
 
 def _drop_topology(part: Document, level: str) -> None:
-    """Remove the required topology level from a workload or group and all parts below it."""
+    """Remove the required topology level from a workload or group and from all roles and groups below it."""
     if (part.get("topology") or {}).get("required") == level:
         part["topology"] = {key: value for key, value in part["topology"].items() if key != "required"}
         if not part["topology"]:

@@ -199,7 +199,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
 
 
 def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
-    """Add the number of GPUs needed to each queue whose GPU quota, limit or fair share would be exceeded."""
+    """For each queue that would exceed its GPU quota, limit or fair share, set the number of GPUs needed."""
     for blocker in blockers:
         column, kind = DECIDING_COLUMNS.get(blocker["reason"], ("", ""))
         numbers = blocker.get("numbers") or {}

@@ -122,6 +122,6 @@ def _runtime_phrase(pod: Pod) -> str:
 
 
 def _remaining_message(message: str, ending: str) -> str:
-    """Return the part of the workload's message that does not describe the pod's end."""
+    """Return the part of the workload's message that does not describe how the pod ended."""
     rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
     return rest[:1].upper() + rest[1:]

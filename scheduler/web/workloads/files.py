@@ -30,5 +30,5 @@ class Preview:
 
 
 def preview_text(content: bytes) -> str:
-    """Return the beginning of a text file without control characters."""
+    """Return the beginning of a text file, with control sequences removed."""
     return "\n".join(map(without_control_sequences, content[:PREVIEW_BYTES].split(b"\n")))

@@ -48,7 +48,7 @@ class LatestError:
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a link to the latest error in the first pod's log.
 
-    Return nothing if there is no error or the log cannot be read now.
+    The response is empty if there is no error or the log cannot be read now.
     """
     workload = find_workload(request.actor, workload_id)
     try:

@@ -68,7 +68,7 @@ class PodTable:
 
     @property
     def is_ended(self) -> bool:
-        """Whether all pods have ended. The time of their last change is then when they ended."""
+        """Whether all pods have ended. If so, the time of their last change is the time when they ended."""
         return all(each.pod.ended_at is not None for row in self.rows for each in row.placements)
 
     @property

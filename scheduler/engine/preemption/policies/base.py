@@ -128,7 +128,7 @@ class PreemptionPolicy:
         return ()
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
-        """Return a sort key that says how far the evictions reduce the victim's queue.
+        """Return a sort key that says how far the evictions reduce the allocation of the victim's queue.
 
         A larger key is worse.
         """
@@ -164,9 +164,9 @@ class PreemptionPolicy:
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the victim queue's threshold, or None if it has none.
+        """Return the amount that the victim queue's allocation must exceed before its last eviction.
 
-        The queue's allocation must exceed the threshold before its last eviction.
+        Return None if there is no such threshold.
         """
         del victim_queue, kind
         return None

@@ -177,7 +177,7 @@ class Reclaim(PreemptionPolicy):
         )
 
     def _queue_sort_key(self, account: QueueAccount) -> Key:
-        """Return a queue's sort key: most over share, lowest rank, most saturated, newest."""
+        """Return a queue's sort key: stage (over share first), lowest rank, most saturated, newest."""
         key = ("queue sort key", self.requested)
         result: Key | None = account.cache.get(key)
         if result is None:
@@ -351,6 +351,6 @@ class Consolidate(PreemptionPolicy):
         return (victim.lost_gpu_seconds, victim.amounts[0], *super().victim_key(victim))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """Return the cost of moves: lost GPU-seconds, number of moves, GPUs moved."""
+        """Return the cost of moves as (lost GPU-seconds, number of moves, moved milli-GPU)."""
         freed = sum(victim.amounts[0] for victim in victims)
         return (sum(victim.lost_gpu_seconds for victim in victims), len(victims), freed)

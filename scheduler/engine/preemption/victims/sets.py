@@ -84,10 +84,10 @@ def sufficient_victim_sets(
     may_move: bool = True,
     max_cost: SetCost | None = None,
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
-    """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
+    """Yield (amount below quota, victims) for each set of victims that frees enough resources in total.
 
-    Costs are computed for at most `max_priced` victims. With `max_cost`, only sets that cost less are
-    yielded.
+    The cheapest set comes first. Costs are computed for at most `max_priced` victims. With `max_cost`, only
+    sets that cost less are yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)

@@ -1,1 +1,1 @@
-"""Stop pods that have no database row, and clean up after ended pods and deleted workloads."""
+"""Stop pods that have no database row, and clean up after finished pods and deleted workloads."""

@@ -1,5 +1,5 @@
-"""Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of
-ended pods.
+"""Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of finished
+pods.
 """
 
 import logging
@@ -121,7 +121,7 @@ def _forget_pods_concurrently(
 
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
-    """Return the IDs of recently ended pods whose outputs have not been read yet."""
+    """Return the IDs of recently finished pods whose outputs have not been read yet."""
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
     rows = PodOutputs.objects.filter(pod__in=keys, state=OutputState.WAITING)
     rows = rows.filter(pod__ended_at__gt=now - OUTPUTS_KEPT)

@@ -123,7 +123,7 @@ def _leaf_roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def store_increased_memory(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
-    """Copy increased memory requests from documents to role rows, in three statements."""
+    """Copy increased memory requests from documents to role rows, with three SQL statements."""
     grown = {pk: retry.failure.role for pk, retry in retries if retry.memory is not None}
     if not grown:
         return

@@ -52,7 +52,7 @@ def code_context(
 
 
 def require_chosen_code(document: Mapping[str, Any], source: str) -> None:
-    """Raise Invalid if the document names no code although the user has selected a source of code."""
+    """Raise Invalid if the document specifies no code even though the user has selected a source of code."""
     section = document.get("code")
     if source == GIT and not section:
         raise Invalid([Problem("code.git.url", "is missing")])

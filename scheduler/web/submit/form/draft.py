@@ -110,9 +110,9 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None:
     """Apply the effect of a form button to the document.
 
-    `add:roles` and `remove:roles[1]` add and remove a part, `up:pools[1]` and `down:pools[0]` move a value in
-    a list, `code:TREE` sets the code, `rename:roles[0].gpus:gpu` renames a key, and `set:[["priority", 60]]`
-    sets values.
+    `add:roles` adds a role, `remove:roles[1]` removes one, `up:pools[1]` and `down:pools[0]` move a value
+    within its list, `code:TREE` sets the code, `rename:roles[0].gpus:gpu` renames a key, and
+    `set:[["priority", 60]]` sets values.
     """
     verb, _, path = form_action.partition(":")
     if verb == SET:

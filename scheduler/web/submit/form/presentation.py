@@ -158,9 +158,7 @@ class FormSection:
 
     @property
     def has_values(self) -> bool:
-        """Whether the section is expanded by default, or because any of its fields has a value or an
-        error.
-        """
+        """Whether the section is expanded by default, or any of its fields has a value or an error."""
         return self.is_expanded or any(
             field.value or field.errors or field.is_text_only for field in self.fields
         )
@@ -197,7 +195,7 @@ class ShownForm:
     def labelled_fields(self) -> dict[str, tuple[str, RenderedField]]:
         """Fields with their labels, keyed by document path.
 
-        A label includes the part's name if there can be several parts of that kind.
+        If a section can occur more than once, such as a role, its labels begin with the section's title.
         """
         labelled = {}
         for part in self.parts:

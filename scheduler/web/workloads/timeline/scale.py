@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps times to positions in percent."""
+    """Scale that maps times to positions in percent."""
 
     begin: datetime
     end: datetime
