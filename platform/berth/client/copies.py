@@ -16,7 +16,7 @@ Progress = Callable[[int, int | None], None]  # receives the bytes copied so far
 class CopyResult:
     """Number and total bytes of copied files.
 
-    `skipped` contains a message for each skipped file. Copies from a pod list at most 1,000 of them.
+    `skipped` contains a message for each skipped file, but at most 1,000 messages for a copy from a pod.
     """
 
     files: int

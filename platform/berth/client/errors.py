@@ -39,7 +39,7 @@ class NotPicklable(SessionError):
 
 
 class CallTooLarge(SessionError):
-    """A function with its arguments, or its result, exceeds the size limit."""
+    """The function and arguments of a call, or its result, exceed the size limit."""
 
 
 class CallInterrupted(SessionError):
@@ -105,7 +105,7 @@ class Conflict(Rejected):
     """The request conflicts with the object's state or with a concurrent change."""
 
     def lines(self) -> list[str]:
-        """Return only the error's detail, because a conflict also depends on the state of the object."""
+        """Return only the error's detail, because a conflict depends not only on the request's values."""
         return [self.detail]
 
 

@@ -34,8 +34,9 @@ def parse_iso_time(text: str) -> datetime:
 
 
 def parse_iso_time_on_3_10(text: str) -> datetime:
-    """Parse all formats that Python 3.11 accepts, except week dates and offsets with seconds. Raises
-    ValueError.
+    """Parse any ISO 8601 time that Python 3.11 accepts, except week dates and offsets with seconds.
+
+    Raises ValueError.
     """
     match = _ISO_TIME.fullmatch(text)
     if match is None:

@@ -26,7 +26,7 @@ def relax_garbage_collection() -> None:
 def defer_full_collections() -> None:
     """Leave full collections to `collect_deferred_garbage`.
 
-    Python would start a full collection at any moment, and it takes up to half a second. If
+    Otherwise, Python could start a full collection at any moment, and that takes up to half a second. If
     `collect_deferred_garbage` is not called, Python collects after five million new objects.
     """
     gc.collect()
@@ -36,7 +36,7 @@ def defer_full_collections() -> None:
 
 
 def collect_recent_garbage() -> bool:
-    """Collect new objects if collections are deferred and there are many. Return whether a collection ran.
+    """If collections are deferred and many objects are new, collect those. Return whether a collection ran.
 
     Call this between steps, so that Python does not collect in the middle of a step.
     """

@@ -14,8 +14,8 @@ COMMAND_SENTENCE = re.compile(r" [^.`]*`berth [^`]*`[^.]*\.")
 class ObjectKind(Enum):
     """Kind of object that can be missing.
 
-    Each value is the beginning of the error message and a remedy. `{owner}` stands for the object to which
-    the missing object would belong.
+    Each value holds the beginning of the error message and a remedy. `{owner}` stands for the object that the
+    missing object would belong to.
     """
 
     ARRAY = "There is no array", "List arrays with `berth list --all`."
@@ -78,7 +78,7 @@ def missing_object(
 ) -> NotFound:
     """Return the error for an unknown name or ID.
 
-    The error suggests the closest name in `visible`, so it must contain only names that the user may see.
+    The error suggests the closest name in `visible`, which must contain only names that the user may see.
     """
     beginning, advice = (text.format(owner=owner) for text in kind.value)
     if name is None:

@@ -25,7 +25,7 @@ class CannotEdit(BerthError):
 
 
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` set at a location. If `value` is omitted, remove the entry.
+    """Return the text with `value` set at a location. If `value` is omitted, remove the key or list item.
 
     `order` is the usual order of keys. Raises CannotEdit if the change cannot be made in place.
     """
@@ -99,9 +99,9 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether `value` begins with the items that it shares with `before`, in their order.
+    """Return whether `value` begins with the items of `before` that it still contains, in the same order.
 
-    Both must contain only scalars.
+    Return False if `value` contains none of them, or if either list contains anything but scalars.
     """
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))
@@ -109,5 +109,5 @@ def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Return whether two equal values have the same type, because `1 == True` in Python."""
+    """Return whether two equal values also have the same type. In Python, `1 == True`."""
     return type(one) is type(other)

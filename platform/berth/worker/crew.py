@@ -36,9 +36,9 @@ class SlotPool:
         self._calls.put(call)
 
     def close(self, grace_seconds: float) -> None:
-        """Start no further calls.
+        """Start no more calls, and stop the running ones.
 
-        Interrupt running calls after `grace_seconds`, and kill the remaining calls later.
+        Calls that have not returned after `grace_seconds` are interrupted and, if that has no effect, killed.
         """
         self._closing = True
         for _ in self._threads:

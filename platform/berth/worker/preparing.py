@@ -1,7 +1,7 @@
 """Install the requirements of a session's plugins before its worker accepts calls.
 
-They go into an environment in the pod's directory, on top of the pool's packages. The worker then restarts
-there.
+They are installed on top of the pool's packages, in an environment in the pod's directory. The worker then
+restarts in that environment.
 """
 
 import json
@@ -97,7 +97,7 @@ def _check_installable(image: Image, pool: str) -> None:
 
 
 def _build_environment(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
-    """Return the path of the new environment's Python. Raises PreparationFailed."""
+    """Create the session's environment, and return the path of its Python. Raises PreparationFailed."""
     root = Path(os.environ["BERTH_POD_DIR"], "session")
     root.mkdir(parents=True, exist_ok=True)
     script, phases = root / "script", root / "phases"

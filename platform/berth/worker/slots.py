@@ -27,7 +27,7 @@ class Slot(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the slot. No user function may be running in it."""
+        """Close the slot. Must not be called while a user function is running in the slot."""
         ...
 
 
@@ -51,7 +51,7 @@ class ThreadSlot:
 
 
 class ProcessSlot:
-    """Slot with a process of its own, which runs many calls and is restarted after a crash."""
+    """Slot that runs its calls in a separate process, which is restarted after a crash."""
 
     def __init__(self, plugins: tuple[Plugin, ...], instance: InstanceInfo, result_bytes_max: int) -> None:
         self._setup = cloudpickle.dumps((plugins, instance))

@@ -92,7 +92,7 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
 
 
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
-    """Parse NAME=VARIABLE or NAME=FILE into a document's entry for the secret.
+    """Parse NAME=VARIABLE or NAME=FILE into an item of the document's `secrets`.
 
     `key` is `env` or `file`. Raises InvalidInput if the text is malformed.
     """

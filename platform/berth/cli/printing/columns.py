@@ -68,7 +68,7 @@ def pod_columns(now: datetime) -> list[Column]:
 
 
 def format_exit(pod: Any) -> str:
-    """Return the signal that ended the pod, or else the exit code. Return "-" if there is neither."""
+    """Return the signal that killed the pod, or else the exit code. Return "-" if there is neither."""
     if pod.signal is not None:
         return f"signal {pod.signal}"
     return "-" if pod.exit_code is None else str(pod.exit_code)

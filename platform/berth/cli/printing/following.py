@@ -199,7 +199,7 @@ def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple
 
 
 def strip_control_sequences(data: bytes) -> tuple[bytes, bytes]:
-    """Remove control sequences from the data. Return the rest, and any incomplete sequence at the end."""
+    """Return the data without control sequences, and any incomplete sequence at the end of the data."""
     incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
     tail = incomplete[0] if incomplete else b""
     return CONTROL_SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail

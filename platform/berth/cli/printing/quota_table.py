@@ -101,9 +101,9 @@ def _format_weight(weight: Any) -> str:
 
 
 def format_status_gpus(quota: Any, name: str) -> str:
-    """Format the GPUs of the amount `name` in the last cycle, or "-" if it is unknown.
+    """Format the GPUs of one amount in the last cycle, such as `allocated`, summed over all pools.
 
-    The amounts of all pools are added up.
+    Return "-" if the amount is unknown.
     """
     statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
     return format_number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"

@@ -62,7 +62,7 @@ class AsyncServices(AsyncResource):
         dry_run: bool = False,
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """Scale in to a total number of engines, or remove engines by address."""
+        """Scale in to a total number of engines, or remove engines by URL."""
         body = {
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,

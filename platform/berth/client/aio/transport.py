@@ -135,7 +135,10 @@ class AsyncTransport:
     async def _send_once(
         self, request: httpx.Request, attempt: int, is_idempotent: bool
     ) -> httpx.Response | None:
-        """Send a request once. If it failed and should be retried, wait and return None."""
+        """Send a request once, and return the response or raise the error.
+
+        If the request failed and should be retried, wait and return None instead.
+        """
         outcome: RequestFailure | int
         try:
             response = await self._http.send(request)

@@ -99,7 +99,7 @@ class PendingCalls:
         return future
 
     def take_batch(self) -> list[OutgoingCall]:
-        """Remove and return the calls to send in one request. A broadcast has a request of its own."""
+        """Remove and return the calls to send in one request. A broadcast is sent in a separate request."""
         with self._lock:
             batch: list[OutgoingCall] = []
             size = 0

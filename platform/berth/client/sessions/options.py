@@ -25,8 +25,8 @@ WORKER_HOOKS = ("transform", "bootstrap", "decorate", "around_app", "around_proc
 class SessionOptions(TypedDict, total=False):
     """Session options. `gpus`, `cpus` and `memory_mib` are per node.
 
-    A node runs `concurrency` calls at a time, in processes of their own (`executor="process"`) or in threads.
-    If a node is lost, its calls are repeated, up to `max_attempts` attempts each. A session ends after
+    A node runs `concurrency` calls at a time, in separate processes (`executor="process"`) or in threads. If
+    a node is lost, its calls are repeated, up to `max_attempts` attempts each. A session ends after
     `idle_timeout` seconds without calls. `image` must contain a `python` of the client's version; Kubernetes
     pools require an image.
     """

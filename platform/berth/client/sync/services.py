@@ -63,7 +63,7 @@ class Services(Resource):
         dry_run: bool = False,
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """Scale in to a total number of engines, or remove engines by address."""
+        """Scale in to a total number of engines, or remove engines by URL."""
         body = {
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,

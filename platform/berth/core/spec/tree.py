@@ -15,7 +15,7 @@ ROOT = "all"
 class RoleShape:
     """Resource amounts of one role.
 
-    Each replica requests `gpu` thousandths on each of `devices` devices. A whole device is 1000.
+    Each replica requests `gpu` thousandths of each of `devices` devices. A whole device is 1000.
     """
 
     name: str
@@ -105,7 +105,7 @@ def _build_role(role: RoleSpec, document: WorkloadSpec) -> RoleShape:
 
 
 def _device_request(role: RoleSpec) -> tuple[int, int]:
-    """Return the thousandths requested on each device, and the number of devices."""
+    """Return the fraction requested of each device, in thousandths, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

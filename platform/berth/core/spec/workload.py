@@ -142,7 +142,7 @@ class WorkloadSpec(Document):
 
     @property
     def retry_rules(self) -> tuple[RetryRule, ...]:
-        """Rules in `retry`. If there are none, the rule that is equivalent to `restart_policy`."""
+        """Rules in `retry` or, if there are none, the rule that is equivalent to `restart_policy`."""
         policy = self.restart_policy
         if self.retry or policy.kind == "never" or policy.max_restarts == 0:
             return self.retry

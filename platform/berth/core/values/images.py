@@ -156,7 +156,7 @@ def _validate_image(text: str) -> str:
 
 
 def _validate_pull_policy(value: object) -> object:
-    """Reject other spellings, such as IfNotPresent, and suggest the correct one."""
+    """Reject an unknown pull policy, and suggest the valid spelling for one such as IfNotPresent."""
     if isinstance(value, str) and value not in PULL_POLICIES:
         letters = re.sub("[-_ ]", "", value.lower())
         match = next((name for name in PULL_POLICIES if name.replace("_", "") == letters), "")

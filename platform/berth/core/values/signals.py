@@ -1,4 +1,4 @@
-"""Names and numbers of the Linux signals that end a process (on x86-64 and ARM)."""
+"""Names and numbers of the Linux signals that terminate a process (on x86-64 and ARM)."""
 
 SHELL_OFFSET = 128  # shells report exit code 128 + N for a process that signal N ended
 SIGNALS = {

@@ -1,4 +1,4 @@
-"""Wording for the workloads that must end before an expected start."""
+"""Wording for workloads that must end before another workload is expected to start."""
 
 from collections.abc import Sequence
 

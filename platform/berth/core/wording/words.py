@@ -18,7 +18,10 @@ def format_count(number: float, singular: str, plural: str = "") -> str:
 
 
 def format_amount(resource: str, value: int | None) -> str:
-    """Format an amount in the engine's units, such as "2.5 CPUs", "4 GiB of memory" or "no GPU"."""
+    """Format an amount that is given in the engine's units.
+
+    Examples are "2.5 CPUs", "4 GiB of memory" and "no GPU".
+    """
     if memory := _MEMORY.get(resource):
         if value is None:
             return f"any amount of {memory}"
@@ -86,7 +89,10 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def format_positions(positions: Iterable[int]) -> str:
-    """Format queue positions as ranges such as "2-3, 7". Of many ranges, name the first and the last."""
+    """Format queue positions as ranges, such as "2-3, 7".
+
+    If there are many ranges, name only the first and the last.
+    """
     ranges: list[list[int]] = []
     for number in sorted(set(positions)):
         if ranges and ranges[-1][-1] + 1 == number:

@@ -38,7 +38,10 @@ class Wakeup:
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait up to `seconds` seconds for a wake-up. Do not wait if one arrived after the last wait."""
+        """Wait up to `seconds` seconds for a wake-up.
+
+        Return immediately if one has arrived since the last wait.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

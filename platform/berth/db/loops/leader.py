@@ -65,7 +65,7 @@ class LeaderLoop(ABC):
         os.eventfd_write(self._bell, 1)
 
     def run(self) -> None:
-        """Work while leading and stand by otherwise, until `end` is called."""
+        """Do the work while this process is the leader, and stand by otherwise. Stop when `end` is called."""
         trigger = "start"
         with contextlib.ExitStack() as stack:
             waiter: Waiter | None = None

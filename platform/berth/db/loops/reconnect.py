@@ -1,6 +1,6 @@
 """Reconnect long-lived threads to the database after a server restart.
 
-Django replaces a failed connection only between requests, which such threads do not have.
+Django replaces a failed connection only between requests, and these threads handle no requests.
 """
 
 from collections.abc import Callable

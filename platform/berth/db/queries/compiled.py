@@ -54,8 +54,9 @@ def compiled_once(
 ) -> Callable[..., list[R]]:
     """Return a function that runs the query returned by `build`.
 
-    The query is compiled on the first call only. An argument that is a list is for the `any` lookup. With
-    `planned_once=False`, the database plans each call, which is better for joins of tables that grow.
+    The query is compiled on the first call only. If an argument is a list, the query must use it in an
+    `any` lookup. With `planned_once=False`, the database plans the query on every call, which is better for
+    joins of tables that grow.
     """
 
     @cache
@@ -122,7 +123,7 @@ def _convert_rows(rows: Iterable[Sequence[Any]], compiled: _CompiledQuery) -> It
 
 
 def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Iterable[Any]], list[Any]]:
-    """Build results from converted rows as Django does."""
+    """Return a function that builds the same results from converted rows as Django would."""
     kind: Any = queryset._iterable_class
     if kind is ValuesListIterable:
         return lambda rows: [tuple(row) for row in rows]
@@ -145,7 +146,10 @@ def _row_builder(queryset: QuerySet[Any, Any], compiler: Any) -> Callable[[Itera
 
 
 def _instance_builder(info: Any, select: Sequence[Any], database: str) -> Callable[[Any], Any]:
-    """Build instances with their `select_related` objects, which may be None."""
+    """Return a function that builds an instance with its `select_related` objects from a row.
+
+    The instance and each of these objects may be None.
+    """
     model, fields = info["model"], info["select_fields"]
     start, end = fields[0], fields[-1] + 1
     names = [column.target.attname for column, *_ in select[start:end]]

@@ -8,7 +8,8 @@ M = TypeVar("M", bound=Model)
 
 
 def first_rows(rows: QuerySet[M], count: int) -> QuerySet[M]:
-    """Return the first rows in the same order. Only the keys of the other rows are sorted, because sorting
-    whole rows takes several times as long.
+    """Return the first `count` rows, in the same order.
+
+    The database sorts only the keys of all rows, because sorting whole rows takes several times as long.
     """
     return rows.filter(pk__in=rows.select_related(None).values("pk")[:count])

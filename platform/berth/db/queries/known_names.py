@@ -17,7 +17,8 @@ COMPARED_MAX = 20_000
 class NameColumn:
     """Names in one column of the rows that the user may see.
 
-    If `condition` is set, it decides whether a name exists, instead of a comparison with the column.
+    By default, a name exists if a row has it in the column. If `condition` is set, a name exists if a row
+    meets the condition.
     """
 
     rows: QuerySet[Any]

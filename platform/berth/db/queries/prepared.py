@@ -1,6 +1,6 @@
 """Run queries that each database connection plans only once.
 
-Use it for queries of every request or tick, whose planning takes longer than their execution.
+Use this for queries that run on every request or tick and take longer to plan than to execute.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,10 @@ def execute(statement: str, parameters: Parameters) -> None:
 
 
 def _run(statement: str, parameters: Parameters) -> Any:
-    """Run a query with a cursor that prepares it at its second run.
+    """Run a query with a cursor that prepares the query the second time it runs.
 
-    Django's wrapper takes as long as the query, so it is used only if queries are logged or intercepted.
+    Django's cursor wrapper takes as long as the query itself, so it is used only if queries are logged or
+    intercepted.
     """
     # Django's connection proxy would look up the connection for each attribute access.
     connection: Any = connections[DEFAULT_DB_ALIAS]

@@ -14,9 +14,9 @@ def creates_model(operation: Operation) -> bool:
 
 
 class InitialMigration(Migration):
-    """Migration that renders new models together.
+    """Migration that renders all new models at once.
 
-    Django renders them again after each operation, which takes seconds.
+    Django would render them again after each operation, which takes seconds.
     """
 
     def apply(

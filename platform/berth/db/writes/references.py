@@ -21,8 +21,8 @@ def join_transaction() -> AbstractContextManager[object]:
 def checked_references(what: str, *, created: str | None = None) -> Iterator[None]:
     """Check foreign keys at the end of the block instead of at the commit.
 
-    Raises NotFound for `what` if a referenced row is missing, and PreconditionFailed if another transaction
-    has created the row `created`.
+    Raises NotFound if a referenced row is missing, and PreconditionFailed if another transaction has created
+    the same row. The messages name these rows as `what` and `created`.
     """
     try:
         with transaction.atomic():

@@ -18,7 +18,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
     """Write all items together, and return the rejected ones with reasons.
 
     If the write fails, the rejected items are isolated by repeatedly splitting the items in half. Call this
-    in a transaction. Until its last query has succeeded, `write` must have no effect except on rows.
+    in a transaction. Until its last query has succeeded, `write` must change nothing but rows.
     """
     if not items:
         return []

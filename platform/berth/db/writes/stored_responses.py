@@ -21,7 +21,7 @@ class ResponseRow:
     created_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values for `json_populate_recordset`."""
+        """Return the row as JSON values for `json_populate_recordset`."""
         return {**asdict(self), "body": f"\\x{self.body.hex()}"}
 
 

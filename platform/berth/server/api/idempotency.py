@@ -75,7 +75,10 @@ class UsedKey:
     fingerprint: str
 
     def row(self, response: Response) -> ResponseRow:
-        """Return the response as a row. The statement that makes the change also inserts this row."""
+        """Return the row that stores the response.
+
+        The statement that makes the change also inserts this row.
+        """
         headers, body = _parts_to_store(response)
         return ResponseRow(
             self.user_id, self.key, self.fingerprint, response.status_code, headers, body, timezone.now()
@@ -121,7 +124,7 @@ def _validate_key(key: str) -> str:
 
 
 def _fingerprint(request: Request, key: str) -> str:
-    """Hash the request with the installation's secret key, because it may contain a password."""
+    """Hash the request with the installation's secret key, because the request may contain a password."""
     content = f"{request.method} {request.get_full_path()} {request.content_type}\n".encode() + request.body
     return salted_hmac("berth.idempotency", key.encode() + b"\n" + content, algorithm="sha256").hexdigest()
 

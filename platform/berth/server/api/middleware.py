@@ -51,7 +51,7 @@ def _request_context(
 ) -> Iterator[Callable[[HttpResponseBase], HttpResponseBase]]:
     """Bind the request ID to log lines and start a span.
 
-    Call the yielded function with the response to complete it.
+    Call the yielded function with the response to end the span and add the request ID to the response.
     """
     with bound_contextvars(request_id=request_id), start_request_span(request, request_id) as span:
         started = time.perf_counter()

@@ -51,7 +51,7 @@ def to_logged_error(exc: Exception) -> BerthError:
 
 
 def to_error(exc: Exception) -> BerthError:
-    """Convert any exception to a BerthError. Unexpected exceptions reveal no internals."""
+    """Convert any exception to a BerthError. For an unexpected exception, the error reveals no internals."""
     if isinstance(exc, BerthError):
         return exc
     if isinstance(exc, drf.APIException):

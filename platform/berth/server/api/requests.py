@@ -26,7 +26,7 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     def explicit_values(self) -> dict[str, Any]:
-        """Return the values of the keys in the request.
+        """Return the values of the keys that the request contains.
 
         A missing key leaves the stored value unchanged, and null clears it.
         """
@@ -177,5 +177,5 @@ def _version_to_create(match: str | None, none_match: str | None) -> int:
 
 
 def _split_tags(header: str) -> list[str]:
-    """Split a header into tags. Weak tags (`W/"3"`) never match, as RFC 9110 requires."""
+    """Split a header into ETags. Weak ones (`W/"3"`) never match, as RFC 9110 requires."""
     return [tag.strip() for tag in header.split(",")]

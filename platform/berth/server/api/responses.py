@@ -16,9 +16,9 @@ DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "de
 
 
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Record the parent in the OpenAPI schema, for the Python client.
+    """Record the model's parent in the OpenAPI schema, for the Python client.
 
-    A parent that begins with an underscore only shares fields.
+    A parent whose name begins with an underscore is not recorded, because it only shares fields.
     """
     parent = model.__base__
     if parent not in (None, BaseModel, ResponseModel) and not parent.__name__.startswith("_"):

@@ -72,7 +72,7 @@ class ApiView(APIView):
         self.actor.require(action, obj)
 
     def is_allowed(self, action: str, obj: object = None) -> bool:
-        """Return whether the user may perform `action`. Some responses show more to users who may."""
+        """Return whether the user may perform `action`, for responses that then contain more."""
         try:
             self.require(action, obj)
         except (Forbidden, NotFound):
@@ -104,7 +104,7 @@ class ApiView(APIView):
         self.spend(bucket, f"user {request.user.pk}")
 
     def spend(self, bucket: str, client: str, amount: int = 1) -> None:
-        """Count this request and store its budget for the response headers. Raises LimitExceeded."""
+        """Count this request, and keep the budget for the response headers. Raises LimitExceeded."""
         try:
             self.budget = rate_limits.spend(bucket, client, amount)
         except rate_limits.LimitExceeded as error:
@@ -122,7 +122,7 @@ class ApiView(APIView):
 
 
 class TokenlessView(ApiView):
-    """View that authenticates a request by a secret in it instead of a user's token.
+    """View that authenticates a request by a secret that the request contains, not by a user's token.
 
     Failed attempts are rate-limited by IP address.
     """
@@ -167,7 +167,7 @@ def _check_readable(request: Request) -> None:
 
 
 def _read_large_body(request: HttpRequest) -> None:
-    """Read a body whose length has been checked, even beyond Django's limit for bodies in memory."""
+    """Read the body into memory, even if it exceeds Django's limit. Its declared length has been checked."""
     body = request.read(max_body_size(request.path) + 1)
     if len(body) > max_body_size(request.path):
         raise TooLarge(too_large_message(max_body_size(request.path)))

@@ -65,5 +65,5 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
 
 
 def secret_fingerprint(secret: str) -> str:
-    """Return a fingerprint that identifies the secret without revealing the secret."""
+    """Return a fingerprint that identifies the secret without revealing it."""
     return hmac.new(secret.encode(), b"berth backup", hashlib.sha256).hexdigest()[:16]

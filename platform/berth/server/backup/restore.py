@@ -74,7 +74,7 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 @contextmanager
 def _prevent_startup() -> Iterator[None]:
-    """Keep `berth up` from starting within the block. Raises BackupError if it is running."""
+    """Prevent `berth up` from starting while the block runs. Raises BackupError if it is already running."""
     from berth.server.up.claim import lock_home_directory
     from berth.server.up.errors import StartupError
 

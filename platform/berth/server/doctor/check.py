@@ -29,6 +29,6 @@ class Check:
 
 
 def split_remedy(obstacle: str) -> tuple[str, str]:
-    """Split an obstacle's message into the first sentence and the remedy after it."""
+    """Split a message into its first sentence, which states the obstacle, and the remedy that follows."""
     first, _, rest = obstacle.partition(". ")
     return f"{first.rstrip('.')}.", rest

@@ -35,7 +35,7 @@ def node_checks() -> Iterator[Check]:
 
 
 def _try_isolation() -> Isolation:
-    """Return the isolation that pods would get here.
+    """Return the isolation that pods would have on this machine.
 
     Raises ValueError for an invalid environment variable, and OSError if the test was interrupted.
     """

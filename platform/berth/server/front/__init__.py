@@ -1,1 +1,1 @@
-"""HTTP server in front of Django, with limits on connections, request heads and request bodies."""
+"""HTTP server in front of Django, with limits on connections, request headers and request bodies."""

@@ -1,6 +1,7 @@
-"""Limit the cost of a connection before its request reaches the application.
+"""Limit what a connection can cost before its request reaches the application.
 
-uvicorn limits neither the time for a request head, nor its length, nor the connections per client.
+uvicorn limits neither the time that a client takes to send the request headers, nor their length, nor the
+number of connections per client.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class ConnectionCounter:
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count one connection. Return False if the address exceeds its maximum."""
+        """Count one connection. Return False if the address now has too many."""
         self._open[address] += 1
         return self._open[address] <= self.maximum or self.is_exempt(address)
 
@@ -58,7 +59,7 @@ def protocol_classes(
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """HTTP protocol that limits request heads and the number of connections per address."""
+    """HTTP protocol that limits the request headers and the number of connections per address."""
 
     connection_counter: ConnectionCounter
     names_pod: Callable[[str], bool]

@@ -33,8 +33,8 @@ class LocalChoices(NamedTuple):
 def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
     """Return the settings for pods in local pools, and a notice that explains them.
 
-    A node without enclosures serves only one project. A demo therefore turns isolation off, ignores limits
-    that cannot be enforced, and simulates GPUs if there are none. Environment variables override these
+    A node that cannot isolate pods serves only one project. A demo therefore turns isolation off, ignores
+    limits that cannot be enforced, and simulates GPUs if there are none. Environment variables override these
     choices. Raises StartupError if a variable is invalid.
     """
     try:

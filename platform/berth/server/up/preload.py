@@ -66,7 +66,7 @@ def load() -> None:
 
 
 def warm_up() -> None:
-    """Read a row of each table to load what queries need. Errors are ignored here."""
+    """Read a row of each table, so that the code that queries need is loaded. Ignore database errors."""
     from django.apps import apps
     from django.db import Error, connection
 
@@ -139,7 +139,7 @@ def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
 
 
 def _set_title(title: str) -> None:
-    """Show the title in process lists."""
+    """Set the name of this process in process lists."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])  # memory range that contains the command line
     text = title.encode()[: end - start - 1]

@@ -41,7 +41,7 @@ def password_file(home: Path) -> Path:
 
 
 def ensure_admin(file: Path) -> None:
-    """Create the first admin, and store the password in a file for its owner only.
+    """Create the first admin, and store the password in a file that only its owner can read.
 
     Once the password has been changed, the file is deleted.
     """

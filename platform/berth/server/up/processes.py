@@ -39,10 +39,10 @@ def database_child(home: Path, cluster: EmbeddedCluster) -> Child:
 
 
 def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
-    """Return the preloaded process that forks the programs.
+    """Return the preloaded process, from which the programs are forked.
 
-    The process and the pods are killed if the supervisor dies. Forked processes must not connect to Berth's
-    own ports, because users choose the URLs of inference engines and registries.
+    The process and the pods are killed if the supervisor dies. Users choose the URLs of inference engines and
+    registries, so forked processes must not connect to Berth's own ports.
     """
     host, port = listening.getsockname()[:2]
     env = environment(home) | {

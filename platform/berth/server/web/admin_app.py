@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, Tags, register
 class AdminConfig(SimpleAdminConfig):
     """Configuration of the admin site without its pages, which `berth.server.urls` loads later.
 
-    The pages import a third of the code that a process would load at startup.
+    Otherwise, the pages would import a third of the code that a process loads at startup.
     """
 
     def ready(self) -> None:

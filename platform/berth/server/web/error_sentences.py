@@ -83,9 +83,9 @@ def describe_problem(
 
 
 def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
-    """Return a request such as "Enter a name.".
+    """Ask for a valid value, as in "Enter a name.".
 
-    Return "" unless the value is missing or an example describes the allowed values.
+    Return "" unless the value is missing or `allowed` gives an example of a valid value.
     """
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
@@ -99,7 +99,10 @@ def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
 
 
 def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> str:
-    """Describe a value that is out of bounds, such as "Must be at least Minimum nodes (3)."."""
+    """State the bound that a value violates, as in "Must be at least Minimum nodes (3).".
+
+    Return "" for problems of other kinds.
+    """
     if not (message.startswith(COMPARISONS) or message == "is not allowed") or not allowed:
         return ""
     bound = BOUND.fullmatch(allowed)
@@ -111,7 +114,10 @@ def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> st
 
 
 def suggest_name(received: str) -> str:
-    """Return a valid name that resembles `received`, or "" if it has no ASCII letters or digits."""
+    """Return a valid name that resembles `received`.
+
+    Return "" if `received` contains no ASCII letters or digits.
+    """
     words = re.findall(r"[a-z0-9]+", received.lower(), re.ASCII)
     return "-".join(words)[:NAME_MAX].strip("-")
 

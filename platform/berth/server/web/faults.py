@@ -103,7 +103,10 @@ def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field of the longest prefix of the path in `fields`, and the rest of the path."""
+    """Return the form field of the longest prefix of `path` that is in `fields`.
+
+    Also return what follows this prefix. If no prefix is in `fields`, return the path itself as the field.
+    """
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

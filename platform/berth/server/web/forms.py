@@ -65,17 +65,17 @@ class ShownSection:
     def default_values(self) -> str:
         """Return the labels and short values of the first fields.
 
-        A section shows them while all of its fields have their default values.
+        They describe a section whose fields all have their default values.
         """
         texts = [_describe_value(field) for field in self.fields if not isinstance(field.initial, bool)]
         return ", ".join([text for text in texts if text][:MAX_VALUES_SHOWN])
 
 
 class Form(forms.Form):
-    """Form that replaces Django's general error messages with specific messages."""
+    """Form that replaces Django's generic error messages with specific ones."""
 
     def sections(self) -> Sequence[FormSection]:
-        """Return the form's sections, or nothing if its fields form a single list."""
+        """Return the form's sections. A form without sections shows its fields as a single list."""
         return ()
 
     def shown_sections(self) -> list[ShownSection]:

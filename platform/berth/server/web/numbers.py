@@ -124,7 +124,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def breakable(text: str) -> SafeString:
-    """Return HTML in which a name or an address may be broken after its separators."""
+    """Return HTML that lets the browser break a name or a URL after its separators."""
     return mark_safe(SEPARATOR.sub(r"\1<wbr>", conditional_escape(text)))  # noqa: S308
 
 

@@ -71,7 +71,7 @@ def form_page(
 ) -> HttpResponse:
     """Show a form with its errors.
 
-    `label` is the button text, `back` is the cancel link's URL, and `danger` marks a removal.
+    `label` is the button text, `back` is the cancel link's URL, and `danger` marks the change as destructive.
     """
     context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
     status = status or (422 if form.errors else 200)
@@ -112,7 +112,7 @@ def refusal_page(
     """Explain why an action is not possible.
 
     `links` are (label, URL) pairs of the objects that prevent the action. `action` is a button that resolves
-    the problem, and `danger` marks it as a removal.
+    the problem, and `danger` marks it as destructive.
     """
     context = {
         "title": title, "text": text, "back": back, "links": links, "action": action, "danger": danger,
@@ -125,8 +125,8 @@ def success_response(
 ) -> HttpResponse:
     """Respond to a successful change.
 
-    An open page shows the message. The browser navigates to `to` if `leave` is set, if the form is a page of
-    its own, or if scripts are disabled. Set `warns` if the message contains warnings.
+    An open page shows the message. The browser navigates to `to` if `leave` is set, if the form has its own
+    page, or if scripts are disabled. Set `warns` if the message contains warnings.
     """
     is_own_page = urlsplit(request.htmx.current_url or "").path == request.path
     if request.htmx and not leave and not is_own_page:

@@ -114,7 +114,7 @@ def scale_out(
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Scale out to a total number of engines, or add external engines by address.
+    """Scale out to a total number of engines, or add external engines by URL.
 
     \b
     berth service scale-out chat 8 --wait
@@ -139,7 +139,7 @@ def scale_in(
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Scale in to a total number of engines, or remove engines by address.
+    """Scale in to a total number of engines, or remove engines by URL.
 
     The newest engines are removed first.
 

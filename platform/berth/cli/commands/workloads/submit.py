@@ -155,7 +155,7 @@ def _find_smallest_change(
 
 
 def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags: SubmitFlags) -> None:
-    """Submit each document in a request of its own, because a batch cannot contain arrays."""
+    """Submit each document in a separate request, because a batch cannot contain arrays."""
     results: list[Submission | ArraySubmission] = []
     for document in documents:
         submit_one = client.arrays.submit if "array" in document else client.workloads.submit

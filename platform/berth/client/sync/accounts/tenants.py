@@ -99,7 +99,7 @@ class Quotas(Resource):
         return self._post(QuotaImpact, "quotas/preview", draft)
 
     def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """Apply all changes of a draft, or none. Return None if no quota would change.
+        """Apply all changes of a draft, or none of them. Return None if the draft would change no quota.
 
         If `tag` is the ETag of a preview, raises Conflict if a quota has changed since the preview.
         """

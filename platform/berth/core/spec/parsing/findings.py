@@ -127,5 +127,5 @@ def _describe_allowed_values(kind: str, context: Mapping[str, Any], value: objec
 
 
 def _is_union_tag(step: str | int) -> bool:
-    """Return whether a step is a pydantic union tag rather than a document key."""
+    """Return whether an element of a path is a pydantic union tag rather than a document key."""
     return step in UNION_TAGS

@@ -1,6 +1,6 @@
 """Convert a `kind: TrainingJob` manifest to a workload document.
 
-Roles without an entrypoint idle until the others have completed. Only the trainer is elastic.
+Roles without an entrypoint stay idle until the others have completed. Only the trainer is elastic.
 """
 
 import re
@@ -155,7 +155,7 @@ def _parse_whole_number(value: object) -> object:
 
 
 def _convert_quantity(document_key: str, value: object) -> object:
-    """Convert a quantity. Memory without a unit is in bytes in a manifest, but in MiB in Berth."""
+    """Convert memory without a unit from bytes, as in manifests, to MiB. Keep other quantities unchanged."""
     if document_key != "memory_mib" or isinstance(value, bool):
         return value
     if isinstance(value, int) and value >= 0:

@@ -123,7 +123,7 @@ def _gpu_problems(prefix: str, role: RoleSpec) -> Iterator[Problem]:
 
 
 def _tree_problems(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths) -> Iterator[Problem]:
-    """Yield the problems in the tree, and append its roles and paths to `roles`."""
+    """Yield the problems in the tree, and append each role with its path to `roles`."""
     prefix = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
         if node.roles is not None:

@@ -53,7 +53,7 @@ class Dependency(Document):
     def awaited_name(self, project: str) -> AwaitedName:
         """Return the project and name of the awaited workload.
 
-        If `workload` names no project, it is in `project`.
+        If `workload` names no project, the result contains `project`.
         """
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)

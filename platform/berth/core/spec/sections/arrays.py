@@ -125,7 +125,7 @@ class ArraySpec(Document):
 
     @property
     def parameter_sets(self) -> int:
-        """Number of items in `values` or of combinations in `matrix`, including those not selected."""
+        """Number of items in `values` or combinations in `matrix`, including those that are not selected."""
         if self.matrix is not None:
             return math.prod(len(values) for values in self.matrix.values())
         return len(self.values or ())

@@ -77,7 +77,7 @@ def path_problem(path: str) -> str:
 def link_problem(path: str, target: str) -> str:
     """Return why a tree may not contain this symbolic link, or "" if it may.
 
-    `..` is allowed only at the start of the target, because later it could lead out of the tree.
+    `..` is allowed only at the start of the target. Elsewhere, it could follow another link out of the tree.
     """
     parts = target.split("/")
     inner = [part for part in parts if part not in ("", ".")]

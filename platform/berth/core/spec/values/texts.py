@@ -27,7 +27,10 @@ def is_set_by_berth(variable: str) -> bool:
 
 
 def find_control_character(text: str, keep: str = "") -> str:
-    """Return the first control character that is not in `keep`, such as "U+0007", or ""."""
+    """Return the first control character that is not in `keep`, as text such as "U+0007".
+
+    Return "" if there is none.
+    """
     for char in text:
         if char not in keep and unicodedata.category(char) in ("Cc", "Cs"):
             return f"U+{ord(char):04X}"

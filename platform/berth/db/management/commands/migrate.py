@@ -1,7 +1,7 @@
 """Django's `migrate` command, adapted to Berth.
 
-It ignores changes without effect on the database, and rejects old servers and databases of another
-development version.
+It ignores changes that do not affect the database. It rejects servers that are too old, and databases of
+another development version.
 """
 
 from typing import Any

@@ -62,7 +62,7 @@ async def _wait_async(
 
 
 def _wait_in_thread(respond: Responder, seconds: float) -> Iterator[bytes]:
-    """Wait under WSGI, where each request has a thread."""
+    """Long-poll under WSGI, where each request has a thread."""
     deadline = time.monotonic() + seconds
     data = None
     while data is None:

@@ -22,7 +22,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uf
 def stream_bytes(
     request: HttpRequest | Request, parts: Iterator[bytes], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
-    """Stream parts that take time to read.
+    """Stream a response whose parts take time to read.
 
     Reading a part must not use the database. An error breaks the connection, so that the client does not
     mistake the response for a complete one.
@@ -46,10 +46,10 @@ def stream_download(
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
-    """Send `name`.csv.
+    """Send the rows as the file `name`.csv.
 
     Rows may be read from the database while they are sent. Under ASGI, however, all rows are read first, so
-    that slow clients hold no database connection.
+    that a slow client does not hold a database connection.
     """
     plain = request._request if isinstance(request, Request) else request
     lines = csv_lines(header, rows)
@@ -99,7 +99,7 @@ async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _next_part(parts: Iterator[bytes]) -> bytes:
-    """Return the next part. Small parts are joined, because each call costs a thread switch."""
+    """Return the next part, or several small ones joined, because each call costs a thread switch."""
     joined, size = [], 0
     for part in parts:
         joined.append(part)
@@ -110,7 +110,7 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
 
 
 async def _spooled_lines(lines: Iterable[str]) -> AsyncIterator[bytes]:
-    """Read all lines in the thread that owns the database connection, then yield them in parts."""
+    """Read all lines in the thread that owns the database connection, then yield them in chunks."""
     file = await sync_to_async(_spool)(lines)
     try:
         while part := await sync_to_async(file.read, thread_sensitive=False)(PART_BYTES):

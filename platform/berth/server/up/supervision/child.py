@@ -27,7 +27,10 @@ class Process(Protocol):
 def command_launcher(
     command: Callable[[], list[str]], env: Mapping[str, str], inherited_fds: Sequence[int] = ()
 ) -> Callable[[BinaryIO], subprocess.Popen[bytes]]:
-    """Return a function that starts a command with a log file. `command` is called for each start."""
+    """Return a function that starts a command and sends its output to a log file.
+
+    `command` is called before each start, and returns the arguments.
+    """
     return lambda log: subprocess.Popen(
         command(),
         env=dict(env),
@@ -71,10 +74,9 @@ class Child:
                 self._schedule_restart(now)
 
     def poll_exit(self, now: float) -> int | None:
-        """Return the exit code of a child that has just exited, and schedule its restart.
+        """If the child has exited since the last call, schedule its restart and return its exit code.
 
-        Return None if the child has not just exited. The delay before the restart grows with each consecutive
-        failure.
+        Otherwise, return None. The delay before the restart grows with each consecutive failure.
         """
         if self.process is None or (code := self.process.poll()) is None:
             return None

@@ -68,7 +68,7 @@ class Forks:
     def fork(self, name: str, log: BinaryIO, sockets: tuple[socket.socket, ...] = ()) -> ForkedProcess:
         """Start a process that writes to the log and uses the sockets.
 
-        `name` is a program such as `web`, optionally with a number, as in `web-2`. The new process ends if
+        `name` is a program such as `web`, optionally with a number, as in `web-2`. The new process exits if
         its ID does not reach this process. Raises OSError if the process does not start.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

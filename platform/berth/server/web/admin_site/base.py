@@ -222,7 +222,7 @@ def render_table(
 
 
 def _wrap_class(cell: object) -> str:
-    """Return the CSS class that keeps the line breaks of a text or prevents them in a single word.
+    """Return the CSS class for a cell's text: keep its line breaks, or keep a single word on one line.
 
     Return "" for a sentence.
     """

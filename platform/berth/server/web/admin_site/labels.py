@@ -161,5 +161,8 @@ def label_fields(model: type[Model]) -> None:
 
 
 def _sentence_case(value: object, title: str) -> str:
-    """Return Django's title of a choice in sentence case: "Point in time" for "Point In Time"."""
+    """Convert a title that Django has derived from a choice's value to sentence case.
+
+    For example, "Point In Time" becomes "Point in time".
+    """
     return title.capitalize() if title == str(value).replace("_", " ").title() else title

@@ -106,7 +106,7 @@ def provider() -> Any:
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     """Register the provider.
 
-    Its metadata is fetched only once, but its keys are fetched again when they have changed.
+    Its metadata is fetched only once, but its keys are fetched again after the provider has replaced them.
     """
     from authlib.integrations.django_client import OAuth
 

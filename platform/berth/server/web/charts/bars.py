@@ -47,8 +47,8 @@ def quota_bar(
 ) -> Bar:
     """Return a bar of allocated, reserved and requested GPUs, with marks at quota and fair share.
 
-    `over` is the number of GPUs over quota, by default those above `quota`. The bar is drawn broken where
-    requested GPUs do not fit.
+    `over` is the number of GPUs over quota, by default those above `quota`. If the requested GPUs do not fit,
+    the bar has a break near its end.
     """
     if over is None:
         over = 0 if quota is None else max(0, allocated + reserved - quota)
@@ -109,7 +109,7 @@ def gpu_ticks(scale: int) -> list[AxisLabel]:
 
 
 def _tick_step(scale: int) -> int:
-    """Return the distance between labels in milli-GPU: a whole number of GPUs."""
+    """Return the distance between labels in milli-GPU, which is always a whole number of GPUs."""
     step = MILLI
     while scale > TICKS_MAX * step:
         step *= 2

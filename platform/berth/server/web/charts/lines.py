@@ -24,8 +24,8 @@ class Line:
 class LineChart:
     """Lines on common axes.
 
-    `marks` are (y, number) pairs from top to bottom. `readouts` is JSON for the script that shows numbers at
-    the pointer.
+    `marks` are (y, number) pairs from top to bottom. `readouts` is JSON for the script that shows the numbers
+    under the pointer.
     """
 
     lines: tuple[Line, ...]
@@ -75,7 +75,7 @@ def _y(value: float, low: float, high: float) -> float:
 
 
 def _axis_marks(low: float, high: float) -> list[float]:
-    """Return ascending round numbers from at most `low` to at least `high`."""
+    """Return round numbers in ascending order that cover the range from `low` to `high`."""
     span = high / 2 - low / 2
     if not span or not _allows_round_marks(low, high):
         margin = min(abs(high) / 2, 1e300) or 0.5
@@ -87,12 +87,12 @@ def _axis_marks(low: float, high: float) -> list[float]:
 
 
 def _allows_round_marks(low: float, high: float) -> bool:
-    """Return False if round marks would overflow or would all be the same number."""
+    """Return whether round marks are possible: they must neither overflow nor all be the same number."""
     largest = max(abs(low), abs(high))
     return largest < 1e300 and high - low > max(largest * 1e-9, 1e-300)
 
 
 def _smallest_round_step(minimum: float) -> float:
-    """Return the smallest 1, 2 or 5 times a power of ten that is at least `minimum`."""
+    """Return the smallest round step that is at least `minimum`: 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(digit * power for digit in (1, 2, 5, 10, 20) if digit * power >= minimum)

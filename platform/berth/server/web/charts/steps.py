@@ -23,8 +23,8 @@ class StepChart:
     """Stacked areas and a line.
 
     `marks` are (y, value) pairs from top to bottom. `limit` is the y-coordinate of a constant line.
-    `readouts` is JSON for the script that shows values at the pointer: for each point, the time in seconds,
-    the areas, the line and any limit.
+    `readouts` is JSON for the script that shows the values under the pointer: for each point, the time in
+    seconds, the areas, the line and any limit.
     """
 
     areas: tuple[Area, ...]

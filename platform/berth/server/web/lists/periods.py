@@ -46,7 +46,7 @@ class ListPeriod:
         return bool(self.since or self.until or self.problems)
 
     def restrict(self, rows: QuerySet[M], column: str = "at") -> QuerySet[M]:
-        """Return the rows of the period, or no rows if the period cannot be applied."""
+        """Return the rows of the period, or no rows if a date is invalid."""
         if self.problems:
             return rows.none()
         if self.since:
@@ -54,7 +54,7 @@ class ListPeriod:
         return rows.filter(**{f"{column}__lte": self.until}) if self.until else rows
 
     def require_valid(self) -> None:
-        """Raise Malformed if the period cannot be applied, because a file cannot show the problem."""
+        """Raise Malformed if a date is invalid. A page would show the problem, but a file cannot."""
         if self.problems:
             raise Malformed(self.problem)
 

@@ -92,7 +92,10 @@ class Announcer:
             sender.join()
 
     def _send_until_idle(self) -> None:
-        """Send notes until none arrive for a while. Continue if the database is unavailable."""
+        """Send change notes until none arrive for a while.
+
+        If the database is unavailable, log that and continue.
+        """
         try:
             while self._wait_for_notes():
                 try:
@@ -105,9 +108,9 @@ class Announcer:
                 self._end_thread()
 
     def _wait_for_notes(self) -> bool:
-        """Wait until notes are due.
+        """Wait until notes are due, and return True.
 
-        Return False if the thread should end, because it is idle or shut down.
+        Return False if the thread should end instead, because it is idle or shut down.
         """
         with self._changed:
             if self._changed.wait_for(lambda: self._pending or self._is_shut_down, IDLE_SECONDS):

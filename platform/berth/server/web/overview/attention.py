@@ -149,7 +149,7 @@ def _failed_item(workload: Workload) -> AttentionItem:
 def _failed_array_items(tasks: QuerySet[Workload]) -> list[AttentionItem]:
     """Return an item for each array with failed tasks.
 
-    Of several arrays with the same name, use the latest.
+    If several arrays have the same name, only the latest has an item.
     """
     ordered = tasks.order_by("project_id", "array__name", "-ended_at")
     of_names = Workload.objects.filter(pk__in=ordered.distinct("project_id", "array__name").values("pk"))
@@ -221,8 +221,9 @@ def _platform_idle_items(
 
 @dataclass(frozen=True, slots=True)
 class _PendingDemand:
-    """Pending workloads of a project in one pool: when the first workload became pending, and the requested
-    GPUs.
+    """Demand of a project's pending workloads in one pool.
+
+    `since` is the time at which the first of these workloads became pending.
     """
 
     since: datetime
@@ -289,16 +290,16 @@ def _items_below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether even the smallest pending workload requests more than the unused share.
+    """Return whether even the smallest pending workload would take the project over its fair share.
 
-    The result is False if a workload waits to scale up.
+    The result is False if a workload is waiting to scale up.
     """
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 
 
 def _oversized_workload_items(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[AttentionItem]:
-    """Yield an item for the smallest pending workload unless its start is expected."""
+    """Yield an item for the smallest pending workload, unless that is expected to start."""
     rows = _pending_workloads(actor).filter(
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
     )

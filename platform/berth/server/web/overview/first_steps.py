@@ -33,9 +33,9 @@ class FirstStep:
 
 @dataclass(frozen=True, slots=True)
 class FirstSteps:
-    """Steps to show. Empty once all steps are done.
+    """Steps to show, or no steps once all are done.
 
-    `is_folded` is True if only the title is shown at first.
+    `is_folded` is True if the steps are collapsed until the user expands them.
     """
 
     steps: list[FirstStep]
@@ -57,9 +57,9 @@ def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
 
 
 def _installation_steps(actor: Actor) -> FirstSteps:
-    """Return the remaining steps for setting up the installation.
+    """Return the steps for setting up the installation.
 
-    Return none if all are done, or if the first workload started long ago.
+    There are no steps if all are done, or if the first workload started long ago.
     """
     started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(

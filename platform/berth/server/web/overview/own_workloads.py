@@ -97,7 +97,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
 
 
 def _rows_on_phones(own: Sequence[OwnWorkload]) -> set[int]:
-    """Return the indexes of up to PHONE_MAX rows: pending, running and ended ones, if there are any."""
+    """Return the indexes of up to PHONE_MAX rows, including the first pending, running and ended row."""
     groups = [each.sort_key[0] for each in own]
     first = [index for index, group in enumerate(groups) if group not in groups[:index]]
     others = [index for index in range(len(own)) if index not in first]
@@ -105,7 +105,7 @@ def _rows_on_phones(own: Sequence[OwnWorkload]) -> set[int]:
 
 
 def count_own_workloads(actor: Actor, now: datetime, pool: str) -> int:
-    """Return the number of workloads and arrays from which `own_workloads` selects."""
+    """Return the number of workloads and arrays that `own_workloads` would return without its limit."""
     if actor.user is None:
         return 0
     matching = _matching_workloads(actor, now, pool)
@@ -157,7 +157,7 @@ def _own_workload(row: Workload, serving: ServingStatus | None) -> OwnWorkload:
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
-    """Return the queue position, the expected start, and why the start is unknown.
+    """Return the queue position, the expected start and, if the start is unknown, the reason.
 
     Position and start are None if unknown. The reason can be empty.
     """

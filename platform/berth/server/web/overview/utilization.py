@@ -35,7 +35,7 @@ def mean_utilization(hours: Iterable[UtilizationHour]) -> MeanUtilization | None
 class UtilizationChart:
     """Hourly columns of GPUs: used, allocated but idle, allocated but not measured, and free.
 
-    `readouts` is JSON for the script that shows numbers at the pointer.
+    `readouts` is JSON for the script that shows the numbers under the pointer.
     """
 
     columns: ColumnChart

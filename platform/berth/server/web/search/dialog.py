@@ -317,8 +317,8 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
     """Yield the actions that the verb names.
 
-    With other words, these are actions on the workloads, arrays and schedules that match them. Otherwise,
-    they are actions on the open page and on the user's latest workloads.
+    If there are other words, these are actions on the workloads, arrays and schedules that match them.
+    Otherwise, they are actions on the open page and on the user's latest workloads.
     """
     if words:
         named = ("name", "project__name")
@@ -343,7 +343,7 @@ def _matching_rows(
 ) -> QuerySet[Any]:
     """Return the rows that match every word in one of the columns or at the start of an ID, best first.
 
-    `match` is 0 if the first column equals the search text, 1 if it starts with it, and 2 otherwise.
+    `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """
     words = words_without_kind(words, kind)
     for word in words:

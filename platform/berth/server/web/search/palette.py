@@ -252,7 +252,7 @@ def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Search
 
 
 def _dialog_action(action: str, title: str, path: str, place: str) -> SearchHit:
-    """Return the action whose form opens on the current page."""
+    """Return an action that opens a form on the current page."""
     icon = ACTION_ICONS.get(action, action)
     return SearchHit(title, path, icon, place, in_dialog=True, is_action=True, is_danger=action in DANGEROUS)
 
@@ -298,7 +298,10 @@ def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
 
 def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
-    """Return links to edit the quotas whose project and pool match the words other than "edit quota"."""
+    """Return links to edit quotas, for a search such as "edit quota vision".
+
+    All words other than "edit quota" must match the project or the pool.
+    """
     others = words_outside_title(words, EDIT_QUOTA)
     if len(words) < 2 or len(others) == len(words):
         return []

@@ -165,7 +165,7 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
-    """If a word names a state, yield a link to the workloads in this state, and then the latest of them.
+    """If a word names a state, yield a link to the workloads in that state, then the latest of them.
 
     The other words are the list's search text, and "my" selects the user's own workloads. If no workload
     matches, there is no link.

@@ -40,7 +40,7 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
 
 
 def _list_page_path(request: HttpRequest) -> str:
-    """Return the URL of the list page if the page is a form that adds an object, else ""."""
+    """If the page adds an object, return the URL of the list of such objects. Otherwise, return ""."""
     return request.path.removesuffix("add/") if _added_object(request) else ""
 
 
@@ -75,7 +75,7 @@ def mark_if_empty(cell: SafeString) -> SafeString:
 
 @register.filter
 def audit_entries_url(row: Model) -> str:
-    """Return the address of the audit entries about an object, or "" if its changes are not audited."""
+    """Return the URL of the audit entries about an object, or "" if its changes are not audited."""
     kind = str(row._meta.model_name)
     if kind not in NOUNS:
         return ""

@@ -78,7 +78,7 @@ UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 
 @register.simple_tag
 def load_pending_reasons(rows: Sequence[Workload]) -> str:
-    """Load the data for the pending reasons of workloads with a restart delay, in a single query."""
+    """Load, in a single query, the data behind the pending reasons of workloads with a restart delay."""
     load_awaited_shares([row for row in rows if isinstance(row, Workload)])
     return ""
 
@@ -316,9 +316,9 @@ def export_link(context: Context, listing: Listing[Any]) -> SafeString:
 
 @register.simple_tag
 def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
-    """Render a link to a CSV file for the header of a card.
+    """Render a link in a card's header that downloads a CSV file.
 
-    With `follows_filters`, scripts add the page's current filters.
+    With `follows_filters`, scripts add the page's current filters to the URL.
     """
     return format_html(
         '<a class="icon-button small csv" href="{}" download aria-label="{}" title="{}"{}>{}</a>',
