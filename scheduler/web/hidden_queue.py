@@ -145,8 +145,9 @@ def _rows_without_position(hidden: tuple[int, int], phase: str) -> list[HiddenWo
 
 
 def _rows_with_positions(hidden: HiddenWorkloads, start: int, end: int) -> list[HiddenWorkloadsRow]:
-    """Return one placeholder for the positions from index `start` up to, but not including, index `end`, or
-    nothing if there are none.
+    """Return one placeholder for the positions at the indexes from `start` to `end` - 1.
+
+    Return an empty list if there are no such positions.
     """
     if start >= end:
         return []

@@ -1,4 +1,4 @@
-"""Workloads that must end before the expected starts on the queue page."""
+"""Show on the queue page which workloads must end before others are expected to start."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

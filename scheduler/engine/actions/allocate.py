@@ -135,9 +135,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _placement_horizons(board: Board) -> list[Horizon]:
-    """Return when replicas may start: now, after stopping pods have stopped, and after booting nodes are
-    ready.
-    """
+    """Return when replicas may start: now and, if applicable, once pods have stopped or nodes have booted."""
     horizons = [Horizon.NOW]
     if board.nodes.leaving:
         horizons.append(Horizon.LEAVING)

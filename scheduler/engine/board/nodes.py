@@ -123,9 +123,9 @@ class Nodes:
         return self._free
 
     def device_share_milli(self, i: int, request: Request) -> int:
-        """Return the replica's share of a device on the node, in thousandths.
+        """Return the fraction of a device that the replica needs on the node, in thousandths.
 
-        A share above 1000 does not fit.
+        A replica that needs more than 1000 does not fit.
         """
         if not request.gpu_memory_mib:
             return request.gpu

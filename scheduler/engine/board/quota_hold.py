@@ -112,7 +112,7 @@ class QuotaHold:
 def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
     """Return when enough non-preemptible quota is released for the gang, and all amounts released by then.
 
-    Return None if it will never suffice.
+    Return None if too little quota will ever be released.
     """
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]

@@ -21,8 +21,9 @@ BOUNDED = frozenset(
 
 def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
     """Return a clause with the numbers behind the first reason, such as "needs 8 GPUs, 1.25 are free" or
-    "vision would have 24 of 16 GPUs". Return "" if any of the numbers is unknown. Each blocker is a reason
-    with its numbers.
+    "vision would have 24 of 16 GPUs".
+
+    Return "" if any of the numbers is unknown. `blockers` contains pairs of a reason and its numbers.
     """
     if not blockers:
         return ""
@@ -65,7 +66,7 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
 
 
 def _sum_clause(numbers: Numbers) -> str:
-    """Return the parts of the sum in parentheses, or "" if the queue has no other allocation.
+    """Return a clause that divides the sum into allocated and requested, or "" if nothing is allocated.
 
     The allocated amount includes workloads that the same cycle starts first.
     """

@@ -18,7 +18,7 @@ _USAGE_SCALE = 10**9  # measured usage is a float, and is rounded to this precis
 
 @dataclass(slots=True)
 class Claim:
-    """A queue's claim to one resource in its parent's share."""
+    """A queue's claim to its parent's share of one resource."""
 
     account: QueueAccount
     quota: int

@@ -27,7 +27,7 @@ class QueueInput:
 class Offer:
     """Amount offered to one queue in one round.
 
-    `part` is the queue's fraction of the remaining amount, and `plain` the fraction before decayed usage is
+    `part` is the queue's fraction of the remaining amount. `plain` is this fraction before decayed usage is
     applied.
     """
 

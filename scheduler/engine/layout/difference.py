@@ -14,7 +14,10 @@ MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return two mappings by name: the workloads of `before` that `now` lacks or changes, and vice versa."""
+    """Return the workloads that only `before` contains and those that only `now` contains, keyed by name.
+
+    A workload that has changed is in both mappings.
+    """
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0

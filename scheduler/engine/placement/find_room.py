@@ -76,7 +76,7 @@ def _place_without_scopes(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without topology scopes, which the selected nodes already satisfy."""
+    """Remove the topology scopes, because the selected nodes already satisfy them."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 

@@ -10,7 +10,9 @@ from scheduler.engine.model import Pool, Strategy
 
 
 def resolve_strategies(board: Board) -> Pool:
-    """Return the pool with `auto` replaced by `fragmentation` if nodes or requests are mixed, else by
+    """Replace the strategy `auto` in the pool's settings, and return the pool.
+
+    It becomes `fragmentation` if nodes differ or if both whole GPUs and GPU shares are requested, otherwise
     `binpack`.
     """
     pool = board.configured_pool

@@ -26,7 +26,7 @@ def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Re
 
 
 class VolumeRejections:
-    """Pools whose changed settings no longer offer the volumes of pending workloads."""
+    """Pools that no longer offer the volumes of pending workloads after a change of the pool settings."""
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._stored = {pool.name: pool.volumes for pool in pools}

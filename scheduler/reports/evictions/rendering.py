@@ -146,7 +146,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
 
 
 def rule_sentence(row: Eviction, rule: str) -> str:
-    """Return an eviction's rule as a sentence. A name at its beginning is not capitalized."""
+    """Return an eviction's rule as a sentence. The first word is capitalized unless it is a name."""
     names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
     return capitalize_rule(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
 

@@ -117,7 +117,7 @@ def order_difference_clause(first: Sequence[str], second: Sequence[str]) -> str:
 
 
 def differing_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, str] | None:
-    """Return the names of the sibling queues whose keys put the first workload before the second, or None."""
+    """Return the names of the two sibling queues that decide the workloads' order, or None."""
     pair = _first_differing_queues(first, second)
     return pair[:2] if pair else None
 

@@ -26,8 +26,9 @@ CHECKS = {
 
 
 def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
-    """Return one value for each name in `only`: a problem if the user can see neither an object nor any usage
-    with this name, otherwise None.
+    """Check each name in `only`, and return a problem or None for each.
+
+    There is a problem if the user can see neither an object with this name nor any usage under it.
     """
     rows = UsageHour.objects.all()
     if not is_platform_admin(actor):

@@ -12,7 +12,10 @@ ALLOCATED_STATES = (PodState.RUNNING, PodState.STARTING, *RESERVABLE_STATES)
 
 
 def device_share_milli(node: Node, request: Request) -> int | None:
-    """Return a replica's share of each device in thousandths, or None if no device is large enough."""
+    """Return the fraction of a device that a replica needs, in thousandths.
+
+    Return None if no device is large enough.
+    """
     if not request.gpu_memory_mib:
         return request.gpu
     if not 0 < request.gpu_memory_mib <= node.gpu_memory_mib:

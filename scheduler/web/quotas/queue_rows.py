@@ -336,7 +336,10 @@ def set_common_scale(lines: Sequence[QuotaLine]) -> None:
 
 
 def set_overview_scale(lines: Sequence[QuotaLine]) -> None:
-    """Give the overview's bars the shortest common scale. These bars show no pending GPUs."""
+    """Give all bars of the overview the same scale, which is as short as possible.
+
+    The scale need not include pending GPUs, because these bars do not show them.
+    """
     longest = max((line.overview_length for line in lines if line.numbers_visible), default=0)
     for line in lines:
         line.scale = tight_bar_scale(longest) or line.scale

@@ -60,7 +60,10 @@ def _matching_examples(kind: Any, data: Mapping[str, Any]) -> Iterator[tuple[str
 def _with_changed_values(
     text: str, data: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> str:
-    """Replace the values that still equal the old example's. Keep the user's roles."""
+    """Replace the old example's values with the new example's, except values that the user has changed.
+
+    The user's roles are kept.
+    """
     for key in dict.fromkeys([*old, *new]):
         if key in (*IDENTITY, "roles") or data.get(key) != old.get(key):
             continue

@@ -289,8 +289,9 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
 
 
 def _unstated_shortage(message: str, shortage: str) -> str:
-    """Return the part of a shortage, such as "Needs 4 GPUs, 1 is free; also missing: 4 CPUs.", that the
-    message does not state.
+    """Return what a shortage adds to the message, or "" if the message states the entire shortage.
+
+    An example of a shortage is "Needs 4 GPUs, 1 is free; also missing: 4 CPUs.".
     """
     free, _, rest = shortage.partition(", ")[2].removesuffix(".").partition("; ")
     if not free or f", {free}. " not in message:

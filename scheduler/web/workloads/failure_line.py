@@ -35,7 +35,7 @@ class FailureLine:
 @signed_in
 @require_GET
 def show(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return a link to the last error of the pod that failed first, or nothing if there is none."""
+    """Return a link to the last error of the pod that failed first, or an empty response."""
     workload = find_workload(request.actor, workload_id)
     placements, _ = pod_placements(request.actor, workload)
     pod = first_failed_pod(workload, placements)

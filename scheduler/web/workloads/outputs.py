@@ -48,7 +48,7 @@ def _build_file_row(outputs: PodOutputs, file: dict[str, Any]) -> FileRow:
 
 
 def _build_preview(outputs: PodOutputs, path: str) -> Preview | None:
-    """Return the beginning of a text file without control characters, or None if there is no such file."""
+    """Return a preview of a text file without its control characters, or None if there is no such file."""
     if outputs.tree is None or not path.endswith(TEXT_SUFFIXES):
         return None
     file = next((each for each in outputs.tree.files if each["path"] == path), None)
