@@ -6,9 +6,7 @@ projects and quotas. Platform admins can do everything. Objects that a user cann
 found.
 """
 
-from collections.abc import Collection, Mapping
-from copy import copy
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -58,39 +56,18 @@ REQUIRED_SCOPES = {
 SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
 
 
-def preload_roles(actor: Actor) -> Actor:
-    """Return the actor with all roles of its user preloaded, so that permission checks run no queries."""
-    if actor.user is None or actor.roles is not None:
-        return actor
-    rows = Membership.objects.filter(user=actor.user).values_list("role", "department_id", "project_id")
-    # The actor of a page is a lazy object, which `dataclasses.replace` does not accept.
-    evaluated = copy(actor)
-    return replace(evaluated, roles=tuple(GrantedRole(*row) for row in rows))
-
-
 def is_platform_admin(actor: Actor) -> bool:
     user = actor.user
     if user is None:
         return True
     if not user.is_active:
         return False
-    if actor.roles is not None:
-        return user.is_superuser or any(role.name == Role.PLATFORM_ADMIN for role in actor.roles)
-    if "platform_admin" not in actor.role_cache:
-        memberships = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
-        actor.role_cache["platform_admin"] = user.is_superuser or memberships.exists()
-    return actor.role_cache["platform_admin"]
+    return user.is_superuser or any(role.name == Role.PLATFORM_ADMIN for role in actor.roles)
 
 
 def has_any_role(actor: Actor) -> bool:
     """Return whether the user has any role in a project, in a department or on the platform."""
-    if is_platform_admin(actor):
-        return True
-    if actor.roles is not None:
-        return bool(actor.roles)
-    if "role" not in actor.role_cache:
-        actor.role_cache["role"] = Membership.objects.filter(user=_active_user(actor)).exists()
-    return actor.role_cache["role"]
+    return is_platform_admin(actor) or bool(actor.roles)
 
 
 def visible_pools(actor: Actor) -> QuerySet[NodePool]:
@@ -106,19 +83,26 @@ def visible_nodes(actor: Actor) -> QuerySet[Node]:
 def visible_departments(actor: Actor) -> QuerySet[Department]:
     if is_platform_admin(actor):
         return Department.objects.all()
-    memberships = Membership.objects.filter(user=_active_user(actor))
+    projects = Project.objects.filter(pk__in=_project_ids(actor.roles))
     return Department.objects.filter(
-        Q(pk__in=memberships.values("department")) | Q(pk__in=memberships.values("project__department"))
+        Q(pk__in=_department_ids(actor.roles)) | Q(pk__in=projects.values("department"))
     )
 
 
 def visible_projects(actor: Actor) -> QuerySet[Project]:
     if is_platform_admin(actor):
         return Project.objects.all()
-    memberships = Membership.objects.filter(user=_active_user(actor))
     return Project.objects.filter(
-        Q(pk__in=memberships.values("project")) | Q(department__in=memberships.values("department"))
+        Q(pk__in=_project_ids(actor.roles)) | Q(department__in=_department_ids(actor.roles))
     )
+
+
+def _project_ids(roles: Iterable[GrantedRole]) -> set[int]:
+    return {role.project_id for role in roles if role.project_id is not None}
+
+
+def _department_ids(roles: Iterable[GrantedRole]) -> set[int]:
+    return {role.department_id for role in roles if role.department_id is not None}
 
 
 def visible_projects_by_user(
@@ -151,54 +135,44 @@ def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
     """Return the departments in which the user can see every project."""
     if is_platform_admin(actor):
         return Department.objects.all()
-    return Department.objects.filter(
-        pk__in=Membership.objects.filter(user=_active_user(actor), department__isnull=False).values(
-            "department"
-        )
-    )
+    return Department.objects.filter(pk__in=_department_ids(actor.roles))
 
 
 def administered_departments(actor: Actor) -> QuerySet[Department]:
     if is_platform_admin(actor):
         return Department.objects.all()
-    memberships = Membership.objects.filter(user=_active_user(actor), role=Role.DEPARTMENT_ADMIN)
-    return Department.objects.filter(pk__in=memberships.values("department"))
+    roles = [role for role in actor.roles if role.name == Role.DEPARTMENT_ADMIN]
+    return Department.objects.filter(pk__in=_department_ids(roles))
 
 
 def administered_projects(actor: Actor) -> QuerySet[Project]:
     """Return the projects that the user administers through a project, department or platform role."""
     if is_platform_admin(actor):
         return Project.objects.all()
-    memberships = Membership.objects.filter(user=_active_user(actor), role=Role.PROJECT_ADMIN)
+    roles = [role for role in actor.roles if role.name == Role.PROJECT_ADMIN]
     return Project.objects.filter(
-        Q(pk__in=memberships.values("project")) | Q(department__in=administered_departments(actor))
+        Q(pk__in=_project_ids(roles)) | Q(department__in=administered_departments(actor))
     )
 
 
 def has_admin_role(actor: Actor) -> bool:
     """Return whether the user administers any project, any department, or the platform."""
-    if is_platform_admin(actor):
-        return True
-    memberships = Membership.objects.filter(user=_active_user(actor))
-    return memberships.filter(role__in=(Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)).exists()
+    admin = (Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)
+    return is_platform_admin(actor) or any(role.name in admin for role in actor.roles)
 
 
 def may_submit_anywhere(actor: Actor) -> bool:
     """Return whether the user may submit workloads to at least one project."""
     if REQUIRED_SCOPES[Action.SUBMIT] not in actor.scopes:
         return False
-    if actor.is_system or is_platform_admin(actor):
-        return True
-    roles = (*SUBMITTER_ROLES, Role.DEPARTMENT_ADMIN)
-    if actor.roles is not None:
-        return any(role.name in roles for role in actor.roles)
-    return Membership.objects.filter(user=_active_user(actor), role__in=roles).exists()
+    submitter = (*SUBMITTER_ROLES, Role.DEPARTMENT_ADMIN)
+    return is_platform_admin(actor) or any(role.name in submitter for role in actor.roles)
 
 
 def may(actor: Actor, action: Action, obj: Any = None) -> bool:
     if REQUIRED_SCOPES[action] not in actor.scopes:
         return False
-    if actor.is_system or is_platform_admin(actor):
+    if is_platform_admin(actor):
         return True
     if actor.user is None or not actor.user.is_active:
         return False
@@ -218,10 +192,6 @@ def require(actor: Actor, action: Action, obj: Any = None) -> None:
             raise MissingScope(missing)
         rejection = f"Your role does not allow you to {_describe_action(action)}."
         raise Forbidden(f"{rejection} {explain_missing_role(action, obj)}")
-
-
-def _active_user(actor: Actor) -> User | None:
-    return actor.user if actor.user is not None and actor.user.is_active else None
 
 
 def _is_allowed(actor: Actor, action: Action, obj: Any) -> bool:
@@ -264,35 +234,24 @@ def _may_operate(actor: Actor, workload: Workload | WorkloadArray) -> bool:
 
 
 def _roles_in(actor: Actor, project: Project) -> set[str]:
-    if actor.roles is not None:
-        return {role.name for role in actor.roles if role.project_id == project.pk}
-    return set(
-        Membership.objects.filter(user=_active_user(actor), project=project).values_list("role", flat=True)
-    )
+    return {role.name for role in actor.roles if role.project_id == project.pk}
 
 
 def _administers_department(actor: Actor, department_id: int) -> bool:
-    if actor.roles is not None:
-        admin = GrantedRole(Role.DEPARTMENT_ADMIN, department_id=department_id)
-        return admin in actor.roles
-    return Membership.objects.filter(
-        user=_active_user(actor), department=department_id, role=Role.DEPARTMENT_ADMIN
-    ).exists()
+    return GrantedRole(Role.DEPARTMENT_ADMIN, department_id=department_id) in actor.roles
 
 
 def can_see(actor: Actor, obj: Any) -> bool:
-    if actor.is_system or is_platform_admin(actor):
+    if is_platform_admin(actor):
         return True
-    if isinstance(obj, Project) and actor.roles is not None:
-        return any(role.covers(obj) for role in actor.roles)
     if isinstance(obj, Department):
         return visible_departments(actor).filter(pk=obj.pk).exists()
     if isinstance(obj, Project):
-        return visible_projects(actor).filter(pk=obj.pk).exists()
+        return any(role.covers(obj) for role in actor.roles)
     if isinstance(obj, Workload | WorkloadArray):
-        return visible_projects(actor).filter(pk=obj.project_id).exists()
+        return can_see(actor, obj.project)
     if isinstance(obj, Pod):
-        return visible_projects(actor).filter(pk=obj.workload.project_id).exists()
+        return can_see(actor, obj.workload.project)
     if isinstance(obj, Quota | Membership):
         return _can_see_through_owner(actor, obj)
     if isinstance(obj, ApiToken):
@@ -303,9 +262,7 @@ def can_see(actor: Actor, obj: Any) -> bool:
 def _can_see_through_owner(actor: Actor, obj: Quota | Membership) -> bool:
     if obj.project is not None:
         return can_see(actor, obj.project)
-    return (
-        obj.department is not None and fully_visible_departments(actor).filter(pk=obj.department.pk).exists()
-    )
+    return obj.department_id is not None and obj.department_id in _department_ids(actor.roles)
 
 
 def _verbose_name(obj: Model) -> str:

@@ -1,7 +1,8 @@
 """Actor of an operation: a user with token scopes, or a component of Berth."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ class GrantedRole:
         return self.department_id is not None and bool(self.department_id == project.department_id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Actor:
     """User or component of Berth that performs an operation.
 
-    `user` is None for a component, which has all permissions. `name` is recorded in the history.
+    `user` is None for a component, which has all permissions. `name` is recorded in the history. An actor is
+    created for each request, so a granted or revoked role takes effect with the next request.
     """
 
     user: "User | None"
@@ -40,10 +42,8 @@ class Actor:
     token_expires_at: datetime | None = None  # expiry of the token in use, if any
     token_id: int | None = None  # ID of the token in use, or None for a session
     session_key: str = ""  # key of the browser session in use
-    # All roles of the user, loaded with the request's token. If None, roles are loaded when needed.
-    roles: tuple[GrantedRole, ...] | None = None
-    # Role lookups, cached for the duration of one request.
-    role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    # Roles that were loaded with the request's token. If None, `roles` loads them when they are needed.
+    roles_of_token: tuple[GrantedRole, ...] | None = None
 
     @classmethod
     def for_user(
@@ -54,10 +54,10 @@ class Actor:
         token_expires_at: datetime | None = None,
         token_id: int | None = None,
         session_key: str = "",
-        roles: tuple[GrantedRole, ...] | None = None,
+        roles_of_token: tuple[GrantedRole, ...] | None = None,
     ) -> Self:
         name = user.get_username()
-        return cls(user, name, scopes, request_id, token_expires_at, token_id, session_key, roles)
+        return cls(user, name, scopes, request_id, token_expires_at, token_id, session_key, roles_of_token)
 
     @classmethod
     def system(cls, part: str) -> "Actor":
@@ -66,6 +66,18 @@ class Actor:
     @property
     def is_system(self) -> bool:
         return self.user is None
+
+    @cached_property
+    def roles(self) -> tuple[GrantedRole, ...]:
+        """All roles of the user, or none if the user is not active."""
+        from projects.models import Membership
+
+        if self.user is None or not self.user.is_active:
+            return ()
+        if self.roles_of_token is not None:
+            return self.roles_of_token
+        rows = Membership.objects.filter(user=self.user).values_list("role", "department_id", "project_id")
+        return tuple(GrantedRole(*row) for row in rows)
 
     def require(self, action: str, obj: Any = None) -> None:
         """Raise NotFound if the object is not visible, or Forbidden if the action is denied."""

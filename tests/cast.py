@@ -7,13 +7,18 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 
 from pools.models import NodePool
-from projects.actor import Actor
+from projects.actor import Actor, GrantedRole
 from projects.models import Department, Membership, Project
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Person(Actor):
     user: User
+
+    @property
+    def roles(self) -> tuple[GrantedRole, ...]:
+        """The user's current roles, because a test may grant or revoke some."""
+        return Actor.for_user(self.user).roles
 
 
 @dataclass(frozen=True)

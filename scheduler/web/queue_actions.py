@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from projects.access import preload_roles
 from projects.actor import Actor
 from projects.services.arrays import count_tasks_by_array
 from projects.services.workloads import editable_workloads
@@ -20,7 +19,7 @@ def set_row_actions(actor: Actor, rows: Sequence[Any]) -> None:
         row.selected_array = row.array if has_several else None
     arrays = {row.array_id: row.selected_array for row in rows if row.selected_array is not None}
     counts = count_tasks_by_array(list(arrays.values())) if arrays else {}
-    editable, roles = editable_workloads(rows), preload_roles(actor)
+    editable = editable_workloads(rows)
     for row in rows:
-        set_bulk_actions(roles, row, row.selected_array or row, counts.get(row.array_id))
+        set_bulk_actions(actor, row, row.selected_array or row, counts.get(row.array_id))
         row.is_editable = row.is_operable and row.pk in editable

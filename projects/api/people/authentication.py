@@ -35,7 +35,7 @@ class BearerTokenAuthentication(BaseAuthentication):
         token, roles = authenticated
         scopes = frozenset(token.scopes)
         return token.user, Actor.for_user(
-            token.user, scopes, _request_id(request), token.expires_at, token.pk, roles=roles
+            token.user, scopes, _request_id(request), token.expires_at, token.pk, roles_of_token=roles
         )
 
     def authenticate_header(self, request: Request) -> str:

@@ -12,7 +12,7 @@ from berth.core.errors import Conflict
 from berth.core.spec import parse_workload
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake
-from projects.access import Action, preload_roles, require
+from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
@@ -168,7 +168,7 @@ def retry(
         _require_ended([(index, phase) for _, index, _, phase in tasks])
         if dry_run or not tasks:
             return len(tasks)
-        view = SubmissionView(preload_roles(actor), locks=True)
+        view = SubmissionView(actor, locks=True)
         spec = parse_workload(locked.spec)
         require_submitter_for_personal_secrets(actor, [spec], locked.submitted_by_id)
         model = prepare(view, locked.spec, spec, project=locked.project, now=at, is_array=True)

@@ -17,7 +17,6 @@ from berth.core.spec.rules.arrays import task_name
 from berth.core.values.amounts import MILLI
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake
-from projects.access import preload_roles
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.models.arrays import PENDING_MAX
@@ -71,7 +70,7 @@ def submit(
     """
     spec = parse_workload(document)
     with transaction.atomic():  # use a savepoint, because the insert fails if a name is in use
-        view = SubmissionView(preload_roles(actor), locks=True)
+        view = SubmissionView(actor, locks=True)
         draft = prepare_array(view, document, spec, now=now)
         array = draft.array
         if on_checked is not None:
@@ -90,7 +89,7 @@ def submit(
 
 def validate(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> ArrayDraft:
     """Return the unsaved array that `submit` would store. Raises the same errors as `submit`."""
-    return _prepare_valid_array(SubmissionView(preload_roles(actor)), document, now)
+    return _prepare_valid_array(SubmissionView(actor), document, now)
 
 
 def predict(
@@ -101,7 +100,7 @@ def predict(
     Raises the errors of `submit`, and RateLimited if too many dry runs of the project are in progress.
     """
     at = now or timezone.now()
-    view = SubmissionView(preload_roles(actor))
+    view = SubmissionView(actor)
     draft = _prepare_valid_array(view, document, at)
     array, model = draft.array, draft.model
     released = min(array.task_count, PENDING_MAX, array.max_running or PENDING_MAX)

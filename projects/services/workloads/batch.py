@@ -11,7 +11,6 @@ from django.utils import timezone
 from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec, parse_workload
-from projects.access import preload_roles
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
@@ -50,7 +49,7 @@ def submit_batch(
     all documents.
     """
     with transaction.atomic():
-        view = SubmissionView(preload_roles(actor), locks=True)
+        view = SubmissionView(actor, locks=True)
         drafts = _prepare_drafts(view, documents, now or timezone.now())
         _reject_atomic_batch(atomic, drafts)
         accepted = [draft for draft in drafts if isinstance(draft, Draft)]
@@ -67,7 +66,7 @@ def check_batch(
     *, actor: Actor, documents: Sequence[Any], atomic: bool, now: datetime | None = None
 ) -> list[BatchItem]:
     """Check the documents like `submit_batch`, without storing workloads."""
-    view = SubmissionView(preload_roles(actor))
+    view = SubmissionView(actor)
     drafts = _reject_duplicate_names(_prepare_drafts(view, documents, now or timezone.now()))
     _reject_atomic_batch(atomic, drafts)
     warnings = iter(collect_warnings(view, [draft for draft in drafts if isinstance(draft, Draft)]))

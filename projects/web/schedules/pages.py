@@ -20,7 +20,7 @@ from berth.server.web.lists.tables import Column, list_query, list_rows, request
 from berth.server.web.pages import Request, confirm_page, page, refusal_page, signed_in, success_response
 from berth.server.web.zones import known_time_zone
 from projects import selectors
-from projects.access import Action, may, may_submit_anywhere, preload_roles
+from projects.access import Action, may, may_submit_anywhere
 from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
 from projects.models import Schedule, ScheduleRun, Template
@@ -177,9 +177,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )  # fmt: skip
     if file := requested_csv(request, listing):
         return file
-    actor = preload_roles(request.actor)
     context = {
-        "rows": [(row, _row_actions(actor, row)) for row in listing.rows],
+        "rows": [(row, _row_actions(request.actor, row)) for row in listing.rows],
         "listing": listing,
         "is_searched": is_searched or bool(project),
         "project": project,

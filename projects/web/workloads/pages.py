@@ -18,7 +18,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.lists.tables import sort_choices
 from berth.server.web.pages import Request, page, signed_in, success_response
-from projects.access import Action, preload_roles, require, visible_pools
+from projects.access import Action, require, visible_pools
 from projects.actor import Actor
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
@@ -170,7 +170,6 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     activity = load_activity(row_slice.rows) if shows_status or "state" in columns else {}
     reservations = load_reservations(row_slice.rows) if shows_status else {}
     logs = load_log_addresses(row_slice.rows) if shows_status else {}
-    actor = preload_roles(request.actor)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
@@ -180,7 +179,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cast("Any", row).reservation = reservations.get(row.pk)
         cast("Any", row).failure_log = logs.get(row.pk, "")
         counts = cast("Any", row).progress.counts if row.array else None
-        set_bulk_actions(actor, row, row.array or row, counts)
+        set_bulk_actions(request.actor, row, row.array or row, counts)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")

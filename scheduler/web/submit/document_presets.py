@@ -11,7 +11,7 @@ from berth.documents import CannotEdit, edit_text
 from berth.documents.ordered import dump_workload
 from projects.access import visible_pools
 from projects.actor import Actor
-from projects.models import Membership, Project, Template, Workload, WorkloadArray
+from projects.models import Project, Template, Workload, WorkloadArray
 from projects.selectors import arrays, templates, workloads
 from projects.services.workloads import free_name, next_free_name
 from projects.services.workloads.templates import template_document
@@ -165,9 +165,9 @@ def _most_used_project(actor: Actor, mine: list[str]) -> str:
     latest = own.order_by("-submitted_at").values_list("project__name", flat=True).first()
     if latest is not None:
         return str(latest)
-    member = Membership.objects.filter(user=actor.user, project__name__in=mine)
-    first = member.order_by("project__name").values_list("project__name", flat=True).first()
-    return str(first) if first is not None else mine[0] if mine else "my-project"
+    ids = [role.project_id for role in actor.roles if role.project_id is not None]
+    first = Project.objects.filter(pk__in=ids, name__in=mine).order_by("name").values_list("name", flat=True)
+    return next(iter([*first[:1], *mine]), "my-project")
 
 
 def example_links() -> list[tuple[str, str]]:

@@ -9,8 +9,7 @@ from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.access import Action, may, visible_nodes, visible_pools
 from projects.actor import Actor
-from projects.models import Membership
-from projects.selectors import departments, projects, workloads
+from projects.selectors import projects, workloads
 from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.usable_secrets import git_secrets, pod_secrets
 
@@ -56,12 +55,4 @@ def _recent_images(actor: Actor, project_names: list[str]) -> list[str]:
 
 def submittable_projects(actor: Actor) -> list[str]:
     """Return the names of the projects where the user may submit workloads."""
-    whole = {department.pk for department in departments(actor) if may(actor, Action.EDIT, department)}
-    mine = set(
-        Membership.objects.filter(user=actor.user, project__isnull=False).values_list("project", flat=True)
-    )
-    return [
-        project.name
-        for project in projects(actor)
-        if project.department_id in whole or (project.pk in mine and may(actor, Action.SUBMIT, project))
-    ]
+    return [project.name for project in projects(actor) if may(actor, Action.SUBMIT, project)]

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from berth.server.web.search.workloads import current_hits
-from projects.access import preload_roles
+from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.web.arrays.progress import load_progress
@@ -79,7 +79,7 @@ def test_empty_search_does_not_read_earlier_failures(cast: Cast, mine: bool) -> 
     make.workload(cast.vision, "probe", phase="failed", ended_at=make.ago(hours=1), by=cast.dave.user)
     create_ended_workloads(cast, Phase.FAILED)
     with CaptureQueriesContext(connection) as queries:
-        hits = current_hits(preload_roles(cast.dave), timezone.now(), mine=mine)
+        hits = current_hits(Actor.for_user(cast.dave.user), timezone.now(), mine=mine)
     assert [hit.title for hit in hits] == ["probe"]
     assert rows_read(queries) < 50
 
@@ -88,6 +88,6 @@ def test_empty_search_does_not_read_earlier_failures(cast: Cast, mine: bool) -> 
 def test_empty_search_does_not_sort_all_pending_workloads(cast: Cast, mine: bool) -> None:
     create_workloads(cast, Phase.PENDING, timezone.now())
     with CaptureQueriesContext(connection) as queries:
-        hits = current_hits(preload_roles(cast.dave), timezone.now(), mine=mine)
+        hits = current_hits(Actor.for_user(cast.dave.user), timezone.now(), mine=mine)
     assert len(hits) == 6
     assert rows_read(queries) < 500

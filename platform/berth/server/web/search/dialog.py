@@ -43,7 +43,7 @@ from berth.server.web.search.workloads import (
     workload_list_url,
 )
 from pools.models.node import NodeState
-from projects.access import preload_roles, visible_nodes, visible_pools
+from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
 from projects.models import Phase, Service, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
@@ -91,7 +91,7 @@ class HitGroup:
 @require_GET
 def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
-    actor, url = preload_roles(request.actor), request.htmx.current_url
+    actor, url = request.actor, request.htmx.current_url
     if not words:
         recent = recent_hits(actor, request.GET.getlist("recent"))
         groups = [HitGroup("Recently visited", recent), *start_groups(actor, url, recent)]
