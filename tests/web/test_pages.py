@@ -321,7 +321,7 @@ def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in: SignIn, 
     Project.objects.bulk_create(Project(name=f"idle-{n}", department=cast.research) for n in range(60))
     Workload.objects.filter(pk=running.pk).update(first_started_at=make.ago(minutes=1))
     text = sign_in("alice").get("/").content.decode()
-    assert "61 more projects" in text
+    assert "63 more projects" in text
     assert "idle-7" not in text
     assert "?project=vision" in text
 
@@ -356,9 +356,9 @@ def test_overview_shows_charts_of_the_busiest_projects(
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
     queues = sign_in("alice").get("/").context["queues"]
-    assert [(top.owner.name, [line.owner.name for line in drawn], more) for top, drawn, more in queues] == [
-        ("product", ["search"], 1), ("research", [], 2)
-    ]  # fmt: skip
+    assert [(top.owner.name, [line.owner.name for line in lines]) for top, lines in queues] == [
+        ("product", ["search"])
+    ]
 
 
 def test_user_without_a_role_sees_no_pools(cast: Cast, sign_in: SignIn) -> None:

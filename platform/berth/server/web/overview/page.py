@@ -100,8 +100,8 @@ def index(request: Request) -> HttpResponse:
     hours_with_nodes = sum(hour.total > 0 for hour in hourly_means)
     zone = user_time_zone(request)
     reasons = reason_counts(actor, shown)
-    queues = select_busiest(quota_lines(actor, shown))
-    shown_lines = [line for _, lines, _ in queues for line in lines]
+    queues, more_projects = select_busiest(quota_lines(actor, shown))
+    shown_lines = [line for _, lines in queues for line in lines]
     set_overview_scale(shown_lines)
     bars = [bar for line in shown_lines for bar in line.overview_bars]
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
@@ -119,6 +119,8 @@ def index(request: Request) -> HttpResponse:
         "capacity": capacity,
         "free_gpus_by_pool": free_gpus_by_pool(shown, by_pool),
         "queues": queues,
+        "more_projects": more_projects,
+        "has_project_bars": bool(shown_lines),
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
         "ticks": gpu_ticks(next((line.scale for line in shown_lines), 0)),
@@ -201,23 +203,24 @@ def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, Any]:
     )
 
 
-def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
+def select_busiest(tops: list[QuotaLine]) -> tuple[list[tuple[QuotaLine, list[QuotaLine]]], int]:
     """Return each department's busiest projects by allocated and requested GPUs, and the number of others.
 
-    Departments without projects are omitted.
+    Projects without quota, allocated or requested GPUs are omitted, as are departments with nothing to show.
     """
     children = [line for top in tops for line in top.children]
-    many = len(children) > PROJECTS_MAX
-    if many:
-        children = [line for line in children if line.allocated or line.pending]
-        children.sort(key=lambda line: (-line.allocated, -line.pending, line.owner.name))
-    shown = {line.owner.pk for line in children[:PROJECTS_MAX]}
-    shown_tops = []
+    listed = [line for line in children if line.gpus != 0 or line.held or line.pending]
+    if len(listed) > PROJECTS_MAX:
+        listed = [line for line in listed if line.allocated or line.pending]
+        listed.sort(key=lambda line: (-line.allocated, -line.pending, line.owner.name))
+        listed = listed[:PROJECTS_MAX]
+    shown = {line.owner.pk for line in listed}
+    groups = []
     for top in tops:
-        shown_children = [line for line in top.children if line.owner.pk in shown]
-        if shown_children or top.children:
-            shown_tops.append((top, shown_children, len(top.children) - len(shown_children)))
-    return shown_tops
+        lines = [line for line in top.children if line.owner.pk in shown]
+        if lines or (top.children and top.numbers_visible and (top.held or top.unassigned)):
+            groups.append((top, lines))
+    return groups, len(children) - len(listed)
 
 
 def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
