@@ -168,6 +168,10 @@ def test_selected_workloads_are_suspended_from_the_queue(
         page.get_by_role("checkbox", name=f"Select {pending.name}").check()
         edit = page.get_by_role("link", name="Edit the selected workload")
         expect(edit).to_have_attribute("href", f"/workloads/{pending.pk}/edit")
+        page.get_by_role("checkbox", name="Select lr-sweep").check()
+        retry = "Retry failed tasks of 1 array" if viewport == WIDE else "Retry failed"
+        expect(page.get_by_role("button", name=retry, exact=True)).to_be_visible()
+        page.get_by_role("checkbox", name="Select lr-sweep").uncheck()
         page.get_by_role("button", name="Suspend selected workloads").click()
         page.get_by_role("dialog").get_by_role("button", name="Suspend 1 workload").click()
         expect(page.get_by_role("row").filter(has_text=pending.name)).to_have_count(0)

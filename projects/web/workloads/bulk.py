@@ -84,9 +84,9 @@ ACTIONS: Mapping[str, BulkAction] = {
         service.resume,
     ),
     "retry": BulkAction(
-        "Retry",
+        "Retry failed tasks of",
         "queued again",
-        ("The failed tasks are submitted again, with the next attempt number.",) * 2,
+        ("The tasks are submitted again, with the next attempt number.",) * 2,
         "Close",
         array_service.retry,
     ),

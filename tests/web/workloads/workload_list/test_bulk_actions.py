@@ -173,7 +173,7 @@ def test_selected_arrays_are_suspended_resumed_retried_and_deleted(cast: Cast, s
         return [*tasks.values_list("phase", flat=True)]
 
     dialog = dave.get("/workloads/retry", chosen, headers=HTMX).content.decode()
-    assert "Retry 1 array?" in dialog and "1 failed task<" in dialog
+    assert "Retry failed tasks of 1 array?" in dialog and "1 failed task<" in dialog
     assert "1 array queued again." in post("retry") and phases() == ["completed", "pending"]
     assert "1 array suspended." in post("suspend") and phases() == ["completed", "suspended"]
     assert "1 array queued again." in post("resume") and phases() == ["completed", "pending"]

@@ -23,8 +23,9 @@
     for (const button of document.querySelectorAll("#bulk [data-action]")) {
       const suitable = chosen.filter((box) => box.dataset.actions.split(" ").includes(button.dataset.action)).length;
       button.hidden = !suitable;
-      const share = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : chosen.length > 1 ? ` ${suitable}` : "";
-      button.querySelector("[data-share]").textContent = share;
+      const [one, several] = button.dataset.rows?.split(";") ?? []; // the rows to which the action applies, if not all do
+      const share = one ? ` of ${suitable} ${suitable === 1 ? one : several}` : suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : ` ${suitable}`;
+      button.querySelector("[data-share]").textContent = chosen.length > 1 ? share : "";
       offered += suitable;
     }
     const copy = document.querySelector("[data-copy-selected]"), none = document.querySelector("[data-no-action]");
