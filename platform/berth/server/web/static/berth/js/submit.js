@@ -179,11 +179,27 @@
     if (event.detail.elt.id === "dialog") sending = false;
     if (!sending || event.detail.elt.id !== "answer") return;
     sending = false;
-    const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
-    first?.closest("details")?.setAttribute("open", "");
-    const source = document.getElementById(`code-source-${first?.closest("[data-source]")?.dataset.source}`);
+    showFirstError();
+  });
+  function showFirstError() {
+    const isExpanded = expandButton?.closest(".expanded"), first = isExpanded ? null : document.querySelector("#fields [aria-invalid=true]");
+    if (!first) {
+      if (text().matches("[aria-invalid=true]")) showLine(Number(text().dataset.faults.split(" ")[0]) || 1);
+      return;
+    }
+    first.closest("details")?.setAttribute("open", "");
+    const source = document.getElementById(`code-source-${first.closest("[data-source]")?.dataset.source}`);
     if (source) source.checked = true;
-    first?.focus();
+    first.focus({ preventScroll: true });
+    first.closest("[data-field]").scrollIntoView({ block: "center" });
+  }
+  // While the document has errors, the main button shows the first one instead of sending the form.
+  form.addEventListener("click", (event) => {
+    if (!event.target.closest(".primary")?.querySelector(".faulty")) return;
+    event.preventDefault();
+    if (edits === answered) return showFirstError();
+    sending = true; // shows the first error of the response
+    sendAfter(0);
   });
   document.addEventListener("click", (event) => { // fill in the value that an error suggests
     const button = event.target.closest?.("[data-fill]"), field = button && document.getElementById(button.dataset.fill);
