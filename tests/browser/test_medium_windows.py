@@ -122,14 +122,14 @@ def test_node_devices_fill_whole_rows(opened: Open, width: int, columns: int) ->
         assert faults == []
 
 
-def test_pending_reasons_are_next_to_the_devices_in_a_medium_width_window(opened: Open) -> None:
+def test_devices_are_next_to_the_utilization_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/")
-        reasons, devices = (
+        devices, chart = (
             page.get_by_role("region", name=re.compile(name)).bounding_box()
-            for name in ("Pending reasons", "Devices")
+            for name in ("Devices", "GPU utilization")
         )
-        assert reasons and devices and reasons["y"] == devices["y"] and reasons["x"] < devices["x"]
+        assert devices and chart and devices["y"] == chart["y"] and devices["x"] < chart["x"]
         assert faults == []
 
 

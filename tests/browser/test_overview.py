@@ -48,6 +48,8 @@ def test_overview_columns_end_at_the_same_height(user: str, path: str, opened: O
             "stacks => stacks.map(stack => Math.round(stack.lastElementChild.getBoundingClientRect().bottom))"
         )
         assert len(ends) == 2 and abs(ends[0] - ends[1]) <= 1
+        chart = page.get_by_role("img", name="Used, allocated and free GPUs").bounding_box()
+        assert chart and chart["height"] == 208, "the chart has the same height for all users and pools"
         assert faults == []
 
 

@@ -251,6 +251,12 @@ def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
     assert [mark for _, mark in chart.columns.marks] == ["1", "0"]
 
 
+def test_utilization_chart_ends_at_the_largest_number_of_gpus() -> None:
+    at = make.ago(hours=1)
+    chart = utilization_chart([MeanGpus(at, total=2.0000000001, allocated=0.3, measured=0.1, used=0.0)])
+    assert [mark for _, mark in chart.columns.marks] == ["2", "1", "0"], "rounding errors add no grid line"
+
+
 def test_free_gpus_are_split_by_pool(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     client = sign_in("alice")
     assert figure(client, "GPUs free")[1].split() == ["2"], "there is only one pool"

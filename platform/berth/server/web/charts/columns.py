@@ -37,8 +37,9 @@ def stacked_columns(
     """
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
-    step = max(_tick_step(max([*sums, 0.0])), 1.0 if whole else 0.0)
-    top = step * max(1, -(-max([*sums, 0.0]) // step))
+    highest = round(max([*sums, 0.0]), 6)  # without rounding errors, which would add a grid line
+    step = max(_tick_step(highest), 1.0 if whole else 0.0)
+    top = step * max(1, -(-highest // step))
     column_width = WIDTH / max(column_count, 1)
     pieces, below = [], [0.0] * column_count
     for kind, values in layers:

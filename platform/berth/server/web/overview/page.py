@@ -57,8 +57,7 @@ COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
 # With up to MIN_HISTORY hours of data, a sentence replaces the chart.
-# With up to SHORT_HISTORY hours of data, the chart does not grow to fill its column.
-MIN_HISTORY, SHORT_HISTORY = 2, 3
+MIN_HISTORY = 2
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 FREE_POOLS_MAX = 3  # maximum number of pools that are listed with their free GPUs
 # Load more candidates than are shown, because several may be tasks of one array.
@@ -169,7 +168,6 @@ def index(request: Request) -> HttpResponse:
         "is_guided": bool(first.steps) and not first.is_folded,
         "is_new": bool(first.steps) and not first.is_folded and is_admin,
         "has_history": hours_with_nodes > MIN_HISTORY,  # the first and the last hour are incomplete
-        "has_short_history": hours_with_nodes <= SHORT_HISTORY,
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
 
