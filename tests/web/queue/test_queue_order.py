@@ -8,6 +8,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from projects.actor import Actor
 from projects.models import Phase, Project, Workload
 from scheduler.engine.forecast import UNKNOWN_START
 from scheduler.engine.plan import Reason
@@ -165,12 +166,12 @@ def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_res
     def load() -> tuple[int, int]:
         """Return the numbers of statements and of rows that they return."""
         with CaptureQueriesContext(connection) as statements:
-            load_workloads_without_max_runtime(cast.dave, [entry])
+            load_workloads_without_max_runtime(dave, [entry])
         with connection.cursor() as cursor:
             rows = [cursor.execute(each["sql"]) and cursor.fetchall() for each in statements]
         return len(rows), sum(map(len, rows))
 
-    array = submit_array(cast, "sweep", 3)
+    dave, array = Actor.for_user(cast.dave.user), submit_array(cast, "sweep", 3)
     running: dict[str, Any] = {"phase": Phase.RUNNING, "pool": cast.pool, "gpu_milli_now": 1000}
     Workload.objects.filter(array=array).update(**running)
     for index in range(5):
