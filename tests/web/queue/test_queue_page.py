@@ -54,8 +54,8 @@ def test_counts_include_only_visible_workloads(cast: Cast, sign_in: SignIn) -> N
     queue(cast.ads, "theirs", "ProjectLimit")
     page = sign_in("dave").get(ADDRESS)
     assert page.context["reasons"] == [("ProjectLimit", 1)]
-    assert "2 workloads, 2 GPUs requested, 0 free." in page.content.decode()
-    assert "You can see 1 of the 2 workloads." in page.content.decode()
+    summary = "2 workloads (1 visible to you), 2 GPUs requested, 0 free."
+    assert summary in page.content.decode()
 
 
 @pytest.mark.heavy
@@ -370,7 +370,6 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
     page = client.get(ADDRESS).content.decode()
     popover = page.partition("<h3>Queue order of train</h3>")[2].partition("<details")[0]
     steps = re.findall(r"<li>(.*?)</li>", popover)
-    assert "The pending reason is checked afterwards." in popover or not ordering
     assert steps[:-1] == ([sentence] if sentence else [])
     assert not ordering or steps[-1].startswith("In vision: priority ")
     project = re.search(r'data-label="Project">(.*?)</td>', page)
