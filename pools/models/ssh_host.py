@@ -25,7 +25,7 @@ class SshHost(models.Model):
     applied = models.CharField(
         max_length=64, blank=True, default="", help_text="Digest of the installed settings."
     )
-    touched_at = models.DateTimeField(null=True, help_text="Start of the first installation.")
+    touched_at = models.DateTimeField(null=True, help_text="Time at which the first installation started.")
     removed_at = models.DateTimeField(null=True)
 
     # The result of the last connection.

@@ -34,13 +34,13 @@ def test_admin_site_date_filter_works_on_the_first_visit(
 def test_menu_button_stays_in_place_when_the_menu_opens(opened: Open) -> None:
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/quotas")
-        button = page.locator("summary", has_text="Values")
+        button = page.locator("summary", has_text="Fields")
         before = button.bounding_box()
         button.click()
-        expect(page.get_by_role("group", name="Values")).to_be_visible()
+        expect(page.get_by_role("group", name="Fields")).to_be_visible()
         assert button.bounding_box() == before
         button.click()
-        expect(page.get_by_role("group", name="Values")).to_be_hidden()
+        expect(page.get_by_role("group", name="Fields")).to_be_hidden()
 
 
 @pytest.mark.heavy
