@@ -24,8 +24,11 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "kubernetes": "in_memory_cpu_ms",
 }  # fmt: skip
 
-# Benchmarks that start many pods, nodes or services, which takes too long here.
-LONG = {"whole_system", "load", "elastic_service", "latency", "pools_at_size", "kubernetes"}
+# Benchmarks that take long even at a small size.
+LONG = {
+    "whole_system", "load", "explaining", "dry_run", "arrays", "rest_submit", "kueue",
+    "elastic_service", "latency", "pools_at_size", "kubernetes",
+}  # fmt: skip
 
 
 @pytest.fixture
