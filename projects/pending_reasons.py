@@ -29,8 +29,8 @@ _WAITS_AFTER_DELAY = Q(
     reason=BACKOFF,
     backoff_until__lte=Cast(KT("explanation__expected_start"), DateTimeField()) - DELAY_MARGIN,
 ) & Q(Exists(_EXCEEDED_SHARE))
-# The reason that pages show. It replaces the stored reason of reserved workloads, and a restart delay that is
-# shorter than the wait for fair share.
+# The reason shown on pages. Reserved workloads have a reason of their own.
+# A wait for fair share replaces a restart delay that ends earlier.
 SHOWN_REASON = Case(
     When(phase=Phase.RESERVED, then=Value(RESERVED)),
     When(_WAITS_AFTER_DELAY, then=Value(WOULD_EXCEED_FAIR_SHARE)),

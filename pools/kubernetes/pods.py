@@ -125,7 +125,7 @@ class PodClient:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # This does nothing if the cluster had received the pod, which is then reported as deleted.
+                # Pods that the cluster has received are reported as deleted, and are not changed here.
                 self._ledger.end_unstarted_pod(pod_id)
                 self._notify()
                 return

@@ -164,8 +164,8 @@ class LogChunk:
 
 LOG_TIMES_SECONDS = 2  # a log line may be this many seconds older than its recorded time
 
-# End offset of a part of a log, and the Unix time of its last byte in milliseconds (0 if unknown).
-# Each part begins where the previous part ends.
+# End offset of a log section, and the Unix time of its last byte in milliseconds (0 if unknown).
+# Each section begins where the previous section ends.
 LogTime = tuple[int, int]
 
 

@@ -64,7 +64,7 @@ def _descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
 def _pod_usage(shim: _ProcessTimes, below: list[int], processes: Mapping[int, _ProcessTimes]) -> PodUsage:
     ticks = shim.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
     pages = [_memory_pages(pid) for pid in below]
-    # Shared pages exist only once but count for every process that maps them, so use the largest count.
+    # Every process that maps a shared page counts it, so add only the largest count of shared pages.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
     return PodUsage(ticks / _TICK, resident * _PAGE // _MIB)
 

@@ -65,7 +65,7 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
         former = _former_machine(token_row.pool, measured, at)
         _check_token(token_row, former, at)
         if former is not None and has_changed(former, measured):
-            # A node is marked as lost when its use of a machine ends.
+            # Once a machine use has ended, its node is marked as lost.
             MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=token_row.pool), measured, at)
         JoinTokenUse.objects.get_or_create(token=token_row, machine=machine, defaults={"used_at": at})

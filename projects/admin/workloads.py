@@ -54,7 +54,7 @@ class RoleInline(TabularInline):
         super().__init__(parent_model, admin_site)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return True  # roles are part of the workload, which the user may already see
+        return True  # the user may view the workload, and roles are part of it
 
 
 class ArrayTaskFilter(DropdownFilter):

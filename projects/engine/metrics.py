@@ -12,7 +12,7 @@ METRICS_MAX = 50  # maximum number of metrics per workload
 POINTS_MAX = 500  # maximum number of stored points per metric
 STEP_MAX = 2**53
 LINE_MAX = 4096  # maximum length in bytes of a reported line in a log
-COUNT_MAX = 2**31 - 1  # non-finite values are counted up to this number
+COUNT_MAX = 2**31 - 1  # non-finite values are counted only up to this number
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 _MARK = b"berth-report "  # prefix that `berth.report` prints
 
@@ -98,7 +98,7 @@ def parse_reports(text: bytes) -> Iterator[Sample]:
     start = text.find(_MARK)
     while start >= 0:
         start += len(_MARK)
-        # Limit the search, so that the time stays linear even if one long line repeats the mark.
+        # Limit the search for the line's end, so that one long line with many prefixes takes linear time.
         end = text.find(b"\n", start, start + LINE_MAX + 1)
         if end < 0 and len(text) - start <= LINE_MAX:
             end = len(text)

@@ -6,7 +6,7 @@ Berth's own cookies never reach a pod, and a pod cannot set cookies of other hos
 from collections.abc import Collection, Iterable
 
 # Values of Sec-Fetch-Site for a page's requests to its own origin.
-# Programs omit the header. For bookmarks and typed URLs, browsers send `none`.
+# Other programs do not send Sec-Fetch-Site. Browsers send `none` for bookmarks and typed URLs.
 SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]

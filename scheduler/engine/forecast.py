@@ -91,7 +91,7 @@ def _forecast(
     rejection: Rejection, workload: Workload, future: "_FutureCapacity", bounds: RequestBounds, now: int
 ) -> Forecast:
     if rejection.expected_start is not None:
-        # Workloads behind this one in the queue cannot use its capacity.
+        # Deduct the workload's capacity, which workloads behind it in the queue cannot use.
         after = future.start(workload, rejection.expected_start).after
         in_time = tuple(end for end in after if end[1] <= rejection.expected_start)
         return Forecast(rejection.expected_start, ASSUMPTIONS, in_time)

@@ -79,7 +79,7 @@ class Place:
     index: int
     node: str
     devices: tuple[int, ...]
-    milli: int  # share of each device in thousandths
+    milli: int  # fraction of each device, in thousandths
     reserved: bool = False
 
 

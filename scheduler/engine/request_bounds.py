@@ -24,7 +24,7 @@ class RequestBounds:
     def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
         """Return the first blocker whose limit or quota the request alone exceeds, or None."""
         blockers, tree = rejection.blockers, workload.tree
-        key = id(blockers), id(tree)  # most workloads in a long queue share blockers and tree
+        key = id(blockers), id(tree)  # most workloads in a long queue have the same blockers and tree
         if key not in self._results:
             self._results[key] = blockers, tree, self._find_exceeded_blocker(tree, rejection)
         return self._results[key][2]

@@ -39,7 +39,7 @@ FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and
 # Pace in larger clusters: number of workloads stored or explained per second.
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
 
-# Columns of a cycle that are known only after its commit, which inserts the row.
+# Columns that are still unknown when the commit inserts the cycle's row. They are updated afterwards.
 OUTCOME = ("commit_ms", "applied", "stale", "evictions", "plan", "notes")
 
 IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]

@@ -136,7 +136,7 @@ def _decoder(hint: Any) -> Decoder:
         return _dataclass_decoder(hint)  # type: ignore[arg-type]
     if issubclass(hint, Enum):
         return hint
-    if issubclass(hint, tuple):  # the hint is a named tuple
+    if issubclass(hint, tuple):  # a named tuple
         return lambda raw: hint(*raw)
     return lambda raw: raw
 

@@ -132,7 +132,7 @@ class Loop:
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         limited = self._run_safely("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
-        self.context.has_reservations = True  # assume reservations if the next step fails
+        self.context.has_reservations = True  # if the next step fails, assume that reservations exist
         dropped = self._run_safely("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)

@@ -32,7 +32,7 @@ from scheduler.reports.pool_findings import (
 )
 from scheduler.reports.workload_findings import idle_findings, queue_findings, quota_findings, start_findings
 
-RECONCILER = "reconciler"  # name of the finding for a pool that was not compared with its provider
+RECONCILER = "reconciler"  # name of the finding that a pool has not been compared with its provider
 OVERDUE_TICKS = 4
 TICK_GRACE = timedelta(seconds=30)
 MACHINE_SILENCE = timedelta(seconds=60)

@@ -23,7 +23,7 @@ class RemedyForm(StrEnum):
 
     RETRY = "retry"
     RESUME = "resume"
-    MAXIMUM = "maximum"  # maximum number of nodes, in the settings
+    MAXIMUM = "maximum"  # the pool's maximum number of nodes, on its settings page
     SETTINGS = "settings"
     UNCORDON = "uncordon"
     NODES = "nodes"  # the node's page, or the list of the pool's affected nodes

@@ -17,7 +17,7 @@ from scheduler.simulator.simulation import SimulatedCluster
 from scheduler.simulator.steady_state import is_steady_state
 from scheduler.simulator.usage import UsageMeter
 
-MAX_CYCLES = 10_000  # maximum number of cycles to reach a steady state, and to list in a result
+MAX_CYCLES = 10_000  # maximum number of cycles to simulate until a steady state, and to list in a result
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,8 @@ def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:
         return 0
-    # The work lost by stopping a pod grows with the pod's GPUs, so a pod with more GPUs eventually overtakes
-    # one with more lost work now. All leads are made up after their sum, divided by the smallest difference
-    # in GPUs.
+    # Work lost by stopping a pod grows with its GPUs, so a larger pod eventually overtakes every smaller pod.
+    # The order is final after the sum of all current differences, divided by the smallest difference in GPUs.
     latest = max(since for _, since in runs)
     gpus = [pod.milli * len(pod.devices) for pod, _ in runs]
     total_lead = sum(milli * (latest - since) for milli, (_, since) in zip(gpus, runs, strict=True))

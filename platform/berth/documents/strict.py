@@ -24,8 +24,8 @@ REMEDIES = (
     ),
 )
 NO_CONTENT = "did not find expected node content"
-# Plain words for errors of the parser. The flag is True if the line to repair is the line where the faulty
-# part begins. The parser often stops on the next line.
+# Plain words for the parser's errors. If the flag is True, the line to repair is where the error begins.
+# The parser often stops on the next line.
 PLAIN_WORDS = (
     (NO_CONTENT, "a value is missing, or a ] or } has no opening bracket", False),
     (

@@ -37,7 +37,7 @@ class Worker:
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self._stop = threading.Event()
-        self._deadline = float("inf")  # time after which requests are not repeated
+        self._deadline = float("inf")  # time after which failed requests are not retried
         self._at_once = self._ray_was_lost = False
         self._link = ServerConnection(config.address, config.secret, should_continue=self._should_continue)
         self._ray = session_ray.SessionRay()

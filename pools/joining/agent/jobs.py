@@ -13,7 +13,7 @@ from .state import STATE, output_end, read_file, write_private_file
 
 # The exit code is written to a file, because a restarted agent is not the script's parent process.
 WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
-JOB_VARIABLE = "BERTH_AGENT_JOB"  # environment variable that contains the path of a process's job
+JOB_VARIABLE = "BERTH_AGENT_JOB"  # environment variable with the path of the job that a process belongs to
 
 
 class Job:

@@ -151,7 +151,7 @@ class SshMaintenance:
             row.presented_key = outcome.scanned_key
             row.message = f"the host key {fingerprint(outcome.scanned_key)} has not been accepted"
         else:
-            # Keep a conflict: the agent is installed, but the machine may not join.
+            # Keep a recorded conflict: the agent is installed, but the machine may not join.
             if row.problem != CONFLICT:
                 row.failures, row.problem, row.message, row.retry_at = 0, "", "", None
             row.applied = self._digests.pop(row.pk, "")

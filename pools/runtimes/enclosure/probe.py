@@ -23,7 +23,7 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 60.0
 PROBE_ATTEMPTS = 3
-# Errors of a machine that temporarily lacks resources. They say nothing about its isolation.
+# Errors caused by a temporary lack of resources. They say nothing about the machine's isolation.
 TRANSIENT_ERRORS = frozenset(
     (
         errno.EAGAIN,

@@ -127,7 +127,7 @@ wait_seconds=${{BERTH_NODE_START_SECONDS:-300}}
 
 # Print the path of a Python that has the cluster's version and can create virtual environments.
 # All nodes of a Ray cluster need the same version.
-# If the machine has none, uv downloads it from GitHub or UV_PYTHON_INSTALL_MIRROR.
+# If the machine has no such Python, uv downloads one from GitHub or UV_PYTHON_INSTALL_MIRROR.
 find_python() {{
   if "python$version" -c 'import ensurepip, venv' 2> /dev/null; then
     command -v "python$version"

@@ -20,7 +20,7 @@ from pools.runtimes.shim.transfers.child import (
 )
 from pools.runtimes.shim.transfers.http import open_url
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 

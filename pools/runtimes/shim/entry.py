@@ -6,7 +6,7 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found]
 import os
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from ctypes import CDLL
 

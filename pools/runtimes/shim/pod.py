@@ -26,7 +26,7 @@ from pools.runtimes.shim.processes import (
 from pools.runtimes.shim.records import Record, sync, sync_directory, write_record
 from pools.runtimes.shim.secrets import VARIABLE, Secrets
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from ctypes import CDLL
 

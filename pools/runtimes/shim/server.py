@@ -16,7 +16,7 @@ import sys
 from pools.runtimes.shim.enclosure.prepared import FILE
 from pools.runtimes.shim.spare import become_spare, run_assigned_pod
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -49,7 +49,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
         measured = replace(measured, name=host.name)
         former = _former_machine(host, measured, at)
         if former is not None and has_changed(former, measured):
-            # A node is marked as lost when its use of a machine ends.
+            # Once a machine use has ended, its node is marked as lost.
             MachineUse.objects.filter(machine=former, ended_at=None).update(ended_at=at)
         machine = store_machine(former or Machine(pool=host.pool), measured, at)
         SshHost.objects.filter(pk=host.pk).update(machine=machine)

@@ -42,7 +42,7 @@ def replace_pending(
     may not cancel the array's tasks, and NotFound if the array was deleted.
     """
     with transaction.atomic():
-        locked = lock_array(array)  # before the project, in the same order as a retry
+        locked = lock_array(array)  # lock the array before the project, as a retry does
         submission = submit(actor=actor, document=document, now=now)
         section = ArraySpec.model_validate(submission.array.spec["array"])
         indexes = pending_originals(locked, section)

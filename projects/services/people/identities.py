@@ -85,7 +85,7 @@ def _linkable_account(mail: str) -> User | None:
 
 def _is_same_address(one: str, other: str) -> bool:
     """Return whether the email addresses are equal. Case is ignored only in ASCII addresses."""
-    # Letters of other scripts, such as the dotless i, must not equal ASCII letters.
+    # Non-ASCII letters, such as the dotless i, must not equal ASCII letters.
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 

@@ -24,7 +24,8 @@ from projects.services.workloads.templates import check_document, template_docum
 CRON_MAX = 120
 CRON_EXAMPLE = "an expression such as 0 3 * * 1-5, for 03:00 from Monday to Friday"
 ZONE_EXAMPLE = "a time zone such as UTC or Europe/Berlin"
-UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with an absolute time, identical in every run
+# Keys that contain an absolute time, which would be the same in every run.
+UNSCHEDULED_KEYS = ("deadline", "submitted")
 
 
 @dataclass(frozen=True, slots=True)

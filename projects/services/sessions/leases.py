@@ -133,7 +133,7 @@ def end_message(session: Session) -> str:
 
 def _fail_calls_without_node(session: Session) -> bool:
     """Fail broadcast calls for nodes that have left permanently. Return whether any call failed."""
-    # A gang that restarts will have all of its nodes again.
+    # Once a gang has restarted, it has all of its nodes again.
     if session.workload.phase != Phase.RUNNING:
         return False
     ranks = Pod.objects.filter(

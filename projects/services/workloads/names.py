@@ -8,7 +8,7 @@ from projects.models import Project, Workload, WorkloadArray
 
 NAME_MAX = 63
 NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
-FIRST_RANGE, RANGE_GROWTH = 100, 10  # names in the first range, and how much larger each further range is
+FIRST_RANGE, RANGE_GROWTH = 100, 10  # size of the first range of names, and growth factor of further ranges
 SUGGESTION_RANGES = 2  # number of ranges that are searched for a suggestion
 
 

@@ -20,7 +20,7 @@ from projects.web.quotas.expiry import parse_expiry
 # Resources with a limit, and the unit of each.
 LIMITED = (("gpu", "GPUs"), ("cpu", "CPU cores"), ("memory_mib", "MiB"))
 LINES = (("GPU", "gpu"), ("CPU", "cpu"), ("Memory", "memory_mib"))  # title and key of each form row
-EDIT_PATH = "changes[0]"  # path of the form's quota in its draft
+EDIT_PATH = "changes[0]"  # path of the quota in the form's draft
 FIELDS = (
     "gpu",
     "limit_gpu",

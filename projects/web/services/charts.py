@@ -25,7 +25,7 @@ CSV_HEADERS = (
     "Queue time p95 (s)",
 )  # fmt: skip
 
-MIN_VALID_SECONDS = 60.0  # minimum time that a sample is valid, even if the scrape interval is shorter
+MIN_VALID_SECONDS = 60.0  # samples are valid for at least this long, even if the scrape interval is shorter
 
 Pick = Callable[[MetricsPoint], float | None]
 

@@ -57,7 +57,7 @@ SORT_CHOICES = {
     "-priority": "Highest priority",
     "name": "Name",
 }
-# Columns that are computed only if they are shown or the rows are sorted by them.
+# Columns that are computed only if they are shown or used for sorting.
 COMPUTED = frozenset({"wait", "runs", "evictions"})
 IS_TASK = Q(array__isnull=False)
 IS_ACTIVE_TASK = Q(array__state=ArrayState.ACTIVE)

@@ -8,8 +8,7 @@ from pools.runtimes.base import LogChunk
 from scheduler.api.logs.pod_log import PodLog
 
 LINE = re.compile(rb"[^\n]*\n|[^\n]+")
-# Placeholder for an unknown timestamp, padded to the same width so that the prefix always has the same
-# length in bytes.
+# Placeholder for an unknown timestamp, padded so that all prefixes have the same length in bytes.
 UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))
 
 

@@ -17,7 +17,7 @@ from scheduler.engine.plan import Kind, Numbers, Reason
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_reject_all_if_none_start` tries
 
 Rejection = tuple[Reason, Numbers]
-# Cache of the rejection of each request, which all gangs with that request share.
+# Cached rejections by request, shared by all gangs with the same request.
 RejectionCache = dict[Hashable, Rejection]
 
 

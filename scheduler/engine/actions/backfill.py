@@ -152,7 +152,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     try:
         if exceeded_bound(gang, gang.requested) and _place_gang(board, gang) is not None:
             return None
-        # Expected and unknown ends count only within the quota of a project that does not borrow.
+        # Use expected and unknown end times only if the project stays within its quota.
         for bound, declared_only in ((account.quota, False), (account.deserved, True)):
             if not fits_within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue

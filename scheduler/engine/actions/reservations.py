@@ -16,7 +16,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
     for gang in board.reserved_gangs:
         if gang.choice != choice or gang.name in board.served:
             continue
-        if gang.name in board.cycle.started_reservations:  # an earlier run of the actions has started it
+        if gang.name in board.cycle.started_reservations:  # an earlier action run started the gang
             continue
         reserved = list(_reserved_pods(board, gang))
         if not reserved:

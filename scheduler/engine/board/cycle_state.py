@@ -29,7 +29,7 @@ class CycleState:
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
     # Projects whose gangs have been considered for a hold.
     considered_for_hold: set[QueueAccount] = field(default_factory=set)
-    hold_waits_for_project: bool = False  # whether the gang with the hold also waits for its own project
+    hold_waits_for_project: bool = False  # whether the gang with the hold also waits for quota or fair share
     hold_searches: int = 0  # number of searches for nodes to hold, one per gang
     trials: int = 0  # number of trials plus placement attempts within trials
     accepted_trials: int = 0

@@ -44,8 +44,8 @@ class BoardRole:
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
         self.project = project  # project of the gang; empty if no node is reserved for a project
         self.ignores_limits = False  # True if placement is based on requests instead of limits
-        self.milli = milli  # share of each device in thousandths, on the smallest device that fits
-        self.least_milli = least_milli  # share of each device in thousandths, on the largest device
+        self.milli = milli  # fraction of each device in thousandths, on the smallest device that fits
+        self.least_milli = least_milli  # fraction of each device in thousandths, on the largest device
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}

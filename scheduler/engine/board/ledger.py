@@ -291,7 +291,7 @@ class Ledger:
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.roots: list[QueueAccount] = []
-        # Inputs of the last division among each account's children.
+        # Inputs used when resources were last divided among each account's children.
         self.division_inputs: dict[QueueAccount | None, object] = {}
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):

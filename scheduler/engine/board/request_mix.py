@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang
 from scheduler.engine.model import Request
 
-# Request, node mask, and share of the smallest matching device.
+# Request, node mask, and the requested fraction of the smallest matching device.
 RequestKind = tuple[Request, bytes | None, int]
 
 

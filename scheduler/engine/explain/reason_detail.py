@@ -8,7 +8,7 @@ from scheduler.engine.explain.reasons import convert_units, free_phrase
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.request_bounds import NON_PREEMPTIBLE_REASONS
 
-# Reasons that concern a bound of a queue.
+# Reasons that concern a queue's quota, limit or fair share.
 BOUNDED = frozenset(
     (
         Reason.WOULD_EXCEED_FAIR_SHARE,

@@ -107,7 +107,7 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            # Transfer now, because later too little of the window would be left for the preemptor's queue.
+            # Transfer now, because too little of the window would be left for the preemptor's queue later.
             return True
         if used - less <= MIN_DIFFERENCE:
             return False
@@ -128,7 +128,7 @@ class TurnTaking:
         )
         if now <= 0 or then >= 0:
             return MIN_DIFFERENCE
-        # At most a third of the differences that usage would reach with and without the current allocation.
+        # At most a third of the projected usage difference, both with and without the transfer.
         return max(MIN_DIFFERENCE, min(HYSTERESIS * self._usage_gap_factor(own_queue), now / 3, -then / 3))
 
     def _usage_gap_factor(self, account: QueueAccount) -> float:

@@ -94,7 +94,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
         _update_usage(board, before.queues, snapshot.queues)
     layout.quota_groups.start_cycle()
     for board in layout.boards.values():
-        # Only changed nodes can produce new notes.
+        # Only changed nodes can be newly overallocated.
         layout.notes += overallocated_nodes(board.nodes, board.nodes.touched)
         start_cycle(board, snapshot.now)
 

@@ -32,7 +32,7 @@ class RequestMixRows:
     cpu: Ints
     memory: Ints
     devices: Ints
-    sizes: Ints  # distinct shares of one device
+    sizes: Ints  # distinct fractions of one device
     size: Ints  # index of each kind in `sizes`
     matches: NDArray[np.bool_]  # whether each kind of request matches each node
     weights: Ints

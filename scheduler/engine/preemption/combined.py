@@ -58,7 +58,7 @@ def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
     nodes = board.nodes
     for need in arrangement:
         count, gpus = 0, need.part.amounts[0]
-        if not gpus or need.part.request.gpu_memory_mib:  # a request for GPU memory has no fixed device share
+        if not gpus or need.part.request.gpu_memory_mib:  # the device fraction of a GPU memory request varies
             continue
         for i, on_node in enumerate(board.on_node):
             if not nodes.ready[i] or (need.part.mask is not None and not need.part.mask[i]):

@@ -144,7 +144,7 @@ class _ExactSearch:
         nodes = self._board.nodes
         return (
             nodes.nodes[i].gpu_memory_mib,
-            # Only its own pods may stay on a node that is not ready.
+            # A node that is not ready can keep its own pods, but accepts no others.
             -1 if nodes.ready[i] else i,
             *(i in open_nodes for open_nodes in self._open),
         )

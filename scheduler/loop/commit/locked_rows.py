@@ -90,8 +90,8 @@ class LockedRows:
     pods: Mapping[uuid.UUID, Pod]
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
-    # Claimed milli-GPU by node and device, for nodes on which a bundle places pods with GPUs. Updated after
-    # each accepted bundle.
+    # Claimed milli-GPU by node and device, for nodes on which a bundle places pods with GPUs.
+    # Updated after each accepted bundle.
     claimed: dict[tuple[int, int], int]
     allocated: dict[int, NodeResources]  # allocated amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]

@@ -61,7 +61,7 @@ class MirrorQuery(Generic[Row]):
         The result has at least one row, which contains the time of the read. `horizon` is the oldest
         transaction open at the last read.
         """
-        # The plan does not depend on the horizon, so the database expects few rows and uses the index.
+        # The plan is made without a value for `horizon`, so PostgreSQL expects few rows and uses the index.
         return prepared.fetch_all(
             f"""SELECT moment.horizon, moment.server,
                        EXISTS (SELECT FROM projects_workloaddeletion AS deletion

@@ -38,7 +38,7 @@ HAS_RULES = """
         OR EXISTS (SELECT FROM projects_project WHERE idle_rule <> '{}')
         OR EXISTS (SELECT FROM projects_idlewarning)
 """
-# Running workloads that were warned, or whose GPUs have all been idle for the time in their rule.
+# Running workloads that have been warned, or whose GPUs have all been idle for as long as the rule allows.
 # Inference services are not included, because their autoscalers decide how many GPUs they need.
 DUE = """
     WITH ruled AS (

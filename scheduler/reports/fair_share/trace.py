@@ -33,7 +33,8 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
 GPU = 0
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "Memory"}
-RequestParts = Mapping[str, Mapping[str, Mapping[str, int]]]  # requested amounts by queue, resource and part
+# Requested amounts by queue, resource and state, such as pending.
+RequestParts = Mapping[str, Mapping[str, Mapping[str, int]]]
 HIDDEN_NAMES = {"project": "another project", "department": "another department"}
 
 

@@ -49,7 +49,7 @@ def pending_reason(workload: Workload) -> ReasonText:
         return ReasonText(label, message_to_clause(workload.message))
     has_ended, awaited = delay_has_ended(workload), describe_wait_after_delay(workload)
     detail = f"{'ended' if has_ended else 'until'} {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
-    if awaited == FOR_FAIR_SHARE:  # lasts longer than the delay
+    if awaited == FOR_FAIR_SHARE:  # this wait lasts longer than the delay
         label = token_to_words(Reason.WOULD_EXCEED_FAIR_SHARE)
         detail = f"after the restart delay {'that ' if has_ended else ''}{detail}"
     elif awaited:

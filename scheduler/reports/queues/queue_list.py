@@ -50,7 +50,7 @@ QUEUE_POSITION = Coalesce(
 # New workloads come after all positions, by priority and then by queue time, as in a project's queue.
 _QUEUE_TIME = Coalesce(F("requeued_at"), F("submitted_at"))
 _MILLISECONDS = Cast(Extract(_QUEUE_TIME, "epoch") * 1000, BigIntegerField())
-_PRIORITY_STEP = 2**43  # more than the milliseconds since 1970
+_PRIORITY_STEP = 2**43  # larger than the current Unix time in milliseconds
 QUEUE_ORDER = Case(
     When(
         queue_position=NOT_EVALUATED,

@@ -7,11 +7,11 @@ from berth.core.wording.words import join_words
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
-# Beginnings of the sentences about the workload, which follow those about its queues.
+# Prefixes of the sentences about the workload. They follow the sentences about its queues.
 WORKLOAD_START, SUBMITTED_START = "priority ", "submitted "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
-# Text to insert before an order difference, by the word with which the difference begins.
+# Text that turns an order difference into a clause, by the first word of the difference.
 VERBS = {"uses": "", "higher": "has a ", "lower": "has "}
 
 

@@ -56,7 +56,7 @@ class UsageRequest:
     step: ReportStep | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[UsageDimension, str] = field(default_factory=dict)  # names that must match exactly
-    # Names by dimension. A row must match at least one of them.
+    # Allowed names by dimension. A row must match in at least one dimension.
     any_of: Mapping[UsageDimension, Sequence[str]] = field(default_factory=dict)
 
 

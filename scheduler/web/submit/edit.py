@@ -57,7 +57,7 @@ class EditPage(PredictedOutcome):
     version: int
     edit: Edit | None = None
     prediction: Prediction | None = None
-    unedited: Prediction | None = None  # prediction for the stored document, at the same time
+    unedited: Prediction | None = None  # prediction for the stored document, made at the same time
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
 
@@ -92,7 +92,7 @@ class EditPage(PredictedOutcome):
         if seen is None or unedited is None or not self.changes:
             return {}
         gpus = thousandths(self.workload.gpu_milli_min), thousandths(round(seen.workload["gpus"] * MILLI))
-        # If each pod has one GPU, the list of changes already contains the change of replicas.
+        # With one GPU per pod, the changed number of replicas already shows the same values.
         is_listed = gpus in [(str(change.before), str(change.after)) for change in self.changes]
         values = {} if is_listed else {"gpus": gpus}
         start, position = _describe_start(unedited), unedited.queue_position

@@ -28,7 +28,7 @@ def apply_kind_defaults(draft: Draft, post: QueryDict) -> None:
     if before is None or typed is None or data is None:
         return
     kind = data.get("kind")
-    if kind == before.get("kind") or typed.get("kind") == kind:  # unchanged, or edited in the document
+    if kind == before.get("kind") or typed.get("kind") == kind:  # kind unchanged, or edited in the document
         return
     target = DEFAULT_EXAMPLE if kind is None else kind
     example = next(_matching_examples(before.get("kind"), data), None)

@@ -127,7 +127,7 @@ def _run_form_action(
             # Predict again only if the page has already shown this outcome.
             never_starts = False
             if "never-starts" in request.POST:
-                with suppress(BerthError):  # reported by the submission, unless it is about dry runs
+                with suppress(BerthError):  # the submission reports any error in the document
                     never_starts = predict().never_starts
             is_replacement = form_action in (REPLACE, REPLACE_EVICTING)
             return _submit(request, document, never_starts=never_starts, is_replacement=is_replacement)
@@ -218,7 +218,7 @@ def _submit(
         message = format_html("{} {} of {} cancelled.", message, tasks, copy.array.name)
     link = link_to_cancel(replaced) if replaced is not None and replaced.indexes else ""
     message = format_html("{} {}", message, link)
-    # A message with a link has to stay.
+    # A message with a link stays until the user closes it.
     return success_response(request, message, to=to, leave=True, warns=bool(warnings or link))
 
 

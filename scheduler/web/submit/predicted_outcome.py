@@ -70,7 +70,7 @@ class PredictedOutcome:
     victim_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the evicted workloads, by handle
     named_urls: Mapping[str, str] = MappingProxyType({})  # URLs of the workloads named in reasons, by handle
     is_service = False
-    limit_wait: LimitWait | None = None  # wait until the project is below its limit, or None
+    limit_wait: LimitWait | None = None  # when the project is expected to be below its limit, or None
     accepted: str = ""  # signed prediction, which is sent back with the document
     excessive: ExcessiveField | None = None  # form field that makes the workload unschedulable
 

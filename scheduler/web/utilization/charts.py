@@ -23,7 +23,7 @@ DEFAULT_SPAN = "1h"
 LAST_RUN = "run"  # span key for a workload's last run
 MIB_PER_GIB = 1024
 MAX_CAPACITY_RATIO = 3  # maximum ratio of capacity to highest value; above it, the capacity is not drawn
-# Minimum top of the y-axis in thousandths, so that idle processes do not fill a chart.
+# Minimum upper end of the y-axis in thousandths, so that idle processes do not fill a chart.
 MIN_TOP = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60
 PointValue = Callable[[MeanUtilization], int | None]

@@ -36,7 +36,7 @@ from scheduler.web.utilization.charts import (
 from scheduler.web.utilization.pod_bars import PodBars, pod_bars
 
 LAST_KNOWN = timedelta(days=1)  # pages do not show older measurements
-# Column of each chart, and the minimum top of its y-axis as in `charts.MIN_TOP`.
+# Column of each chart, and the minimum upper end of its y-axis, as in `charts.MIN_TOP`.
 # A chart whose peak is below FLAT_PART of its y-axis looks empty.
 CHART_TOPS: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
 FLAT_PART = 0.05

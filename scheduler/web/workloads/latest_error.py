@@ -22,8 +22,8 @@ from scheduler.reports.log_search import LinePosition
 from scheduler.web.workloads.log import line_number
 
 MAX_LINES = 500  # number of lines at the end of the log that are searched
-# Maximum number of bytes to search, and to read before them to number the lines.
-# It is low, because every open page requests the link regularly.
+# Maximum number of bytes to search, and of earlier bytes to read for the line numbers.
+# The limit is low, because every open page requests the link regularly.
 MAX_BYTES = 128 * 1024
 
 

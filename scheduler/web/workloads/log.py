@@ -31,7 +31,7 @@ from scheduler.web.workloads.search_progress import parse_progress
 
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
-MAX_TIMED_BYTES = 8 * 1024 * 1024  # maximum number of bytes to read with their times, more than a page shows
+MAX_TIMED_BYTES = 8 * 1024 * 1024  # maximum bytes of a request for line times; a page shows fewer
 MAX_HITS = 30
 MAX_LEADING_TEXT = 60  # maximum number of characters shown before the first match in a line
 

@@ -70,7 +70,7 @@ Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # pattern for messages about a placement, not about start progress
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-REFRESH_HEADER = "Berth-Refresh"  # sent by live.js with requests that no user has made
+REFRESH_HEADER = "Berth-Refresh"  # sent by live.js with its automatic requests
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
 

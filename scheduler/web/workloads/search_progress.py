@@ -42,7 +42,7 @@ class SearchProgress:
         return self._add(result.matches, listed, pods, is_complete=pods >= result.pods)
 
     def _add(self, matches: int, listed: int, pods: int, *, is_complete: bool) -> "SearchProgress":
-        # Each request starts at the first unlisted matches, and therefore counts them again.
+        # Each request starts at the first match that is not listed yet, and counts from there again.
         total = max(self.matches, self.listed + matches)
         return SearchProgress(total, self.listed + listed, pods, is_complete)
 

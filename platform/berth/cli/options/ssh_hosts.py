@@ -21,7 +21,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
     """
     own = dict(settings) if hosts is None else read_hosts(hosts)
     login = own.get("login") if hosts is None else None
-    # The settings that refer to the key.
+    # The settings that contain the key.
     user = dict(login) if isinstance(login, Mapping) else own
     fields: dict[str, Any] = {}
     if key is not None and key.startswith(SECRET):

@@ -161,7 +161,7 @@ class _Session:
                 break
         if self._channel.failure:
             self._process.stderr.write(f"{message_line(self._channel.failure)}\r\n".encode())
-        # The pod itself may have ended. The connection then ends with the reason, so wait for it.
+        # The pod itself may have ended. Wait, because the connection then ends with the reason.
         if self._channel.signal in ("TERM", "KILL"):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait_closed(), _REASON_SECONDS)

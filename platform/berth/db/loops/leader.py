@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 STANDBY_SECONDS = 1.0
 FAILURE_PAUSE_SECONDS = 2.0  # pause after a round that raised an error
-PAUSE_MIN, PAUSE_MAX = 0.1, 2.0  # pauses while the database is unavailable
+PAUSE_MIN, PAUSE_MAX = 0.1, 2.0  # minimum and maximum pause while the database is unavailable
 TIMEOUT = "tick"  # trigger of rounds that start without a wake-up
 
 

@@ -74,7 +74,7 @@ def describe_problem(
     if bound := _bound_sentence(message, allowed, labels or {}):
         return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
-    if allowed.startswith("Set "):  # an instruction instead of a list of values
+    if allowed.startswith("Set "):  # `allowed` is an instruction instead of a list of values
         return ErrorSentence(f"{sentence}. {allowed.removesuffix('.')}.")
     if allowed.startswith(SUGGESTION):
         is_value = bool(label) and message != UNKNOWN_KEY

@@ -90,7 +90,7 @@ CHAPTERS = (
 )
 
 
-# List page of the objects whose paths begin with the key, if the list's own path does not.
+# List page by the first segment of its objects' paths, where the list has another path.
 LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 

@@ -30,7 +30,7 @@ HANG_UP_SECONDS = 2.0  # how long a command may run after the connection is lost
 TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, even on a busy machine or a slow disk
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output after its command exits
 _PR_SET_DUMPABLE = 4
-_SIGNAL_BASE = 128  # exit code of a killed command, minus its signal number
+_SIGNAL_BASE = 128  # added to the signal number to get the exit code of a killed command
 _NUMBERS_BY_NAME = {each.name[3:]: each.value for each in signal.Signals}
 _NAMES_BY_NUMBER = {number: name for name, number in _NUMBERS_BY_NAME.items()}
 

@@ -13,7 +13,7 @@ import os
 from pools.runtimes.shim.channels.frames import STATUS, encode_frame
 from pools.runtimes.shim.processes import descendants, send_signal
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 

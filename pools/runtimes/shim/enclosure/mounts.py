@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-TYPE_CHECKING = False  # importing `typing` or `collections.abc` would take milliseconds
+TYPE_CHECKING = False  # avoids importing `typing` and `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from ctypes import CDLL

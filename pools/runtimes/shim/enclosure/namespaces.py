@@ -11,7 +11,7 @@ from pools.runtimes.shim.enclosure.builder import Builder
 from pools.runtimes.shim.enclosure.mounts import Mounts
 from pools.runtimes.shim.enclosure.shared_memory import SharedMemory
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from ctypes import CDLL

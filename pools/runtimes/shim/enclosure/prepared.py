@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pools.runtimes.shim.enclosure.builder import Builder
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from pools.runtimes.shim.records import Record
 

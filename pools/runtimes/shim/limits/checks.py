@@ -11,7 +11,7 @@ from pools.runtimes.shim.logs.podlog import CHECK_SECONDS, PodLog
 from pools.runtimes.shim.records import write_record
 from pools.runtimes.shim.wakes import wake_listeners
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-PAUSE_FACTOR = 100  # minimum pause between measurements, as a multiple of how long one takes
+PAUSE_FACTOR = 100  # minimum pause between measurements, as a multiple of a measurement's duration
 FIRST_SECONDS = 2.0  # seconds from the pod's start to the first measurement
 KIB = 1024
 

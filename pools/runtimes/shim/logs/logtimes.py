@@ -11,10 +11,10 @@ import os
 import time
 
 ENTRY_BYTES = 16
-LIMIT_SHARE = 16  # the file of times may be at most 1/16 of the log's size limit
+LIMIT_SHARE = 16  # the timestamp file may be at most 1/16 of the log's size limit
 LIMIT_MIN = 64 * 1024
 
-TYPE_CHECKING = False  # importing `typing` or `collections.abc` would take milliseconds
+TYPE_CHECKING = False  # avoids importing `typing` and `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

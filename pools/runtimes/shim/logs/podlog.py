@@ -13,7 +13,7 @@ from pools.runtimes.shim.records import read_record, write_record
 CHECK_SECONDS = 2.0
 _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from pools.runtimes.shim.logs.logtimes import LogTimes
 

@@ -12,7 +12,7 @@ import os
 
 from pools.runtimes.shim.transfers.listing import Object
 
-TYPE_CHECKING = False  # importing `collections.abc` would take milliseconds
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 

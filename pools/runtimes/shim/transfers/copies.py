@@ -14,7 +14,7 @@ import time
 from pools.runtimes.shim.transfers.cache import Cache
 from pools.runtimes.shim.transfers.listing import Object
 
-TYPE_CHECKING = False  # importing `collections.abc` would take milliseconds
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 

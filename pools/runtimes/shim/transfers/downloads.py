@@ -9,7 +9,7 @@ from pools.runtimes.shim.transfers.child import FAILED, RETRY, TransferFailure
 from pools.runtimes.shim.transfers.http import READ_SECONDS, TEMPORARY, build_opener
 from pools.runtimes.shim.transfers.listing import Object
 
-TYPE_CHECKING = False  # importing `collections.abc` would take milliseconds
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
     from urllib.request import OpenerDirector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pools.runtimes.shim.transfers.child import FAILED, RETRY, TransferFailure
 
-TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
     from http.client import HTTPResponse
     from typing import Any

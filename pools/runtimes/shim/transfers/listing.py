@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TYPE_CHECKING = False  # importing `collections.abc` would take milliseconds
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

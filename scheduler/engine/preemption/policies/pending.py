@@ -39,7 +39,8 @@ class Reclaim(PreemptionPolicy):
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not history_seconds(board.pool.fair_share)  # with a usage history, usage decides too
+        # With a usage history, queues take turns, so a gang over its fair share may still start.
+        return not history_seconds(board.pool.fair_share)
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)

@@ -149,7 +149,7 @@ def apply_gang_verdicts(
             transitions = []
             store_increased_memory([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
             _stop_gangs(stopping, now)
-        # Gangs without a verdict and gangs that have ended no longer change.
+        # Only gangs that had a verdict and have not ended can change again.
         gangs = [gang for gang, _ in verdicts if gang.workload.phase in EVALUATED_PHASES]
     _change_locked_rows(transitions, now)
 

@@ -177,7 +177,7 @@ def _start_timeout_failures(
     unresolved = RunImage.objects.filter(workload__in=workloads, run=F("workload__run"), digest="")
     without_image = {*pulling, *unresolved.values_list("workload_id", flat=True)}
     pods = Pod.objects.filter(workload__in=workloads, state=PodState.STARTING).order_by("-rank")
-    # The lowest rank comes last and overwrites the others.
+    # The pod with the lowest rank comes last and overwrites the others.
     nodes = dict(pods.values_list("workload_id", "node_id"))
     return {
         pk: Failure(IMAGE_PULL if pk in without_image else START_TIMEOUT_KIND, node=nodes.get(pk))

@@ -257,7 +257,7 @@ SECRETS = FieldKind("lines", _format_secrets, _parse_secrets)
 RETRY = FieldKind("lines", _format_retry, _parse_retry)
 PATHS = FieldKind("lines", _format_paths, _parse_paths)
 TASKS = FieldKind("input", _format_tasks, _parse_tasks)
-GIT_SECRET = FieldKind("input", _format_scalar, _parse_text)  # see `git_secret`
+GIT_SECRET = FieldKind("input", _format_scalar, _parse_text)  # formatted and written by `git_secret`
 NAMES = FieldKind("input", _format_names, _parse_names)
 
 

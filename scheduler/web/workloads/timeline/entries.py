@@ -101,7 +101,7 @@ class TimelineEntry:
     reasons: PendingReasons | None = None
     is_estimate: bool = False
     links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""
-    state: str = ""  # state that begins with the entry, or "eviction" or "checkpoint"
+    state: str = ""  # state that begins at this entry, or "eviction" or "checkpoint"
     period: int | None = None  # number of the entry's period on the bar
 
 
