@@ -233,25 +233,25 @@ def test_search_of_all_pods_shows_the_log_of_the_pod_with_the_match(
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         page.get_by_label("Search the log").fill("nan")
         page.keyboard.press("Enter")
-        expect(page.locator("#log-place")).to_have_text("1 of 1 match")
+        expect(page.locator("#log-place")).to_have_text("1 of 1 matching line")
         expect(page.locator(".log-all")).to_be_hidden()
         page.get_by_label("Search all pods").check()
-        expect(page.locator("#log-place")).to_have_text("1 of 2 matches · worker-0")
+        expect(page.locator("#log-place")).to_have_text("1 of 2 matching lines · worker-0")
         expect(page.locator(".log-all > summary")).to_be_visible()
         page.get_by_role("button", name="Next match").click()
-        expect(page.locator("#log-place")).to_have_text("2 of 2 matches · worker-3")
+        expect(page.locator("#log-place")).to_have_text("2 of 2 matching lines · worker-3")
         expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))
         expect(page.locator("#log .hit")).to_have_text("loss is nan\n")
         assert page.evaluate(NUMBER_OF_HIT) == 3
         assert accessibility_faults(page) == []
         page.get_by_label("Search all pods").uncheck()
-        expect(page.locator("#log-place")).to_have_text("1 of 1 match")
+        expect(page.locator("#log-place")).to_have_text("1 of 1 matching line")
         page.get_by_label("Pod and run").select_option("worker-0")
         page.get_by_label("Search the log").fill("step 2")
         page.keyboard.press("Enter")
         expect(page.locator("#log-count")).to_contain_text("No matches in worker-0")
         page.get_by_role("button", name="Search all pods").click()
-        expect(page.locator("#log-place")).to_have_text("1 of 1 match · worker-3")
+        expect(page.locator("#log-place")).to_have_text("1 of 1 matching line · worker-3")
         assert faults == []
 
 
@@ -265,16 +265,16 @@ def test_search_field_searches_all_pods_in_windows_of_every_size(
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         page.get_by_label("Search the log").fill("nan")
         page.keyboard.press("Enter")
-        expect(page.locator("#log-place")).to_have_text("1 of 2 matches")
+        expect(page.locator("#log-place")).to_have_text("1 of 2 matching lines")
         page.get_by_label("Search all pods").check()
-        expect(page.locator("#log-place")).to_have_text("1 of 42 matches · worker-0")
+        expect(page.locator("#log-place")).to_have_text("1 of 42 matching lines · worker-0")
         field, place = page.locator("#log-search").bounding_box(), page.locator("#log-place").bounding_box()
         assert field and field["width"] > 250 and place and place["x"] + place["width"] < width
         page.locator(".log-all > summary").click()
         page.get_by_role("button", name="Show more matches").click()
         expect(page.locator(".log-hits li")).to_have_count(37)
         page.locator(".log-hits li").last.locator("button").click()
-        expect(page.locator("#log-place")).to_have_text("37 of 42 matches · worker-3")
+        expect(page.locator("#log-place")).to_have_text("37 of 42 matching lines · worker-3")
         assert faults == []
 
 
@@ -288,7 +288,7 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
         expect(page.locator("#log-errors")).to_have_text("Show 1 error")
         page.get_by_label("Search the log").fill("ERROR")
         page.keyboard.press("Enter")
-        expect(page.locator("#log-place")).to_have_text("1 of 1 match")
+        expect(page.locator("#log-place")).to_have_text("1 of 1 matching line")
         height = page.locator("#log-card .log-head").evaluate("row => row.clientHeight")
         assert height < 165, f"the tools take {height} pixels"
         for tool, least in (("#log-pod", 70), ("#log-text", 70)):
@@ -335,12 +335,12 @@ def test_logs_tab_fills_the_window_and_only_the_log_scrolls(
         assert page.evaluate("document.documentElement.scrollHeight") == height
         page.get_by_role("button", name="Show more matches").click()
         expect(items).to_have_count(38)
-        expect(page.locator("#log-place")).to_have_text("1 of 250 matches · worker-0")
+        expect(page.locator("#log-place")).to_have_text("1 of 250 matching lines · worker-0")
         items.nth(23).locator("pre").last.click()
-        expect(page.locator("#log-place")).to_have_text("24 of 250 matches · worker-3")
+        expect(page.locator("#log-place")).to_have_text("24 of 250 matching lines · worker-3")
         expect(page.locator(".log-hits [aria-current]")).to_have_count(1)
         page.get_by_role("button", name="Previous match").click()
-        expect(page.locator("#log-place")).to_have_text("23 of 250 matches · worker-0")
+        expect(page.locator("#log-place")).to_have_text("23 of 250 matching lines · worker-0")
         assert faults == []
 
 

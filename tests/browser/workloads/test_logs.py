@@ -118,14 +118,14 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         page.get_by_label("Search the log").fill("loss is")
         page.keyboard.press("Enter")
         expect(page.locator("#log-count")).to_contain_text("2 matching lines in worker-1, run 1: loss is")
-        expect(page.locator("#log-place")).to_have_text("1 of 2 matches")
+        expect(page.locator("#log-place")).to_have_text("1 of 2 matching lines")
         expect(page.locator("#log .hit")).to_contain_text(MARKUP)
         page.get_by_role("button", name="Next match").click()
-        expect(page.locator("#log-place")).to_have_text("2 of 2 matches")
+        expect(page.locator("#log-place")).to_have_text("2 of 2 matching lines")
         expect(page.locator("#log .hit")).to_have_text("Loss is inf\n")
         expect(page.locator("#log .l mark")).to_have_text(["Loss is"])
         page.get_by_label("Search the log").press("Enter")
-        expect(page.locator("#log-place")).to_have_text("1 of 2 matches")
+        expect(page.locator("#log-place")).to_have_text("1 of 2 matching lines")
         page.locator(".log-all > summary").click()
         hits = page.locator(".log-hits li")
         expect(hits.first).to_contain_text(MARKUP)
@@ -203,9 +203,9 @@ def test_log_is_searched_while_typing_and_escape_removes_the_matches(
         expect(field).to_be_focused()
         expect(close).to_be_visible()
         page.keyboard.type("step")
-        expect(page.locator("#log-place")).to_have_text("1 of 2 matches")
+        expect(page.locator("#log-place")).to_have_text("1 of 2 matching lines")
         page.keyboard.type(" 2")
-        expect(page.locator("#log-place")).to_have_text("1 of 1 match")
+        expect(page.locator("#log-place")).to_have_text("1 of 1 matching line")
         expect(page.locator("#log .hit")).to_have_text("step 2\n")
         page.keyboard.press("Escape")
         expect(field).to_have_value("")
@@ -265,7 +265,7 @@ def test_log_toolbar_does_not_move_during_a_search(opened: Open, pods: list[Pod]
         expect(page.locator("#log pre")).to_contain_text("loss 2")
         tools = [page.locator(each) for each in ("#log-text", "#log-scope", "#log-errors", "#log-view")]
         before = [tool.bounding_box() for tool in tools]
-        for text, answer in (("loss", "1 of 2 matches"), ("nothing", "No matches")):
+        for text, answer in (("loss", "1 of 2 matching lines"), ("nothing", "No matches")):
             page.get_by_label("Search the log").fill(text)
             expect(page.locator("#log-card .log-nav")).to_contain_text(answer)
             assert [tool.bounding_box() for tool in tools] == before
@@ -285,7 +285,7 @@ def test_log_tools_and_the_search_result_fit_in_one_row_on_a_laptop(
         assert answer.evaluate("element => element.scrollWidth <= element.clientWidth")
         page.get_by_label("Search the log").fill("loss")
         page.get_by_label("Search all pods").check()
-        expect(page.locator("#log-place")).to_have_text("1 of 42 matches · worker-0")
+        expect(page.locator("#log-place")).to_have_text("1 of 42 matching lines · worker-0")
         view, full = (page.locator(each).bounding_box() for each in ("#log-view", "#log-full"))
         assert view and full and full["x"] > view["x"] and full["y"] == view["y"]
         assert faults == []
