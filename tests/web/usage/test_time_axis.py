@@ -70,3 +70,5 @@ def test_axis_omits_ticks_that_would_overlap_its_start_label() -> None:
     days = time_labels_with_begin(NOON, NOON + timedelta(days=5), BERLIN)
     assert [label.text for label in days] == ["26 Nov 13:07", "28 Nov", "29 Nov", "30 Nov", "1 Dec"]
     assert [label.is_near for label in days] == [False, True, False, False, False]
+    *_, last = time_labels_with_begin(NOON, NOON + timedelta(minutes=56), BERLIN)
+    assert (last.text, last.is_near) == ("14:00", True), "narrow windows would cut the label"

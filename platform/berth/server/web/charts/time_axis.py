@@ -20,7 +20,7 @@ class TimeLabel:
     position: float
     text: str
     is_first: bool = False  # True for the first label, whose text is to the right of its tick
-    is_near: bool = False  # True if the label is too close to the first label in a narrow window
+    is_near: bool = False  # True if the label does not fit into a narrow window
 
 
 def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]:
@@ -42,7 +42,7 @@ def time_labels_with_begin(begin: datetime, end: datetime, zone: tzinfo) -> list
     return [
         first,
         *(
-            replace(label, is_near=label.position < covered_if_narrow)
+            replace(label, is_near=not covered_if_narrow <= label.position <= 94)
             for label in _labels_at_round_times(begin, end, zone)
             if covered <= label.position <= 96
         ),
