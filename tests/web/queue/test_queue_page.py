@@ -329,7 +329,10 @@ def test_expected_start_in_the_past_is_shown_as_due(cast: Cast, sign_in: SignIn)
         make.workload(cast.vision, name, phase="pending", reason="Backoff", explanation=explanation)
     page = sign_in("alice").get(ADDRESS).content.decode()
     rows = {name: page[page.index(f">{name}</a>") :].split("</tr>")[0] for name in ("late", "early")}
-    assert {name: "was due <time" in row for name, row in rows.items()} == {"late": True, "early": False}
+    assert {name: "overdue since <time" in row for name, row in rows.items()} == {
+        "late": True,
+        "early": False,
+    }
 
 
 WITHIN, OVER = (

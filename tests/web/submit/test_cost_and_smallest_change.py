@@ -182,7 +182,7 @@ def test_prediction_states_when_the_project_is_expected_to_be_below_its_limit(
 
     end = present(rows["first"].started_at) + timedelta(hours=2)
     assert f'datetime="{end:%Y-%m-%dT%H:%M}' in predicted(1)
-    assert predicted(1).startswith("Not before about "), "other reasons can delay the start"
+    assert " at the earliest, " in predicted(1), "other reasons can delay the start"
     assert "<strong>" not in predicted(1)
     first, second = (
         f'<a href="/workloads/{rows[name].pk}">vision/{name}</a>' for name in ("first", "second")

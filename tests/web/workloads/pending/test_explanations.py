@@ -49,8 +49,8 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     assert "The estimate holds if nothing new is queued ahead." in page
 
 
-@pytest.mark.parametrize(("run", "text"), [(0, "Start was due"), (1, "Restart was due")])
-def test_expected_start_in_the_past_is_due(cast: Cast, sign_in: SignIn, run: int, text: str) -> None:
+@pytest.mark.parametrize(("run", "text"), [(0, "Start overdue since"), (1, "Restart overdue since")])
+def test_expected_start_in_the_past_is_overdue(cast: Cast, sign_in: SignIn, run: int, text: str) -> None:
     explanation = {"queue_position": 1, "expected_start": make.ago(minutes=20).isoformat()}
     workload = make.workload(cast.vision, "train", phase="pending", run=run, explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()

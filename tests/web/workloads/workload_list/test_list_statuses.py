@@ -97,7 +97,7 @@ def test_pending_row_has_a_reason_and_a_position(
         (
             "booting",
             timedelta(minutes=-2),
-            r"Start was due 20[-\d]+ [:\d]+ UTC ?; starts once the node has booted",
+            r"Start overdue since 20[-\d]+ [:\d]+ UTC ?; starts once the node has booted",
         ),
         ("booting", None, r"Starts once booted "),
         ("ready", None, r"Starts once pods there have stopped "),
