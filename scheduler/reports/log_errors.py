@@ -43,7 +43,7 @@ def search_errors(
     seconds: float = TIME_LIMIT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LogMatches:
-    """Search a log for lines that contain an error, and return them as `search_log` does.
+    """Search a log for lines that contain an error, and return the same type of result as `search_log`.
 
     A traceback is represented only by its last line.
     """

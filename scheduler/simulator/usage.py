@@ -42,7 +42,7 @@ class UsageMeter:
         }
 
     def advance(self, before: Snapshot, plan: Plan, until: int) -> None:
-        """Add the allocations in `before` to the queues' usage, for the time until the next cycle."""
+        """Charge the queues for the allocations in `before`, for the time until the next cycle."""
         if not self.histories:
             return
         allocations = allocated_by_queue(before)

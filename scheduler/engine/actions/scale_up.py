@@ -48,7 +48,7 @@ class ScaleUpStep(NamedTuple):
 
 
 def scale_up(board: Board, choice: int) -> None:
-    """Scale up gangs, first to their queues' deserved amounts, then into free capacity."""
+    """Scale up gangs, first up to their queues' deserved amounts, then as far as free capacity allows."""
     steps_taken = Counter[str]()
     for deserved_only in (True, False):
         queue = ScaleUpQueue(elastic_gangs(board, choice))

@@ -326,7 +326,7 @@ class Board:
                 self._blocked_indices.append((part, pod.index))
 
     def start_reserved_pods(self, gang: Gang) -> None:
-        """Add a bundle to the plan that starts the gang's reserved pods."""
+        """Add to the plan a bundle that starts the gang's reserved pods."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
             for part in gang.parts

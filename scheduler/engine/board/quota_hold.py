@@ -53,7 +53,7 @@ class QuotaHold:
     def fits_whole_quota(self) -> bool:
         """Return whether the gang would fit if its quota were unused.
 
-        Return False for a quota that several pools share, which is never held.
+        Return False if several pools share the quota, because such a quota is never held.
         """
         account, requested = self.gang.account, self.gang.requested
         return account.group is None and all(
@@ -82,8 +82,9 @@ class QuotaHold:
         return result
 
     def conflict_numbers(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
-        """Return the numbers for the first resource whose held quota the lower-priority gang would use, or
-        None. A gang that ends before the quota is needed may use it.
+        """Return figures about the first resource whose held quota the lower-priority gang would use.
+
+        Return None if there is no such resource, or if the gang ends before the quota is needed.
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None

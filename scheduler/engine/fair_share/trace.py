@@ -55,7 +55,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Division of one resource among the children of `parent`, or of the pool if `parent` is None."""
+    """Division of one resource among the projects of a department, or among the departments of a pool.
+
+    `parent` is the department's name, or None for a division among departments.
+    """
 
     parent: str | None
     resource: str

@@ -147,7 +147,7 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _with_node_domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return the topology domains that bind the replicas once one of them is placed on node `i`.
+        """Return the topology domains that must contain the replicas once one of them is placed on node `i`.
 
         Return None if a topology scope rules out the node.
         """

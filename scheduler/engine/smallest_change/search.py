@@ -118,8 +118,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
-    """Yield each stage in order, with a flag that says whether a change that lets the workload start later
-    also counts.
+    """Yield the stages in order, each with a flag.
+
+    If the flag is True, changes that let the workload start later also count.
     """
     yield from ((stage, False) for stage in OWNER_STAGES)
     never_starts = not any(_may_ever_start(case.snapshot, case.rejection) for case in cases)

@@ -1,6 +1,8 @@
-"""Decayed usage of queues, which is computed exactly at every change, because rates are constant between
-changes. `used` grows by the charged part of the queue's allocation, and `parent` grows by the parent's share.
-Both decay with the pool's half-life.
+"""Decayed usage of queues.
+
+The usage is exact: rates are constant between changes, and it is computed at every change. `used` grows by
+the charged part of the queue's allocation, and `parent` grows by the parent's share. Both decay with the
+pool's half-life.
 """
 
 import math

@@ -45,7 +45,7 @@ class Placement(Document):
 
 
 def expand_strategy(value: Any) -> Any:
-    """Expand a single strategy to a strategy for both nodes and devices."""
+    """Expand a single strategy to the same strategy for nodes and devices."""
     return {"nodes": value, "devices": value} if isinstance(value, str) else value
 
 
@@ -131,7 +131,7 @@ class Weights(Document):
 
 
 def expand_weight(value: Any) -> Any:
-    """Expand a single number to a weight for each resource."""
+    """Expand a single number to equal weights for all resources."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"gpu": value, "cpu": value, "memory_mib": value} if plain else value
 

@@ -148,7 +148,7 @@ def _allocated_gpus_on_closed_nodes(pools: list[NodePool]) -> Counter[int]:
 
 
 def _count_reserved_unallocated_gpus(pools: list[NodePool]) -> Counter[int]:
-    """Return each pool's reserved milli-GPU on unallocated parts of devices."""
+    """Return the milli-GPU that are reserved but not allocated, keyed by pool ID."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))
     pool_of = {node: pool for node, _, _, pool in rows}

@@ -21,8 +21,8 @@ IDENTITY = ("name", "project", "kind")  # keys that do not show whether the user
 def apply_kind_defaults(draft: Draft, post: QueryDict) -> None:
     """Adapt an example to the kind that the user has just chosen in the form.
 
-    An unedited example is replaced by the example of that kind. In an edited example, only the values that
-    the user has not edited change. Documents with a different command stay unchanged.
+    An unedited example is replaced by the example of that kind. In an edited example, values that the user
+    has edited are kept. Documents with a different command stay unchanged.
     """
     before, typed, data = _read(post.get("agreed", "")), _read(post.get("document", "")), draft.data
     if before is None or typed is None or data is None:

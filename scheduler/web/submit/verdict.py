@@ -37,7 +37,9 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Main reason as sentences, or the effects on other workloads if the workload would start."""
+        """Sentences with the main reason or, if the workload would start, with its effects on other
+        workloads.
+        """
         if self.decisive is None or self.queued:
             return self.effects
         return f"{token_to_words(self.decisive.reason)}. {self.decisive.message}"

@@ -80,7 +80,7 @@ class UsageTableRow:
 
 @dataclass(frozen=True, slots=True)
 class UsageChart:
-    """Stacked column chart with the data for its tooltips. Incomplete periods are drawn pale."""
+    """Stacked column chart with the data for its tooltips. Incomplete periods have a lighter colour."""
 
     columns: ColumnChart
     layers: list[tuple[str, str]]  # hue and name of each layer

@@ -90,8 +90,9 @@ def _ended_workload(
 
 
 def _priority_basis(actor: Actor, project: Project, answer: RenderedChange) -> str:
-    """Return text that names the workloads whose priority the proposed priority just exceeds, or "" if there
-    are none to name.
+    """Return text that names the workloads that the proposed priority just outranks.
+
+    Return "" if there are none to name.
     """
     change = answer.change
     if change is None or change["kind"] != ChangeKind.PRIORITY_RAISED:

@@ -13,10 +13,10 @@ from scheduler.web.submit.verdict import build_verdict
 
 
 def describe_copy(actor: Actor, url: str) -> str:
-    """Return how many tasks of the copy would start and how many would be queued, such as "1 of 73 tasks
-    would start immediately, 72 would be queued".
+    """Return text such as "1 of 73 tasks would start immediately, 72 would be queued".
 
-    `url` is the link to the form with the copy. Return "" if it opens no copy, or if the prediction fails.
+    The text describes the copy of an array that the link `url` opens. Return "" if the link opens no copy, or
+    if the prediction fails.
     """
     copy = find_array_copy(actor, QueryDict(urlsplit(url).query))
     if copy is None:

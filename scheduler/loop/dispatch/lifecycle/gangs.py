@@ -119,7 +119,7 @@ class Gang:
     evictions: Evictions = field(default_factory=dict)
 
     def mark_pods_stopping(self) -> bool:
-        """Mark live pods as stopping, in memory. Return whether the gang has live pods."""
+        """Mark live pods as stopping, in memory only. Return whether the gang has live pods."""
         live = [pod for pod in self.pods if pod.state in (PodState.STARTING, PodState.RUNNING)]
         for pod in live:
             pod.state = PodState.STOPPING

@@ -23,8 +23,8 @@ NARROW = 1  # segments below this width, in percent, are drawn with a minimum wi
 class Segment:
     """Segment of the bar.
 
-    `x` and `width` are in percent. `key` is the number of the segment's period. The timeline entry that
-    begins the period has the same number. `text_width` is the width of the part before the lost work.
+    `x` and `width` are in percent. `key` is a number that the segment shares with the timeline entry that
+    begins its period. `text_width` is the width of the part before the lost work.
     """
 
     period: Period
