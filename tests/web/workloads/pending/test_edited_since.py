@@ -38,10 +38,10 @@ def test_reasons_and_numbers_from_before_an_edit_are_marked_until_the_next_cycle
         f"/api/v1/workloads/{workload.pk}", {"priority": document["priority"]}, "application/json"
     )
     assert answer.status_code == 200, answer.content
-    assert 'id="outdated">from before the edit <time' in page() and "8 needed" not in page()
+    assert 'id="outdated">evaluated before the edit <time' in page() and "8 needed" not in page()
     for tab in ("", "/spec"):
         head = page(tab).partition('class="head-facts"')[0]
-        assert "Edited <time" in head and "The next scheduling cycle considers the edit." in head, tab
+        assert "Edited <time" in head and "The next scheduling cycle evaluates the edit." in head, tab
         assert "Queue position" not in head and "Expected start" not in head and "8 of 6" not in head, tab
     start = page().partition('id="outdated"')[2]
     assert "Starts by itself about <time" in start, "the card is marked as from before the edit"

@@ -152,7 +152,7 @@ def test_card_shows_the_numbers_of_the_queues_named_in_the_rule(cast: Cast, sign
     address, _ = evicted(cast, record={"rule": rule, "numbers": numbers})
     text = eviction_facts(sign_in("alice").get(address).content.decode()).replace("\N{NO-BREAK SPACE}", " ")
     assert "vision: 12 GPUs allocated before, 8 GPUs after, quota 8 GPUs, fair share 11 GPUs" in text
-    assert "At the eviction: ads: 2 GPUs allocated before, 6 GPUs after, quota 8 GPUs" in text
+    assert "At the time of the eviction: ads: 2 GPUs allocated before, 6 GPUs after, quota 8 GPUs" in text
     assert "research:" not in text, "the rule does not name the department"
 
 
