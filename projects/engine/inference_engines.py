@@ -79,7 +79,7 @@ def next_state(engine: InferenceEngineFacts) -> EngineTransition | None:
         return (
             None
             if is_waiting
-            else EngineTransition("CREATING", message="The process has ended; waiting for the next one.")
+            else EngineTransition("CREATING", message="The process has ended. Waiting for a new process.")
         )
     return _next_transition(engine)
 

@@ -154,7 +154,7 @@ def _parse_ranks(engine: str, info: object) -> int:
 
 def _total_load(engine: str, loads: object) -> int | None:
     if not isinstance(loads, list) or not all(isinstance(load, dict) for load in loads):
-        raise ServingError(ErrorKind.UNREADABLE, engine, "the engine's loads are not a list")
+        raise ServingError(ErrorKind.UNREADABLE, engine, "the engine did not report its loads as a list")
     counts = [load.get(name) for load in loads for name in ("num_running_reqs", "num_waiting_reqs")]
     if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
         return None

@@ -52,7 +52,7 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
     named = after.strip("/").removesuffix("/autoscaler") if root else ""
     if named and service and named != service:
         raise InvalidSettings(
-            f"--url names the service {named}, but --service names {service}. Remove one of the options."
+            f"--url refers to service {named}, but --service specifies {service}. Remove one of the options."
         )
     if not (service or named):
         raise InvalidSettings(

@@ -109,7 +109,7 @@ def set_quota(
     weight: Annotated[
         Amount, typer.Option(metavar="NUMBER", help="Weight for sharing over-quota capacity.")
     ] = None,
-    over_quota: Annotated[bool | None, typer.Option(help="Allow over-quota borrowing.")] = None,
+    over_quota: Annotated[bool | None, typer.Option(help="Allow allocations over quota.")] = None,
     rank: Annotated[
         Amount, typer.Option(metavar="NUMBER|owner", help="Rank. Higher ranks are served first.")
     ] = None,

@@ -51,7 +51,7 @@ class CodeSpec(Document):
             raise PydanticCustomError("code_source", "{message}", {"message": message, "allowed": SOURCES})
         if self.git is not None and (self.commit or self.branch or self.dirty):
             raise PydanticCustomError(
-                "code_state", "describes a local checkout, but comes from a Git server",
+                "code_state", "has keys of a local checkout, but the code comes from a Git server",
                 {"allowed": "`git` without commit, branch and dirty; name the commit in git.ref"},
             )  # fmt: skip
         return self
