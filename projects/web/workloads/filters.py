@@ -21,7 +21,7 @@ from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.pending_reasons import reason_condition
 from projects.selectors import id_condition, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
-from projects.web.workloads.engine_rows import only_added_engines
+from projects.web.workloads.engine_rows import only_folded_engines
 
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),
@@ -141,39 +141,29 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Number of workloads (`count`) and number of added inference engines (`engines`) in one state.
+    """Number of workloads in one state, as the list shows them, and how many have reserved resources.
 
-    `reserved` is how many of them have reserved resources.
+    Inference engines that are folded under their service do not count.
     """
 
     state: str
     title: str
     count: int
     reserved: int = 0
-    engines: int = 0
 
     @property
-    def total(self) -> int:
-        return self.count + self.engines
-
-    @property
-    def shown(self) -> int:
-        """Number on the tab: the workloads or, if there are none, the added engines.
-
-        Otherwise, the engines are listed below their service and are not counted.
-        """
-        return self.count or self.engines
+    def begins_group(self) -> bool:
+        """Whether the tab begins a group. The other tabs of the group count parts of the first one."""
+        return self.state in ("ended", "all")
 
     @property
     def phrase(self) -> str:
-        """Text such as "6 workloads and 3 added engines, 1 of them reserved"."""
-        engines = f" and {format_count(self.engines, 'added engine')}" if self.engines else ""
-        reserved = f", {self.reserved} of them reserved" if self.reserved else ""
-        return format_count(self.count, "workload") + engines + reserved
+        """The numbers as text, such as "6 workloads, 1 of them reserved"."""
+        return f"{format_count(self.count, 'workload')}, {self.reserved} of them reserved"
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
-    """Count the matching rows in each state, ignoring the state filter.
+    """Count the matching rows in each state, ignoring the filter by state.
 
     Unschedulable rows also count as pending, and failed rows as ended. All rows that have not ended count as
     live.
@@ -190,16 +180,15 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
     reserved = state_count("pending", Q(phase=Phase.RESERVED))
     rows = filter_workloads(actor, filters, any_state=True).order_by()
     by_state = rows.aggregate(**counts, reserved=reserved)
-    engines = only_added_engines(rows).aggregate(
+    folded = only_folded_engines(rows).aggregate(
         **{word: Count("pk", filter=phase_condition(word)) for word in titles}
     )
     return [
         StateCount(
             word,
             title,
-            by_state[word] - engines[word],
+            by_state[word] - folded[word],
             by_state["reserved"] if word == "pending" else 0,
-            engines[word],
         )
         for word, title in titles.items()
         if word in (*STATES, Phase.FAILED) or by_state[word] or filters.state == word

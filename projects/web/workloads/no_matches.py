@@ -10,7 +10,7 @@ from projects.web.workloads.filters import StateCount, WorkloadFilters
 def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) -> dict[str, str]:
     """Return the title and text of an empty list, and a sentence about matches in other states, if any."""
     state = "" if filters.state == "all" else f"{filters.state} "
-    total = next((each.total for each in states if each.state == "all"), 0)
+    total = next((each.count for each in states if each.state == "all"), 0)
     text = "No workloads match these filters."
     if filters.search:
         text = "The search matches parts of names, projects and users, the start of an ID, or label=value."

@@ -39,7 +39,7 @@ from projects.web.workloads.columns import (
     load_runtimes,
 )
 from projects.web.workloads.engine_rows import (
-    exclude_added_engines,
+    exclude_folded_engines,
     insert_inference_engine_rows,
 )
 from projects.web.workloads.failed_pods import load_log_addresses
@@ -144,8 +144,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return _as_csv(request, filter_workloads(request.actor, filters, each_task=True))
     rows = filter_workloads(request.actor, filters)
     sort, chosen = requested_sort(request.GET.get("sort", "")), chosen_columns(request.GET)
+    unfolded = exclude_folded_engines(one_row_per_array(rows))
     row_slice = load_slice(
-        annotate_values(exclude_added_engines(one_row_per_array(rows)), sort, chosen).select_related("array"),
+        annotate_values(unfolded, sort, chosen).select_related("array"),
         SORTS,
         sort=sort,
         default=DEFAULT_SORT,
@@ -186,7 +187,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not any(row.gpu_milli_min or _has_request_labels(row) for row in row_slice.rows):
         with_values.discard("gpus")
     states = count_by_state(request.actor, filters)
-    has_any = any(each.count or each.engines for each in states)
+    has_any = any(each.count for each in states)
     context = {
         "filters": filters,
         "submitter": filters.user or (request.user.get_username() if filters.mine else ""),

@@ -10,6 +10,7 @@ from projects.models import Service, Workload
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
+from tests.web.overview.test_overview_page import figure
 from tests.web.workloads.workload_list.test_workload_list import serve
 
 
@@ -33,14 +34,25 @@ def _listed(client: Any, query: str) -> list[str]:
 
 
 def test_added_engines_are_collapsed_below_their_service(cast: Cast, sign_in: SignIn) -> None:
-    service, _ = _added_engines(cast, 2, "running", "pending")
+    service, _ = _added_engines(cast, 2, "running")
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     assert _listed(client, "?sort=name") == ["chat", "train"]
-    assert "Show 2 added engines" in client.get("/workloads").content.decode()
+    assert "Show 2 added engines<" in client.get("/workloads").content.decode()
     assert _listed(client, f"?sort=name&open={service.pk}") == ["chat", "chat-e2", "chat-e3", "train"]
     opened = client.get(f"/workloads?open={service.pk}").content.decode()
-    assert "Hide added engines" in opened and opened.count('<tr class="nested">') == 2
+    assert "Hide added engines<" in opened and opened.count('<tr class="nested">') == 2
+
+
+def test_added_engine_in_another_state_than_its_service_has_its_own_row(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 3, "running", "pending", "failed")
+    client = sign_in("dave")
+    assert _listed(client, "?sort=name") == ["chat", "chat-e3"]
+    assert _listed(client, f"?sort=name&state=all&open={service.pk}") == [
+        "chat", "chat-e2", "chat-e3", "chat-e4",
+    ]  # fmt: skip
+    page = client.get("/workloads").content.decode()
+    assert page.count('<span class="kind">Inference engine</span>') == 1
 
 
 def _tabs(client: Any, query: str = "") -> dict[str, str]:
@@ -51,20 +63,20 @@ def _tabs(client: Any, query: str = "") -> dict[str, str]:
     }
 
 
-def test_tabs_count_added_engines_and_add_up(cast: Cast, sign_in: SignIn) -> None:
-    service, _ = _added_engines(cast, 3, "running", "pending", "running")
+def test_tabs_count_the_rows_of_the_list_and_add_up(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 4, "running", "pending", "running", "failed")
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
-    assert _tabs(client) == {
-        "live": "Live 2 + 3 engines", "pending": "Pending 1", "running": "Running 2",
-        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 2",
+    tabs = {
+        "live": "Live 3", "pending": "Pending 1", "running": "Running 2",
+        "suspended": "Suspended 0", "ended": "Ended 1", "failed": "Failed 1", "all": "All 4",
     }  # fmt: skip
-    assert _tabs(client, "?state=running")["running"] == "Running 2 + 2 engines"
-    opened = _tabs(client, f"?open={service.pk}")
-    assert opened["live"] == "Live 2 + 3 engines", "also when the engines have rows of their own"
-    assert 'title="2 workloads and 3 added engines"' in client.get("/workloads").content.decode()
-    figures = client.get("/").content.decode()
-    assert ">incl. 2 engines<" in figures and ">incl. 1 engine<" in figures
+    assert _tabs(client) == tabs
+    assert _tabs(client, f"?open={service.pk}") == tabs, "also when the engines of a service are shown"
+    for state, text in tabs.items():
+        assert text.endswith(f" {len(_listed(client, f'?state={state}'))}"), state
+    for title, number in (("Running", "2"), ("Pending", "1")):
+        assert figure(client, title)[1].split()[0] == number, "the overview counts the same rows"
 
 
 def test_failed_tab_is_red_if_only_added_engines_have_failed(cast: Cast, sign_in: SignIn) -> None:
@@ -85,7 +97,7 @@ def test_engine_is_listed_if_its_service_does_not_match_the_filters(cast: Cast, 
 def test_gpus_of_a_service_include_those_of_added_engines(cast: Cast, sign_in: SignIn) -> None:
     _added_engines(cast, 3, "running", "pending", "completed")
     Workload.objects.filter(phase="running").update(gpu_milli_now=1000)
-    text = sign_in("dave").get("/workloads?state=all").content.decode()
+    text = sign_in("dave").get("/workloads?state=running").content.decode()
     cell = text.partition('data-label="GPUs">')[2].partition("</td>")[0]
     assert re.sub(r"<[^>]+>", "", cell).split()[:3] == ["2", "of", "3"]
 

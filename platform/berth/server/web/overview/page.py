@@ -33,7 +33,7 @@ from projects.known_names import unknown_pool_problem
 from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
-from projects.web.workloads.engine_rows import engine_count
+from projects.web.workloads.engine_rows import folded_count
 from projects.web.workloads.filters import (
     failed_since_condition,
     phase_condition,
@@ -225,23 +225,23 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
     """Return the number of workloads by state, as in the workload list.
 
     `failed` counts the workloads that failed in the last day, and `failed_tasks` the failed tasks of active
-    arrays. `partly_pending` counts running arrays with pending tasks. Inference engines are counted as
-    workloads, and also as `running_engines` and `pending_engines`. `waiting_since` is the time at which the
-    longest wait began, or None.
+    arrays. `partly_pending` counts running arrays with pending tasks. `waiting_since` is the time at which
+    the longest wait began, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
-    counts: dict[str, Any] = {state: state_count(state) for state in COUNTED_STATES}
-    counts |= {f"{state}_engines": engine_count(phase_condition(state)) for state in ("running", "pending")}
+    counts = {state: state_count(state) for state in COUNTED_STATES}
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
     in_active_array = Q(array__state=ArrayState.ACTIVE, phase=Phase.FAILED, superseded=False)
     queued = Q(phase__in=PENDING_PHASES, held=False) & ~Q(reason=UNSCHEDULABLE)
-    return rows.aggregate(
+    result = rows.aggregate(
         **counts,
+        folded=folded_count(rows, phase_condition("running")),
         partly_pending=Count("array", filter=in_part, distinct=True),
         failed=workload_count(failed_since_condition(now - DAY)),
         failed_tasks=Count("pk", filter=in_active_array & Q(ended_at__gte=now - DAY)),
         waiting_since=Min("pending_since", filter=queued),
     )
+    return {**result, "running": result["running"] - result["folded"]}
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
