@@ -133,7 +133,7 @@ def test_invalid_files_are_rejected(dave: Caller, entries: list[Any], message: s
 
 
 @pytest.mark.heavy
-def test_error_for_too_much_code_names_the_largest_files(dave: Caller, settings: Any) -> None:
+def test_oversized_code_upload_is_rejected_with_a_list_of_large_files(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_MIB, settings.BERTH_CODE_FILES = 1, 2
     large = {"path": "data.bin", "size": 2**31, "chunks": [digest(b"")] * 512}
     answer = dave("PUT", TREE, {"files": [large, entry("a.py", b"one")]})
@@ -315,7 +315,7 @@ def test_edit_keeps_or_replaces_the_code_of_a_workload(dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_array_tasks_share_their_code(dave: Caller, caller: Callable[..., Caller]) -> None:
+def test_all_tasks_of_an_array_use_the_same_code(dave: Caller, caller: Callable[..., Caller]) -> None:
     tree = upload(dave, {"a.py": b"one"})
     document = training("sweep", project="vision") | {"array": {"tasks": 3}, "code": {"tree": tree}}
     assert dave.post("arrays", document).status_code == 201

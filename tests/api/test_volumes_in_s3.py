@@ -124,7 +124,7 @@ def test_access_key_is_write_only_and_pods_cannot_use_it(cast: Cast, alice: Call
         ({**CREDENTIALS, "registry": "r.example.org"}, "value"),
     ],
 )
-def test_incomplete_access_key_is_rejected_without_repeating_it(
+def test_incomplete_access_key_is_rejected_and_not_repeated(
     cast: Cast, alice: Caller, body: dict[str, str], path: str
 ) -> None:
     answer = alice("PUT", SECRET, body)
@@ -162,7 +162,7 @@ def test_access_key_is_rejected_in_a_project_secret(cast: Cast, alice: Caller) -
         ({"maxgib": 1}, "maxgib", "unknown key"),
     ],
 )
-def test_error_for_an_invalid_volume_names_the_field(
+def test_error_names_the_invalid_volume_field(
     store: ObjectStore, cast: Cast, alice: Caller, changes: dict[str, Any], path: str, message: str
 ) -> None:
     alice("PUT", SECRET, CREDENTIALS)
@@ -172,7 +172,7 @@ def test_error_for_an_invalid_volume_names_the_field(
 
 
 @pytest.mark.heavy
-def test_error_for_a_secret_of_the_wrong_kind_contains_the_command_that_sets_it(
+def test_error_for_the_wrong_kind_of_secret_includes_the_command_to_set_it(
     store: ObjectStore, cast: Cast, alice: Caller
 ) -> None:
     alice("PUT", SECRET, {"value": "text"})

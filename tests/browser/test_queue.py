@@ -122,7 +122,7 @@ def test_rows_have_at_most_two_lines_or_three_in_medium_windows(
         assert faults == []
 
 
-def test_workload_has_three_lines_on_a_phone(opened: Open) -> None:
+def test_queued_workload_takes_three_lines_on_a_phone(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         open_settled(page, "/queue")
         rows = page.locator(".queue-rows tbody tr:has(.pick)")

@@ -45,7 +45,7 @@ def test_enter_pressed_before_the_search_result_arrives_opens_the_result(opened:
 
 
 @pytest.mark.parametrize("press", ["click", "key"])
-def test_search_requested_early_opens_once_the_scripts_have_run(opened: Open, press: str) -> None:
+def test_search_requested_before_the_scripts_have_run_opens_afterwards(opened: Open, press: str) -> None:
     with opened("dave") as (page, faults):
         held = hold_requests(page, re.compile(r"/htmx-2\.min"))
         page.goto("/node-pools/train", wait_until="commit")

@@ -236,7 +236,7 @@ def test_trace_command_with_plots_needs_no_server(terminal: Terminal, tmp_path: 
     assert figures["projects"]["blue"]["queueing"]["longest"] == 400
 
 
-def test_error_for_a_missing_public_trace_names_its_download_address(
+def test_missing_public_trace_is_reported_with_its_download_address(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     for name in ("openb", "philly"):

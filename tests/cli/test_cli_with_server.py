@@ -105,7 +105,7 @@ def test_ambiguous_workload_name_is_rejected(berth: Berth, cast: Cast) -> None:
     assert Workload.objects.filter(phase="pending").count() == 2
 
 
-def test_code_without_a_project_prints_a_one_line_error(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+def test_code_upload_requires_a_project(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     rejected = berth("submit", "--code", str(tmp_path), "-n", "x", "--", "true", **bob)
     assert rejected.returncode == 1
@@ -353,7 +353,7 @@ def test_reason_for_a_rejected_image_is_printed(berth: Berth, as_dave: dict[str,
     assert not Workload.objects.exists()
 
 
-def test_projects_are_never_listed_under_another_department(berth: Berth, cast: Cast) -> None:
+def test_projects_are_always_listed_under_their_own_department(berth: Berth, cast: Cast) -> None:
     for owner in (cast.product, cast.ads, cast.vision, cast.speech):
         factories.quota(owner, cast.pool, 2)
     alice = {"BERTH_TOKEN": token_of(cast.alice)}

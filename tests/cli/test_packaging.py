@@ -41,7 +41,7 @@ def python_without(packages: tuple[str, ...], code: str) -> subprocess.Completed
     )
 
 
-def test_error_for_a_missing_server_package_names_the_server_extra() -> None:
+def test_missing_server_package_error_suggests_the_server_extra() -> None:
     explanation = explain_error(ModuleNotFoundError(name="berth.server"))
     assert explanation is not None
     assert (

@@ -104,7 +104,7 @@ def test_broadcast_completes_when_every_node_has_responded() -> None:
     assert calls.outstanding_count == 0
 
 
-def test_broadcast_is_sent_separately_and_in_order() -> None:
+def test_broadcast_is_not_batched_with_other_calls() -> None:
     calls = PendingCalls()
     for everywhere in (False, False, True, False):
         calls.add(b"x", everywhere=everywhere)

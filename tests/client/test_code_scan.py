@@ -135,7 +135,7 @@ def test_error_names_a_link_that_points_outside_the_tree(tmp_path: Path, target:
     assert "link" in rejection(tmp_path)
 
 
-def test_error_for_a_special_file_names_the_file(tmp_path: Path) -> None:
+def test_error_names_a_special_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "sock"))

@@ -102,7 +102,7 @@ def stored_outputs(client: Client, workload_id: str) -> PodOutputs:
 
 
 @pytest.mark.heavy
-def test_links_are_omitted_from_the_outputs_of_failed_and_suspended_pods(
+def test_symbolic_links_are_omitted_from_the_outputs_of_failed_and_suspended_pods(
     dave_on_shared_berth: Terminal,
 ) -> None:
     client = dave_on_shared_berth.client()

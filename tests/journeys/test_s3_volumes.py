@@ -43,7 +43,7 @@ def admin(shared_berth: Installation, store_port: int, tmp_path: Path) -> Iterat
 
 
 @pytest.mark.heavy
-def test_pod_that_waits_for_the_object_store_survives_killed_processes(
+def test_pod_waiting_for_the_object_store_survives_killed_berth_processes(
     shared_berth: Installation, admin: Terminal, dave_on_shared_berth: Terminal, store_port: int,
     tmp_path: Path,
 ) -> None:  # fmt: skip

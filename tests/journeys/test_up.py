@@ -196,7 +196,7 @@ def test_killed_task_queue_leaves_no_orphaned_process(berth: Installation) -> No
     until(lambda: not family & members())
 
 
-def test_error_for_a_second_start_in_a_home_directory_names_the_running_process(berth: Installation) -> None:
+def test_second_start_in_a_home_directory_reports_the_running_process(berth: Installation) -> None:
     address = berth.running()
     second = subprocess.run(
         [sys.executable, "-m", "berth.server.up"],

@@ -73,7 +73,7 @@ def test_quota_change_entry_shows_number_comment_expiry_and_reverted_change(
     assert quota.gpu_milli == 2000
 
 
-def test_scale_requests_show_the_service_instead_of_their_id(cast: Cast, sign_in: SignIn) -> None:
+def test_scale_requests_show_the_service_instead_of_the_request_id(cast: Cast, sign_in: SignIn) -> None:
     request_id = "77eafff7-140d-433f-9037-8c00e74a5c69"
     for action, name in (("scale_out", f"scale_out {request_id}: PENDING"), ("cancel", "Scale-in of chat")):
         Audit.objects.create(
@@ -95,7 +95,7 @@ def test_two_quota_changes_within_a_minute_are_not_merged(cast: Cast, sign_in: S
 
 
 @pytest.mark.heavy
-def test_activity_page_names_roles_and_units_in_words(cast: Cast, sign_in: SignIn) -> None:
+def test_activity_page_spells_out_roles_and_units(cast: Cast, sign_in: SignIn) -> None:
     members.grant(actor=cast.alice, user=cast.dave.user, role="project_admin", scope=cast.vision)
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values=values)

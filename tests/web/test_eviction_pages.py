@@ -57,7 +57,7 @@ def test_evictions_can_be_searched_by_partial_victim_or_preemptor_name(cast: Cas
     assert bob_page.context["rows"] == []
 
 
-def test_eviction_lists_name_victims_and_preemptors(cast: Cast, sign_in: SignIn) -> None:
+def test_eviction_lists_show_victims_and_preemptors(cast: Cast, sign_in: SignIn) -> None:
     create_eviction(cast, "stopped")
     victim, preemptor = make.workload(cast.ads, "slow"), make.workload(cast.vision, "quick")
     make.eviction(victim, preemptor, cast.pool)
@@ -153,7 +153,7 @@ def test_eviction_page_shows_what_happened_to_the_victim(cast: Cast, sign_in: Si
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
-def test_eviction_titles_state_what_happened(kind: str, title: str, cast: Cast, sign_in: SignIn) -> None:
+def test_eviction_titles_describe_what_happened(kind: str, title: str, cast: Cast, sign_in: SignIn) -> None:
     eviction = create_eviction(cast, "train", kind=kind)
     for path in ("/evictions", f"/evictions/{eviction.pk}"):
         assert f">{title}</span>" in sign_in("dave").get(path).content.decode()

@@ -64,7 +64,7 @@ def test_subscription_form_shows_all_errors_at_once_in_plain_english(sign_in: Si
     assert set(errors) == {"events", "to", "pending_minutes"}
 
 
-def test_server_variable_is_named_only_to_platform_admins(sign_in: SignIn) -> None:
+def test_server_variable_is_shown_only_to_platform_admins(sign_in: SignIn) -> None:
     private = SUBSCRIPTION_FORM | {"to": "https://10.0.0.1/hook"}
     for name, sees in (("dave", False), ("alice", True)):
         page = sign_in(name).post("/notifications/new", private, headers=HTMX).content.decode()
@@ -111,7 +111,7 @@ def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in: SignI
 
 
 @pytest.mark.heavy
-def test_subscription_states_its_scope_events_and_channel(cast: Cast, sign_in: SignIn) -> None:
+def test_subscription_list_shows_scope_events_and_channel(cast: Cast, sign_in: SignIn) -> None:
     hook = "slack:https://hooks.slack.com/services/T000/B000/secretsecret"
     subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed", "pending"], pending_minutes=240)
     carol = sign_in("carol")

@@ -175,7 +175,7 @@ def test_pages_show_when_a_failed_submission_will_be_retried(cast: Cast, sign_in
     assert "The last run could not be submitted" in text(sign_in("erin").get(PAGE))
 
 
-def test_buttons_pause_resume_run_and_delete_a_schedule(cast: Cast, sign_in: SignIn) -> None:
+def test_schedule_can_be_paused_resumed_run_and_deleted(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     dave = sign_in("dave")
     assert "Pause schedule" in text(dave.get(f"{PAGE}/pause", headers=HTMX))
@@ -211,7 +211,7 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
 
 
 @pytest.mark.heavy
-def test_fields_of_the_hidden_workload_source_are_not_saved(cast: Cast, sign_in: SignIn) -> None:
+def test_fields_of_the_unselected_workload_source_are_not_saved(cast: Cast, sign_in: SignIn) -> None:
     schedule = create(cast)
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     dave = sign_in("dave")
@@ -251,7 +251,7 @@ def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, si
     assert '"transcribe" is not available. Choose one of evaluate, train.' in text(answer)
 
 
-def test_template_pages_name_the_schedules_that_use_the_template(cast: Cast, sign_in: SignIn) -> None:
+def test_template_pages_list_the_schedules_that_use_the_template(cast: Cast, sign_in: SignIn) -> None:
     for name in ("train", "unused"):
         set_template(actor=cast.dave, project=cast.vision, name=name, text=TEXT)
     create(cast, text="", template="train")
@@ -262,7 +262,7 @@ def test_template_pages_name_the_schedules_that_use_the_template(cast: Cast, sig
     assert "dave · template train" in text(dave.get("/schedules"))
 
 
-def test_template_in_use_cannot_be_deleted_and_the_dialog_links_its_schedules(
+def test_template_in_use_cannot_be_deleted_and_the_dialog_links_to_its_schedules(
     cast: Cast, sign_in: SignIn
 ) -> None:
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)

@@ -32,7 +32,7 @@ def test_cron_error_is_shown_at_the_cron_field(cast: Cast, sign_in: SignIn, cron
 
 
 @pytest.mark.parametrize(("zone", "is_shown"), [("Europe/Berlin", False), ("Asia/Tokyo", True)])
-def test_next_run_has_both_times_if_the_zones_differ(
+def test_next_run_is_shown_in_both_time_zones_if_they_differ(
     cast: Cast, sign_in: SignIn, zone: str, is_shown: bool
 ) -> None:
     create(cast, cron="30 3 * * *", time_zone="Europe/Berlin")

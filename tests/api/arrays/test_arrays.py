@@ -34,7 +34,7 @@ def counts(array: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in array["counts"].items() if value}
 
 
-def test_submission_stores_a_workload_its_roles_and_an_event_for_each_task(dave: Caller) -> None:
+def test_submission_stores_a_workload_with_a_role_and_an_event_for_each_task(dave: Caller) -> None:
     array = submit(dave, array={"tasks": 150, "max_running": 50})
     assert (array["state"], array["tasks"], array["max_running"]) == ("active", 150, 50)
     assert counts(array) == {"held": 100, "pending": 50}
@@ -59,7 +59,7 @@ def test_each_task_is_a_workload_with_its_index_and_parameters(dave: Caller) -> 
     assert "array" not in spec
 
 
-def test_indexes_select_tasks_of_a_matrix(dave: Caller) -> None:
+def test_task_indexes_select_combinations_of_a_matrix(dave: Caller) -> None:
     array = submit(dave, array={"matrix": {"LR": [0.1, 0.2], "SEED": [1, 2]}, "tasks": ["1-2"]})
     assert array["tasks"] == 2
     rows = dave.get("workloads", array=array["id"], sort="name").json()["items"]
@@ -115,9 +115,7 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
         ("0-9", "array", "must be a mapping, not text"),
     ],
 )
-def test_error_for_an_invalid_array_names_the_invalid_key(
-    dave: Caller, section: Any, path: str, message: str
-) -> None:
+def test_error_names_the_invalid_array_key(dave: Caller, section: Any, path: str, message: str) -> None:
     sent = document(array=section, env={"SEED": "1"}, secrets=[{"name": "token", "env": "TOKEN"}])
     answer = dave.post(PATH, sent)
     assert (answer.status_code, problem(answer)) == (422, (path, message))

@@ -28,7 +28,7 @@ def test_client_address_that_sends_many_invalid_tokens_is_throttled(cast: Cast) 
 
 
 @pytest.mark.heavy
-def test_client_address_stays_throttled_after_many_other_rate_limited_requests(cast: Cast) -> None:
+def test_invalid_token_throttle_survives_many_other_rate_limit_entries(cast: Cast) -> None:
     for number in range(3):
         request_with(f"berth_{number}")
     for number in range(500):

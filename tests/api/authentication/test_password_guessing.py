@@ -68,7 +68,7 @@ def test_password_guesses_from_many_addresses_reduce_the_limit_per_address() -> 
 
 
 @pytest.mark.heavy
-def test_spelling_variants_of_a_username_share_one_limit() -> None:
+def test_spelling_variants_of_a_username_share_one_rate_limit() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACK_FACTOR // 10)]
     for address in addresses:
         for name in (
@@ -89,13 +89,13 @@ def test_spelling_variants_of_a_username_share_one_limit() -> None:
 
 
 @pytest.mark.heavy
-def test_addresses_in_one_ipv6_network_share_one_limit() -> None:
+def test_addresses_in_one_ipv6_network_share_one_rate_limit() -> None:
     guesses = [sign_in_by_rest("dave", "wrong", f"2001:db8:0:1::{n:x}") for n in range(1, LIMIT + 3)]
     assert guesses == [401] * LIMIT + [429] * 2
     assert sign_in_by_rest("dave", PASSWORD, "2001:db8:0:2::1") == 200
 
 
-def test_admin_site_does_not_check_passwords(cast: Cast) -> None:
+def test_admin_site_login_redirects_without_checking_the_password(cast: Cast) -> None:
     User.objects.filter(username="alice").update(is_staff=True)
     guess = {"username": "alice", "password": PASSWORD}
     for browser in (Client(), Client()):
@@ -105,7 +105,7 @@ def test_admin_site_does_not_check_passwords(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_admin_site_does_not_check_passwords_for_users_without_access() -> None:
+def test_signed_in_user_without_access_cannot_guess_passwords_at_the_admin_site() -> None:
     browser = Client()
     assert browser.login(username="dave", password=PASSWORD)
     answers = [

@@ -91,7 +91,7 @@ def test_password_change_is_audited_without_the_passwords(cast: Cast) -> None:
     (OLD, "password123456", "new_password", "too common"),
     (OLD, "dave-dave-dave", "new_password", "too similar"),
 ])  # fmt: skip
-def test_error_for_an_invalid_new_password_names_the_field(
+def test_error_names_the_invalid_password_field(
     cast: Cast, dave: Caller, current: str, new: str, path: str, message: str
 ) -> None:
     cast.dave.user.email = "dave-dave-dave@example.org"

@@ -52,7 +52,7 @@ BODIES: dict[str, tuple[str, bytes, int]] = {
 }  # fmt: skip
 
 
-def test_error_for_an_invalid_document_names_the_invalid_path(dave: Caller) -> None:
+def test_error_names_the_invalid_document_path(dave: Caller) -> None:
     for case, (document, status, path) in DOCUMENTS.items():
         if isinstance(document, dict):
             document = {"project": "vision", **document}  # noqa: PLW2901

@@ -56,7 +56,7 @@ def test_client_models_match_the_api_description(
     assert current == generate.generate_models()
 
 
-def test_fake_providers_and_runtimes_are_not_listed(openapi_description: dict[str, Any]) -> None:
+def test_fake_providers_and_runtimes_are_not_documented(openapi_description: dict[str, Any]) -> None:
     for body in ("CreatePoolBody", "PoolValues"):
         properties = openapi_description["components"]["schemas"][body]["properties"]
         assert properties["provider"]["enum"] == ["local", "static", "aws", "kubernetes", "ssh", "slurm"]

@@ -95,7 +95,7 @@ def test_every_post_endpoint_is_idempotent_or_marked_as_repeatable() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("requests", [2, 6])
-def test_concurrent_requests_take_effect_once(requests: int) -> None:
+def test_concurrent_duplicate_requests_take_effect_once(requests: int) -> None:
     cast = make_cast()
     _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)
     together = Barrier(requests)

@@ -36,7 +36,7 @@ UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
     ],
 )
 @pytest.mark.every_case
-def test_error_for_an_unknown_object_states_how_to_find_it(
+def test_error_for_an_unknown_object_suggests_a_name_or_a_list_command(
     cast: Cast, dave: Caller, path: str, detail: str
 ) -> None:
     answer = dave.get(path)

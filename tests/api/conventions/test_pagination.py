@@ -41,7 +41,7 @@ def test_pages_neither_skip_nor_repeat_rows_during_inserts(cast: Cast, dave: Cal
     assert before <= set(names)
 
 
-def test_cursor_outlives_the_row_it_points_to(cast: Cast, dave: Caller) -> None:
+def test_cursor_is_valid_after_its_row_is_deleted(cast: Cast, dave: Caller) -> None:
     for number in range(4):
         submit(cast, f"w{number}")
     first = dave.get("workloads", limit=2, sort="name").json()

@@ -36,7 +36,7 @@ def test_image_policy_is_shown_and_audited(edit: Edit, cast: Cast, alice: Caller
     assert edit(policy).json()["version"] == version, "an unchanged policy is no change"
 
 
-def test_error_for_an_invalid_policy_names_the_field(edit: Edit) -> None:
+def test_error_names_the_invalid_image_policy_field(edit: Edit) -> None:
     rejected = edit({"mode": "allow", "patterns": ["train"]})
     (error,) = rejected.json()["errors"]
     assert (rejected.status_code, error["path"]) == (422, "image_policy.patterns[0]")

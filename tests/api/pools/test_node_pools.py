@@ -22,7 +22,7 @@ def node(cast: Cast) -> Node:
     )  # fmt: skip
 
 
-def test_default_limits_are_set_and_errors_name_the_field(cast: Cast, alice: Caller) -> None:
+def test_default_limits_are_stored_and_invalid_limits_are_rejected(cast: Cast, alice: Caller) -> None:
     unset = {"memory_from_request": True, "memory_mib": None, "cpu_from_request": False, "cpu": None}
     body = {"name": "small", "nodes": 1, "provider": "fake", "runtime": "fake"}
     assert alice.post("node-pools", body).json()["default_limits"] == unset
@@ -265,7 +265,7 @@ def test_nodes_field_accepts_four_notations(
         ({"nodes_min": 4, "ready_threshold": 5}, "ready_threshold"),
     ],
 )
-def test_error_for_an_invalid_number_of_nodes_names_the_field(
+def test_error_names_the_invalid_node_count_field(
     alice: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = alice.post("node-pools", {"name": "big", **values})

@@ -59,7 +59,7 @@ def test_pool_response_is_a_valid_request_body(alice: Caller) -> None:
         ({"environment": {"python": "3.12; reboot"}}, "environment.python"),
     ],
 )
-def test_plugin_or_environment_error_names_its_path(
+def test_error_names_the_path_of_an_invalid_plugin_or_environment(
     alice: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = alice.post("node-pools", {**POOL, **values})

@@ -96,7 +96,7 @@ def test_only_platform_admins_may_preview_a_pool(cast: Cast, carol: Caller, valu
 
 
 @pytest.mark.heavy
-def test_preview_is_empty_for_a_provider_without_a_preview(cast: Cast, alice: Caller) -> None:
+def test_preview_is_empty_for_a_provider_that_does_not_support_previews(cast: Cast, alice: Caller) -> None:
     preview = alice.post(PATH, {"name": "small", "nodes": 1}).json()
     assert (preview["source"], preview["nodes"], preview["findings"]) == ("", [], [])
 

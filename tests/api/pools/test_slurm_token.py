@@ -47,7 +47,7 @@ def test_token_is_stored_encrypted_and_never_returned(alice: Caller, body: dict[
 
 
 @pytest.mark.parametrize("token", [7, "s3cret", f"{TOKEN} s3cret", "s3cret" * 4000, f"s3cret.{TOKEN}"])
-def test_error_for_an_unusable_token_does_not_repeat_it(
+def test_error_for_an_invalid_token_does_not_contain_the_token(
     alice: Caller, body: dict[str, Any], token: object
 ) -> None:
     response = alice.post("node-pools", {**body, "slurm_token": token})
@@ -64,7 +64,7 @@ def test_token_of_another_provider_is_rejected(alice: Caller, body: dict[str, An
 
 
 @pytest.mark.heavy
-def test_preview_uses_a_token_that_is_not_stored(
+def test_preview_uses_the_token_without_storing_it(
     alice: Caller, body: dict[str, Any], rest: FakeSlurmRest
 ) -> None:
     preview = alice.post("node-pools?dry_run=true", body).json()

@@ -34,7 +34,7 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: C
     assert not Workload.objects.exists()
 
 
-def test_edit_preview_predicts_its_effect(cast: Cast, gpu_node: None, dave: Caller) -> None:
+def test_edit_preview_predicts_the_effect_of_the_edit(cast: Cast, gpu_node: None, dave: Caller) -> None:
     large = [{"name": "worker", "replicas": 3, "gpu": 1}]
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training(roles=large))
     address, smaller = f"workloads/{workload.pk}", {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
@@ -110,7 +110,7 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
     }  # fmt: skip
 
 
-def test_smallest_change_for_a_document_is_found_without_storing_it(gpu_node: None, dave: Caller) -> None:
+def test_smallest_change_is_found_without_storing_the_document(gpu_node: None, dave: Caller) -> None:
     document = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     answer = dave("POST", "workloads:smallest-change", document).json()
     assert answer["sentence"] == "The workload would start now if it had 2 worker replicas instead of 3."

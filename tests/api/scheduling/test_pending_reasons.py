@@ -78,7 +78,7 @@ def test_dry_run_reports_a_hundred_thousand_replicas_as_unschedulable(cluster: C
 
 
 @pytest.mark.heavy
-def test_memory_is_named_first_if_it_is_the_blocking_resource(cluster: Cluster, dave: Caller) -> None:
+def test_first_blocker_names_memory_if_memory_is_short(cluster: Cluster, dave: Caller) -> None:
     submit(dave, "first", replicas=2, gpu=1, memory_mib="6Gi")
     cluster.run(5)
     pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
@@ -89,7 +89,9 @@ def test_memory_is_named_first_if_it_is_the_blocking_resource(cluster: Cluster, 
 
 @pytest.mark.heavy
 @pytest.mark.shows("RAI-53")
-def test_reason_for_an_unplaceable_role_counts_nodes_per_obstacle(cluster: Cluster, dave: Caller) -> None:
+def test_pending_reason_counts_the_nodes_that_do_not_match_the_selector(
+    cluster: Cluster, dave: Caller
+) -> None:
     first = Node.objects.filter(pool__name="small").order_by("ordinal")[0]
     Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
     pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})

@@ -230,7 +230,7 @@ def test_previewing_and_applying_a_draft_require_permission_to_set_the_quotas(
         ),
     ],
 )
-def test_errors_in_a_malformed_draft_name_their_paths(
+def test_malformed_draft_is_rejected_with_the_path_of_each_error(
     body: Any, paths: list[str], vision: Quota, bob: Caller
 ) -> None:
     for path in ("quotas/preview", "quotas/apply"):

@@ -218,7 +218,7 @@ def test_quota_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: C
     )
 
 
-def test_pool_change_is_previewed_and_then_applied_with_the_previews_etag(
+def test_pools_of_a_quota_group_are_changed_with_the_etag_of_the_preview(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     put(alice, VISION, {"gpu": 64}, NEW)

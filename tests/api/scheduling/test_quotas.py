@@ -80,7 +80,7 @@ def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> No
 
 
 @pytest.mark.heavy
-def test_saving_a_quota_above_the_department_quota_returns_the_previews_warning(
+def test_saving_a_quota_above_the_department_quota_returns_the_same_warning_as_the_preview(
     cast: Cast, alice: Caller, bob: Caller
 ) -> None:
     factories.quota(cast.research, cast.pool, 2)

@@ -113,7 +113,7 @@ def test_budget_is_created_read_edited_and_deleted_with_an_etag(bob: Caller) -> 
         ({"gpu_hours": 5, "hours": 3}, "hours"),
     ],
 )
-def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict[str, Any], path: str) -> None:
+def test_error_names_the_invalid_budget_field(bob: Caller, body: dict[str, Any], path: str) -> None:
     answer = bob("PUT", VISION_BUDGET, body, headers=NEW)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 

@@ -120,7 +120,7 @@ def test_invalid_time_span_is_rejected(cast: Cast, dave: Caller, span: str) -> N
 
 
 @pytest.mark.heavy
-def test_utilization_of_a_workload_ends_at_its_completion(cast: Cast, dave: Caller) -> None:
+def test_utilization_history_ends_when_the_workload_completes(cast: Cast, dave: Caller) -> None:
     pod = create_running_pod(cast, cast.vision, "train", [])
     make.past_utilization(pod, make.ago(hours=30), step=3600, cpu=700)
     work = pod.workload

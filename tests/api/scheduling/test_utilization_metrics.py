@@ -36,7 +36,7 @@ def test_utilization_is_exported_by_pool_and_device(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_unmeasured_utilization_has_no_value(cast: Cast) -> None:
+def test_unmeasured_utilization_is_not_exported(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.place(work, make.node(cast.pool), [0])
     assert metric_lines("berth_pool_gpus_used{", "berth_pool_cores_used{", "berth_pool_memory_used_bytes{",

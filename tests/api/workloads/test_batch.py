@@ -79,7 +79,7 @@ def test_batch_query_count_is_independent_of_services_secrets_limits_and_errors(
         assert (answer.json()["stored"], answer.json()["rejected"]) == (3 * count, 2 * count)
 
 
-def test_batch_stores_valid_documents_and_names_invalid_keys(cast: Cast, dave: Caller) -> None:
+def test_batch_stores_valid_documents_and_reports_invalid_keys(cast: Cast, dave: Caller) -> None:
     result = dave.post(PATH, {"items": bad_and_good(cast)}).json()
     assert (result["stored"], result["rejected"]) == (2, 4)
     assert names() == ["a", "b"]
@@ -152,7 +152,7 @@ def test_batch_wakes_the_scheduler_once(
 
 
 @pytest.mark.heavy
-def test_fifty_documents_count_as_one_request(dave: Caller, settings: Any) -> None:
+def test_fifty_documents_count_as_one_request_against_the_rate_limit(dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "write": 5}
     first = dave.post(PATH, {"items": documents(numbered(101))})
     assert (first.status_code, first["RateLimit-Remaining"]) == (200, "2")

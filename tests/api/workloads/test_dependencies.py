@@ -73,7 +73,7 @@ def test_invalid_dependency_section_is_rejected(
     assert (rejection["path"], rejection["message"]) == (path, message)
 
 
-def test_error_for_a_dependency_cycle_names_its_workloads(cast: Cast, dave: Caller) -> None:
+def test_error_names_the_workloads_of_a_dependency_cycle(cast: Cast, dave: Caller) -> None:
     assert dave.post("workloads", document("a", "b")).status_code == 201
     assert dave.post("workloads", document("b", "c")).status_code == 201
     rejection = problem(dave.post("workloads", document("c", "a")))
@@ -89,7 +89,7 @@ def test_dependency_cycle_through_an_array_task_is_rejected(cast: Cast, dave: Ca
     assert rejection["received"] == "vision/report -> vision/sweep -> vision/report"
 
 
-def test_error_for_a_cycle_through_a_hidden_project_does_not_name_the_project(
+def test_dependency_cycle_error_does_not_reveal_a_hidden_project(
     cast: Cast, dave: Caller, bob: Caller
 ) -> None:
     submit(cast, "b", "speech", after=wait_for("c"))
@@ -108,7 +108,7 @@ def test_array_cannot_wait_for_its_own_task(dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_edit_is_rejected_only_while_it_would_close_a_dependency_cycle(cast: Cast, dave: Caller) -> None:
+def test_edit_is_rejected_only_while_it_would_create_a_dependency_cycle(cast: Cast, dave: Caller) -> None:
     first = dave.post("workloads", document("a", "b")).json()
     second = dave.post("workloads", training("b", project="vision")).json()
     patch = {"after": wait_for("a")}
@@ -121,7 +121,7 @@ def test_edit_is_rejected_only_while_it_would_close_a_dependency_cycle(cast: Cas
 
 
 @pytest.mark.heavy
-def test_batch_rejects_only_the_document_that_closes_the_cycle(dave: Caller) -> None:
+def test_batch_rejects_only_the_document_that_completes_a_dependency_cycle(dave: Caller) -> None:
     answer = dave.post("workloads:batch", {"items": [document("a", "b"), document("b", "a")]}).json()
     assert (answer["stored"], answer["rejected"]) == (1, 1)
     (rejection,) = answer["items"][1]["error"]["errors"]

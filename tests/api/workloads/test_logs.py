@@ -132,7 +132,7 @@ def test_lines_without_a_known_time_begin_with_a_dash(cast: Cast, dave: Caller, 
 
 
 @pytest.mark.heavy
-def test_runtime_error_returns_503(
+def test_log_request_returns_503_if_the_runtime_fails(
     cast: Cast, dave: Caller, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = start_pod(cast, runtime)
@@ -232,7 +232,7 @@ def test_log_search_returns_matching_lines_with_context(
      ({"text": "a", "around": 21}, "around"),
      ({"text": "a", "cursor": "x"}, "cursor"), ({"text": "a", "limit": 0}, "limit")],
 )  # fmt: skip
-def test_error_for_an_invalid_search_names_the_field(
+def test_error_names_the_invalid_search_parameter(
     cast: Cast, dave: Caller, runtime: FakeRuntime, query: dict[str, Any], field: str
 ) -> None:
     pod = start_pod(cast, runtime)

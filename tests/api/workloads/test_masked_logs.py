@@ -115,7 +115,7 @@ def test_chunks_of_any_size_are_masked_like_the_entire_log() -> None:
         assert parts == expected, (values, log)
 
 
-def test_secrets_next_to_a_gap_are_masked_from_any_offset() -> None:
+def test_secrets_next_to_a_gap_in_the_log_are_masked_at_any_read_offset() -> None:
     masker, token = build_masker([TOKEN]), TOKEN.encode()
     before, after = b"a line\n" + token + b" " + token[:9], b"two" + token + b" three"
     gap_begin, gap_end = len(before), len(before) + 50

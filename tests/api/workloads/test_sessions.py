@@ -173,7 +173,7 @@ def test_malformed_calls_are_rejected(dave: Caller, running_session: str, body: 
 
 
 @pytest.mark.heavy
-def test_broadcast_rejected_for_lack_of_ready_nodes_can_be_retried(
+def test_broadcast_rejected_because_no_node_is_ready_can_be_retried(
     dave: Caller, running_session: str
 ) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))

@@ -113,7 +113,7 @@ def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
         ({"texts": TEXT}, "texts"),
     ],
 )
-def test_error_for_an_invalid_template_names_the_field(
+def test_error_names_the_invalid_template_field(
     cast: Cast, dave: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = dave("PUT", VISION_TEMPLATES, values, headers=NEW)

@@ -63,7 +63,7 @@ def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_expanded_chart_table_ends_inside_its_card(opened: Open) -> None:
+def test_expanded_chart_table_fits_in_its_card(opened: Open) -> None:
     with opened("ada", viewport=WIDE) as (page, faults):
         open_settled(page, "/")
         page.locator("#course-table summary").click()

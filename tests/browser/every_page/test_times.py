@@ -30,7 +30,7 @@ CHOOSE = """(field, day) => {
 }"""
 
 
-def test_live_updates_never_show_raw_times(opened: Open, scene: Scene) -> None:
+def test_live_updates_never_show_unconverted_utc_times(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/workloads")
         page.evaluate(RECORD_NEW_TIMES)

@@ -11,7 +11,7 @@ from tests.browser.every_page.pages import OVERFLOW
 from tests.browser.quotas.test_quota_grid import cell
 
 
-def test_deletion_is_applied_only_after_the_dialog(opened: Open, scene: Scene) -> None:
+def test_quota_deletion_is_applied_only_after_confirmation(opened: Open, scene: Scene) -> None:
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")
@@ -36,7 +36,9 @@ def test_deletion_is_applied_only_after_the_dialog(opened: Open, scene: Scene) -
     assert not Quota.objects.filter(**where).exists()
 
 
-def test_expiry_error_stays_at_its_field_until_it_is_corrected(opened: Open, scene: Scene) -> None:
+def test_expiry_error_stays_next_to_the_field_until_the_expiry_is_corrected(
+    opened: Open, scene: Scene
+) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, _):
         open_settled(page, "/quotas")
         cell(page, "vision").tap()

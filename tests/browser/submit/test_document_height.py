@@ -49,7 +49,7 @@ def test_long_prediction_scrolls_with_the_page_below_its_title(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("width", [1024, 1440])
-def test_eviction_and_several_changes_are_shown_without_scrolling(
+def test_predicted_eviction_and_several_changes_fit_without_scrolling(
     opened: Open, scene: Scene, width: int
 ) -> None:
     with opened("ada", viewport={"width": width, "height": 900}) as (page, faults):
@@ -86,7 +86,7 @@ def test_focused_document_stays_visible_below_a_long_prediction(opened: Open, sc
         assert faults == []
 
 
-def test_link_to_a_field_returns_from_the_expanded_document_to_the_form(opened: Open) -> None:
+def test_following_a_field_link_closes_the_expanded_document(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.locator("#document").fill("name: My Run\nproject: vision\ncommand: 'true'\nroles: [{gpu: 1}]\n")

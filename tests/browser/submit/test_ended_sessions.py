@@ -129,7 +129,7 @@ def test_quota_draft_is_restored_in_rows_that_load_late(opened: Open, scene: Sce
 
 
 @pytest.mark.heavy
-def test_input_of_a_dialog_form_is_restored_on_a_full_page(opened: Open, scene: Scene) -> None:
+def test_dialog_form_input_is_restored_when_the_form_opens_as_a_full_page(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/account")
         page.get_by_role("link", name="Create token").click()

@@ -55,7 +55,7 @@ def test_choosing_a_starting_point_keeps_the_typed_name(opened: Open) -> None:
         assert faults == []
 
 
-def test_kind_replaces_the_example_while_the_select_has_the_focus(opened: Open) -> None:
+def test_changing_the_kind_replaces_the_example_and_keeps_the_focus(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         kind = page.get_by_label("Kind", exact=True)

@@ -31,7 +31,7 @@ def resubmit_in_search(page: Page, path: str) -> None:
 
 
 @pytest.mark.parametrize("open_form", [resubmit_on_own_page, resubmit_in_search])
-def test_eviction_warning_follows_the_confirmation_form(
+def test_eviction_warning_replaces_the_confirmation_form(
     open_form: Callable[[Page, str], None], opened: Open, scene: Scene
 ) -> None:
     with opened("dave") as (page, faults):
@@ -50,7 +50,7 @@ def test_eviction_warning_follows_the_confirmation_form(
         assert faults == []
 
 
-def test_resubmission_of_a_selected_row_requires_confirmation_if_it_evicts(opened: Open) -> None:
+def test_resubmitting_a_selected_row_requires_confirmation_if_it_would_evict_workloads(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=all")
         page.get_by_role("checkbox", name="Select vit-large-lr3", exact=True).click()

@@ -102,7 +102,7 @@ def test_click_next_to_the_text_of_a_column_header_sorts_the_table(opened: Open)
         assert faults == []
 
 
-def test_menu_restores_the_default_columns(opened: Open) -> None:
+def test_column_menu_restores_the_default_columns(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?columns=state,cost")
         page.locator("#columns > summary").click()
@@ -180,7 +180,7 @@ def test_ended_workload_is_resubmitted_from_the_list_and_from_its_page(opened: O
         assert faults == []
 
 
-def test_copying_a_selected_workload_opens_the_form(opened: Open) -> None:
+def test_copying_a_selected_workload_opens_the_submission_form(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=ended")
         select(page, "vit-baseline")

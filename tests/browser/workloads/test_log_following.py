@@ -58,7 +58,7 @@ def test_scrolling_to_the_end_of_a_log_resumes_following(
         assert faults == []
 
 
-def test_keys_stop_and_resume_following(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_page_up_stops_and_end_resumes_log_following(opened: Open, pods: list[Pod], home: Path) -> None:
     write_steps(home, pods[0])
     with opened("dave") as (page, faults):
         open_log(page, pods[0])
@@ -90,7 +90,7 @@ def test_button_jumps_from_a_match_to_the_latest_output(opened: Open, pods: list
         assert faults == []
 
 
-def test_selected_text_stays_in_view(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_selecting_log_text_stops_following(opened: Open, pods: list[Pod], home: Path) -> None:
     write_steps(home, pods[0])
     with opened("dave") as (page, faults):
         open_log(page, pods[0])
@@ -103,7 +103,7 @@ def test_selected_text_stays_in_view(opened: Open, pods: list[Pod], home: Path) 
         assert faults == []
 
 
-def test_following_stays_off_at_the_end_of_a_log_if_the_user_disabled_it(
+def test_log_following_stays_off_at_the_end_if_the_user_disabled_it(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write_steps(home, pods[0])

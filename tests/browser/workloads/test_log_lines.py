@@ -61,7 +61,7 @@ def test_log_timestamps_are_optional_and_the_choice_is_remembered(
         assert faults == []
 
 
-def test_lines_without_a_known_time_show_no_time(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_lines_without_a_known_time_show_no_timestamp(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "from an earlier version\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
@@ -171,7 +171,7 @@ def test_header_of_a_running_workload_links_to_the_errors_in_its_log(
         assert faults == []
 
 
-def test_header_states_no_error_count_if_only_part_of_a_log_was_read(
+def test_header_omits_the_error_count_if_the_log_was_read_only_partly(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     lines = [f"ERROR {number} {'x' * 60}\n" for number in range(6000)]
@@ -256,7 +256,7 @@ def test_search_of_all_pods_shows_the_log_of_the_pod_with_the_match(
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_search_field_searches_all_pods_in_windows_of_every_size(
+def test_logs_of_all_pods_can_be_searched_at_every_window_size(
     opened: Open, pods: list[Pod], home: Path, width: int
 ) -> None:
     write(home, pods[0], "loss is nan\n" * 2)

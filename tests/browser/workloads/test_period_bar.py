@@ -94,7 +94,7 @@ def test_short_segments_can_be_tapped(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_wide_segments_state_their_duration_without_a_tooltip(opened: Open, scene: Scene, width: int) -> None:
+def test_wide_segments_show_their_duration_without_a_tooltip(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 900}, timezone_id="UTC") as (page, _):
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}/timeline")
         texts = page.locator(".period-bar text:visible")

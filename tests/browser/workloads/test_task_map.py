@@ -121,7 +121,7 @@ def test_loading_the_smallest_change_of_an_array_does_not_move_the_page(opened: 
         assert faults == []
 
 
-def test_smallest_change_of_an_array_is_fetched_again_after_a_change(opened: Open, scene: Scene) -> None:
+def test_smallest_change_of_an_array_is_fetched_again_after_an_action(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         change = page.locator("#smallest-change")

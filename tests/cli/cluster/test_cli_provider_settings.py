@@ -28,7 +28,7 @@ def test_slurm_token_is_read_from_a_file(terminal: Terminal, tmp_path: Path) -> 
     assert sent_body(server)["slurm_token"] == "SLURM_JWT=a.b.c\n"
 
 
-def test_slurm_token_on_the_command_line_is_rejected_without_being_repeated(terminal: Terminal) -> None:
+def test_slurm_token_on_the_command_line_is_rejected_and_not_repeated(terminal: Terminal) -> None:
     result = terminal.run("pool", "edit", "train", "--slurm-token", "eyJ.secret.c")
     assert result.exit_code == 2
     assert "--slurm-token: the file cannot be read: No such file or directory" in result.stderr
@@ -51,7 +51,7 @@ def test_login_node_key_can_be_a_secret_or_a_file(terminal: Terminal, tmp_path: 
     assert sent_body(server)["ssh_keys"] == {"hpc": "PRIVATE"}
 
 
-def test_error_for_a_key_without_hosts_or_login_node_names_the_missing_option(terminal: Terminal) -> None:
+def test_key_option_requires_ssh_hosts_or_a_slurm_login_node(terminal: Terminal) -> None:
     result = terminal.run("pool", "create", "train", "--key", "secret:hpc")
     assert result.exit_code == 2
     assert "requires --hosts for SSH hosts, or provider_settings.login for Slurm" in result.stderr

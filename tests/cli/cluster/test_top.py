@@ -100,7 +100,7 @@ async def test_r_key_refreshes_immediately() -> None:
         assert len(server.calls) == 8
 
 
-async def test_unreachable_server_is_reported_above_the_last_data() -> None:
+async def test_unreachable_server_is_reported_above_the_last_known_data() -> None:
     replies: list[httpx.Response | Exception] = []
 
     def fetch_snapshot() -> ServiceSnapshot:

@@ -70,7 +70,7 @@ async def test_allocated_and_used_resources_are_shown_side_by_side() -> None:
         assert sorts == [Sort.ALLOCATED, Sort.USED]
 
 
-async def test_unreachable_server_is_reported_above_the_last_data() -> None:
+async def test_unreachable_server_is_reported_above_the_last_known_data() -> None:
     results: list[Any] = [cluster_snapshot(row("train")), Unreachable("cannot reach http://here")]
 
     def snapshot(_: Sort) -> ClusterSnapshot:

@@ -70,7 +70,7 @@ def test_documented_scenario_can_be_simulated() -> None:
     assert simulate(scenario)["workloads"]["waits"]["blockers"]
 
 
-def test_error_for_a_quota_file_without_a_changes_key_lists_its_keys(
+def test_quota_file_without_a_changes_key_is_rejected_and_its_keys_are_listed(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     (file := tmp_path / "draft.yaml").write_text("change: []\nnote: n\n")

@@ -59,7 +59,7 @@ def test_error_names_the_invalid_field(signed_in: Berth) -> None:
     assert signed_in("whoami").returncode == 0
 
 
-def test_replacement_for_a_token_set_in_the_environment_is_printed(
+def test_new_token_is_printed_if_the_old_one_came_from_the_environment(
     berth: Berth, cast: Cast, live_server: Any
 ) -> None:
     from berth.client import Client, Settings
@@ -80,7 +80,7 @@ def test_replacement_for_a_token_set_in_the_environment_is_printed(
         (["password"], "Current password", "Use --password-stdin."),
     ],
 )
-def test_error_without_a_terminal_names_the_password_options(
+def test_password_command_without_a_terminal_suggests_its_options(
     environment: dict[str, str], cast: Cast, words: list[str], label: str, instead: str
 ) -> None:
     rejected = subprocess.run(

@@ -126,7 +126,7 @@ LISTS = (
 )  # fmt: skip
 
 
-def test_every_list_and_object_is_printed_as_json_yaml_and_csv(
+def test_every_list_and_object_can_be_printed_as_json_yaml_and_csv(
     berth: Berth, cast: Cast, as_alice: dict[str, str]
 ) -> None:
     factories.create_scheduler_lease()

@@ -12,7 +12,7 @@ from tests.cli.conftest import Berth, token_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_user_commands_describe_deactivate_and_activate_a_user(berth: Berth, cast: Cast) -> None:
+def test_user_can_be_described_deactivated_and_activated(berth: Berth, cast: Cast) -> None:
     factories.workload(cast.vision, "train", phase="running", by=cast.dave.user)
     admin, dave = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
 
@@ -88,9 +88,7 @@ def test_duplicate_department_name_is_reported_as_an_error_in_the_name_field(
         ),
     ],
 )
-def test_error_names_a_missing_file_once_without_an_error_number(
-    berth: Berth, words: str, message: str
-) -> None:
+def test_missing_file_error_shows_the_path_once_and_no_errno(berth: Berth, words: str, message: str) -> None:
     rejected = berth(*words.split())
     assert (rejected.returncode, rejected.stderr) == (2, f"berth: {message}.\n")
 

@@ -57,7 +57,7 @@ def test_invalid_array_option_is_rejected(terminal: Terminal, option: str, part:
     assert f"--array: is not a valid index, range or limit; received {part}" in result.stderr
 
 
-def test_array_option_selects_tasks_from_the_values_of_the_document(terminal: Terminal) -> None:
+def test_array_option_limits_the_tasks_of_an_array_in_the_document(terminal: Terminal) -> None:
     server = StubServer(json_answer({**array(), "warnings": []}, 201))
     document = SWEEP + "array: {values: [a, b, c]}\n"
     result = terminal.run("submit", "--array", "1-2%1", "-f", "-", server=server, input=document)
@@ -106,9 +106,7 @@ def test_workload_list_shows_one_row_per_array(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("option", ["--tasks", "-t", "--phase=running"])
-def test_workload_list_shows_tasks_on_request_and_with_workload_filters(
-    terminal: Terminal, option: str
-) -> None:
+def test_workload_list_shows_array_tasks_if_an_option_requires_them(terminal: Terminal, option: str) -> None:
     server = StubServer(page([workload("sweep-0")]))
     assert "sweep-0" in terminal.run("list", option, server=server).stdout
     (call,) = server.calls

@@ -25,7 +25,7 @@ def test_dependency_options_set_the_after_section(terminal: Terminal) -> None:
     ]
 
 
-def test_error_for_an_unknown_state_names_the_option(terminal: Terminal) -> None:
+def test_error_names_the_option_with_an_unknown_dependency_state(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "eval", "--after", "prepare:done", "--print", "--", "true")
     assert result.exit_code == 2
     assert "--after: is not an allowed value; received 'done'" in result.stderr

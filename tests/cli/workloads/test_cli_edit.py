@@ -75,7 +75,9 @@ def test_edit_from_a_manifest_replaces_the_document(
     assert workload.edits == 1
 
 
-def test_error_explains_a_rejected_edit(berth: Berth, as_dave: dict[str, str], train: Workload) -> None:
+def test_rejected_edit_is_explained_and_changes_nothing(
+    berth: Berth, as_dave: dict[str, str], train: Workload
+) -> None:
     unknown = berth("edit", "train", "--set", "prioritty=60")
     assert unknown.returncode != 0
     assert "Did you mean `priority`?" in unknown.stderr

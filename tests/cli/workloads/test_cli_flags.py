@@ -189,7 +189,7 @@ def test_git_secret_without_a_name_is_rejected() -> None:
     assert "personal/NAME" in done.output
 
 
-def test_error_for_an_invalid_retry_rule_names_its_key() -> None:
+def test_error_names_the_invalid_retry_rule_key() -> None:
     words = [
         "submit",
         "--name=x",

@@ -143,7 +143,7 @@ def test_followed_log_keeps_its_timestamps_after_a_lost_connection(
 
 
 @pytest.mark.parametrize("size", [1, 5, 21, 22, 100])
-def test_bytes_of_timestamps_split_across_chunks_are_not_counted(size: int) -> None:
+def test_timestamps_split_across_chunks_do_not_count_as_log_bytes(size: int) -> None:
     text = TIME + b"one\n" + TIME + b"\n" + TIME + b"two"
     stamped = TimestampedOutputReader()
     read = [stamped.read(text[place : place + size]) for place in range(0, len(text), size)]

@@ -17,7 +17,7 @@ TEXT = "command: python train.py\nroles: [{gpu: 1}]\n"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_commands_create_edit_run_and_delete_a_schedule(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+def test_schedule_is_created_edited_run_and_deleted(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     token = {"BERTH_TOKEN": token_of(cast.dave), "BERTH_PROJECT": "vision"}
     file = tmp_path / "train.yaml"
     file.write_text(TEXT)

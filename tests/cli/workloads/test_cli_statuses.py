@@ -123,9 +123,7 @@ def test_restarts_are_shown_by_failure_kind(live_server: Any, tmp_path: Path) ->
     assert "Restarting the gang on another node: restart 1 of at most 3." in timeline
 
 
-def test_pending_workload_names_the_workload_for_which_quota_is_held(
-    live_server: Any, tmp_path: Path
-) -> None:
+def test_why_command_and_page_show_which_workload_quota_is_held_for(live_server: Any, tmp_path: Path) -> None:
     stage = Stage(make_cast())
     stage.cast.pool.reservation_after = 0
     stage.cast.pool.save()

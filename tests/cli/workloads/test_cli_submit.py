@@ -56,7 +56,7 @@ def test_documents_from_several_files_are_submitted_in_one_request(
     assert result.stdout == "vision/a submitted\nvision/b submitted\nvision/c submitted\n"
 
 
-def test_rejected_batch_names_the_document_and_exits_with_code_2(terminal: Terminal) -> None:
+def test_rejected_batch_identifies_the_document_and_exits_with_code_2(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
     result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", rejected="b")), input=typed)
     assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")
@@ -90,14 +90,14 @@ def test_atomic_submission_of_an_array_with_other_documents_is_rejected(terminal
     assert "Submit each array by itself: an array is always submitted atomically." in result.stderr
 
 
-def test_invalid_document_stops_the_whole_submission(terminal: Terminal) -> None:
+def test_one_invalid_document_prevents_the_whole_submission(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1.5}]\n"
     result = terminal.run("submit", "-f", "-", input=typed)
     assert result.exit_code == 2
     assert "stdin, document 2: roles[0].gpu: a fraction of a device must be below 1" in result.stderr
 
 
-def test_error_for_an_invalid_value_names_the_option(terminal: Terminal) -> None:
+def test_error_names_the_option_with_an_invalid_value(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "train", "-g", "1.5", "--", "true")
     assert result.exit_code == 2
     assert result.stderr.startswith("berth: --gpu: ")

@@ -81,7 +81,7 @@ def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_p
 
 
 @pytest.mark.heavy
-def test_no_code_option_overrides_the_code_directory_in_a_document(
+def test_submitting_without_code_overrides_the_code_directory_in_the_document(
     dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
@@ -125,7 +125,7 @@ def test_all_tasks_of_an_array_run_the_same_code(dave_on_shared_berth: Terminal,
     client.arrays.delete(client.arrays.find("sweep").id)
 
 
-def test_rejected_files_are_named_before_anything_is_sent(
+def test_rejected_files_are_reported_before_anything_is_sent(
     shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

@@ -85,7 +85,7 @@ def test_second_git_example_in_the_guide_uses_a_new_deploy_key(
 
 
 @pytest.mark.heavy
-def test_errors_for_rejected_addresses_and_failed_fetches_state_a_remedy(
+def test_rejected_addresses_and_failed_fetches_are_reported_with_a_remedy(
     admin: Terminal, https: HttpsServer
 ) -> None:
     command = ("submit", "-n", "bad", "-p", "vision", "--gpu", "0")

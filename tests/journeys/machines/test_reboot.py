@@ -75,7 +75,7 @@ def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
             machine.delete_control_groups()
 
 
-def test_machine_serves_its_pool_again_after_a_power_failure(story: Story) -> None:
+def test_machine_rejoins_its_pool_after_a_power_failure(story: Story) -> None:
     machine, workloads = story.machine, story.dave.client().workloads
     machine.boot()
     assert "starts with the machine" in story.run_agent("install")

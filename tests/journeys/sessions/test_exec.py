@@ -18,7 +18,7 @@ from tests.journeys.installation import Installation, child_pids, command_line, 
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_guide_examples_run_in_the_pod_and_end_when_the_web_processes_are_killed(
+def test_guide_examples_run_in_the_pod_until_the_web_processes_are_killed(
     shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

@@ -80,7 +80,9 @@ def recording_plugin(file: Path, name: str) -> Plugin:
     "PLG-01", "PLG-13", "PLG-14", "PLG-17", "PLG-18", "PLG-19", "PLG-20", "PLG-21", "PLG-22", "PLG-25",
     "PLG-26", "PLG-27", "PLG-28", "PLG-29", "PLG-30", "PLG-46", "PLG-47",
 )  # fmt: skip
-def test_plugin_hooks_wrap_client_app_processes_and_calls(client: Client, tmp_path: Path) -> None:
+def test_plugin_hooks_run_around_the_client_the_app_each_process_and_each_call(
+    client: Client, tmp_path: Path
+) -> None:
     file = file_of_pods(tmp_path)
     plugins = [recording_plugin(file, "first"), recording_plugin(file, "second")]
     env = {"SET_FOR_ALL": "yes"}
@@ -139,7 +141,7 @@ def test_session_plugin_installs_its_packages_and_runs_its_bootstrap(
         import shipped  # noqa: F401
 
 
-def test_error_for_an_uninstallable_plugin_names_what_the_pool_must_declare(
+def test_error_explains_how_to_provide_a_plugin_that_cannot_be_installed(
     client: Client, tmp_path: Path
 ) -> None:
     index = fill_index(tmp_path / "index", ("other", "1.0", ""))

@@ -119,7 +119,7 @@ def test_elastic_session_is_scaled_down_and_finishes_its_calls(
     assert {eviction.preemptor_project for eviction in evictions} == {"ads"}
 
 
-def test_calls_of_a_cancelled_session_fail_and_name_the_user_who_cancelled_it(
+def test_calls_of_a_cancelled_session_fail_with_the_name_of_the_cancelling_user(
     dave: Client, tmp_path: Path
 ) -> None:
     with dave.session("local", gpus=1, project="vision") as session:

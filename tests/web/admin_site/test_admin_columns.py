@@ -39,7 +39,9 @@ def downloaded(client: Client, model: str, query: str = "") -> list[dict[str, st
     return list(csv.DictReader(io.StringIO(streamed(answer).decode())))
 
 
-def test_audit_list_has_a_column_for_each_part_of_a_change(admin_client: Client, cast: Cast) -> None:
+def test_audit_list_shows_time_action_object_and_user_in_separate_columns(
+    admin_client: Client, cast: Cast
+) -> None:
     alice = replace(cast.alice, request_id="4f2c9a")
     quota = quotas.set_quota(actor=alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     page = listing(admin_client, "projects_audit")
@@ -52,7 +54,7 @@ def test_audit_list_has_a_column_for_each_part_of_a_change(admin_client: Client,
         assert f'<a href="{reverse(f"admin:{model}_change", args=[key])}">vision' in page, model
 
 
-def test_audit_list_names_roles_and_deleted_objects_without_links(admin_client: Client, cast: Cast) -> None:
+def test_audit_list_shows_roles_and_deleted_objects_without_links(admin_client: Client, cast: Cast) -> None:
     department = tenants.create_department(actor=cast.alice, name="ops", title="")
     tenants.delete_department(actor=cast.alice, department=department)
     page = listing(admin_client, "projects_audit")

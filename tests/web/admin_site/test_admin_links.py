@@ -15,7 +15,7 @@ from tests.support.present import present
 admin.autodiscover()
 
 
-def test_eviction_and_cycle_pages_link_to_the_objects_that_they_name(
+def test_eviction_and_cycle_pages_link_to_the_objects_they_mention(
     admin_client: Client, cast: Cast, running_workload: Workload
 ) -> None:
     workload, node = running_workload, make.node(cast.pool, name="n-2")

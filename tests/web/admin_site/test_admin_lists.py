@@ -46,11 +46,15 @@ def rows(html: str) -> list[str]:
     ],
 )
 @pytest.mark.every_case
-def test_heading_repeats_the_sidebars_section_and_title(admin_client: Client, model: str, path: str) -> None:
+def test_list_heading_matches_the_section_and_title_in_the_sidebar(
+    admin_client: Client, model: str, path: str
+) -> None:
     assert path in heading(admin_client.get(reverse(f"admin:{model}_changelist")).content.decode())
 
 
-def test_project_heading_contains_its_section_list_and_name(admin_client: Client, cast: Cast) -> None:
+def test_project_page_heading_shows_the_section_the_list_and_the_project(
+    admin_client: Client, cast: Cast
+) -> None:
     address = reverse("admin:projects_project_change", args=[cast.vision.pk])
     title = heading(admin_client.get(address).content.decode())
     assert "Quotas and shares chevron_right Projects chevron_right vision" in title
@@ -94,7 +98,7 @@ def test_audit_list_query_count_does_not_grow_with_entries(admin_client: Client,
     assert query_count() == few
 
 
-def test_audit_entry_shows_multiline_values_as_lines(admin_client: Client, cast: Cast) -> None:
+def test_audit_entry_preserves_the_line_breaks_of_a_value(admin_client: Client, cast: Cast) -> None:
     row = Audit.objects.create(
         actor="alice", action="set_template", object_type="template", object_id="1",
         object_name="vision/nightly", after={"document": "kind: training\nroles: []"},

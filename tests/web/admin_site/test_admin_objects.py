@@ -89,7 +89,7 @@ def test_records_written_by_berth_do_not_link_to_audit_entries(
     assert "projects/audit/?" not in page
 
 
-def test_fair_shares_list_departments_before_their_projects(admin_client: Client, cast: Cast) -> None:
+def test_fair_share_list_shows_departments_before_their_projects(admin_client: Client, cast: Cast) -> None:
     for owner in (cast.vision, cast.research):
         make.queue_status(owner, cast.pool, share=4, allocated=2, requested=6)
     assert QueueStatus.objects.count() == 2
@@ -135,7 +135,7 @@ def test_choices_are_in_sentence_case(admin_client: Client, cast: Cast) -> None:
     assert ">Point in time</option>" in page
 
 
-def test_admin_list_without_a_plural_name_counts_rows(admin_client: Client, cast: Cast) -> None:
+def test_admin_list_of_a_model_without_a_plural_name_counts_rows(admin_client: Client, cast: Cast) -> None:
     for minutes in (1, 2):
         make.scaling(cast.pool, "ready", "ready after 20 s", at=make.ago(minutes=minutes))
     page = text_of(admin_client.get(reverse("admin:pools_scalingevent_changelist")).content.decode())

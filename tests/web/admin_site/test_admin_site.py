@@ -99,7 +99,7 @@ def test_pending_workload_shows_its_smallest_change(admin_client: Client, cast: 
 
 
 @pytest.mark.heavy
-def test_rate_limited_search_for_a_change_shows_when_to_retry(
+def test_rate_limited_smallest_change_search_shows_when_to_retry(
     admin_client: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reject(workload: Workload) -> str:
@@ -221,7 +221,9 @@ def test_history_rows_cannot_be_added_changed_or_deleted(
 
 
 @pytest.mark.heavy
-def test_eviction_page_shows_the_underlying_numbers(admin_client: Client, running_workload: Workload) -> None:
+def test_eviction_page_shows_the_rule_and_its_numbers(
+    admin_client: Client, running_workload: Workload
+) -> None:
     row = Eviction.objects.get()
     text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()
     assert row.rule in text

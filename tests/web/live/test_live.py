@@ -141,7 +141,7 @@ async def test_deactivated_user_is_signed_out(committed_cast: Cast) -> None:
         assert (await dave.receive_output(PATIENCE))["code"] == SIGNED_OUT
 
 
-async def test_changes_between_page_load_and_connection_are_sent(committed_cast: Cast) -> None:
+async def test_changes_between_page_load_and_websocket_connection_are_sent(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.dave.user) as first:
         written = f"{time.time() + CLOCK_SKEW_SECONDS:.3f}"
         made = await sync_to_async(workloads.submit)(
@@ -156,7 +156,7 @@ async def test_changes_between_page_load_and_connection_are_sent(committed_cast:
             assert await other.receive_nothing(timeout=0.2)
 
 
-async def test_page_older_than_the_listener_is_fully_refreshed(committed_cast: Cast) -> None:
+async def test_page_loaded_before_the_listener_started_is_fully_refreshed(committed_cast: Cast) -> None:
     async with LiveSocket(committed_cast.dave.user, since="1.5") as dave:
         assert await dave.receive() == {"kind": "everything", "ids": None}
 

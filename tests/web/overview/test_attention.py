@@ -276,7 +276,7 @@ def test_workload_that_exceeds_the_remaining_fair_share_needs_attention(cast: Ca
     assert item.label == "Below fair share"
 
 
-def test_array_with_tasks_larger_than_the_fair_share_is_linked(cast: Cast, sign_in: SignIn) -> None:
+def test_attention_item_links_to_an_array_that_exceeds_the_fair_share(cast: Cast, sign_in: SignIn) -> None:
     make.queue_status(cast.vision, cast.pool, share=1, allocated=0.5, requested=3.5)
     array = submit_array(cast, "grid", 3)
     columns = {"pools": [cast.pool.name], "since": make.ago(minutes=6)}
@@ -286,7 +286,7 @@ def test_array_with_tasks_larger_than_the_fair_share_is_linked(cast: Cast, sign_
     assert item.text.startswith("Requests 1 GPU per task, but vision has 0.5 GPUs left of its fair share")
 
 
-def test_failed_array_names_the_error_of_its_last_failed_task(cast: Cast, sign_in: SignIn) -> None:
+def test_failed_array_links_to_the_log_of_its_last_failed_task(cast: Cast, sign_in: SignIn) -> None:
     array, node = submit_array(cast, "grid", 3), make.node(cast.pool)
     for index, minutes in ((0, 9), (1, 5)):
         task, ended = Workload.objects.get(array=array, array_index=index), make.ago(minutes=minutes)

@@ -168,7 +168,7 @@ def test_first_steps_are_loaded_in_one_query(cast: Cast) -> None:
         assert len(own) == 1
 
 
-def test_every_menu_page_has_an_existing_documentation_chapter() -> None:
+def test_every_menu_page_links_to_an_existing_documentation_chapter() -> None:
     entries = [entry.path for _, group in GROUPS for entry in group]
     assert all(help_chapter(path) != help_chapter("/") for path in entries if path != "/")
     steps = ["researchers/#install-and-sign-in", "admins/#quotas", "researchers/#submit-a-workload"]

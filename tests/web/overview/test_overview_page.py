@@ -95,7 +95,9 @@ def test_gpu_counts_add_up_while_nodes_boot(cast: Cast, sign_in: SignIn, running
     assert "booting" not in client.get("/").content.decode()
 
 
-def test_overview_lists_the_longest_waits_with_one_row_per_array(cast: Cast, sign_in: SignIn) -> None:
+def test_overview_lists_the_longest_pending_workloads_with_one_row_per_array(
+    cast: Cast, sign_in: SignIn
+) -> None:
     array = WorkloadArray.objects.create(
         project=cast.vision, name="sweep", submitted_by=cast.dave.user, spec={}, task_count=2
     )
@@ -294,7 +296,9 @@ def test_device_map_marks_idle_devices_and_devices_of_the_same_workload(
     assert re.search(r'aria-label="GPU 0: [^"]+, idle"', page)
 
 
-def test_member_figures_state_only_once_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:
+def test_overview_states_only_once_that_a_members_figures_cover_their_own_projects(
+    cast: Cast, sign_in: SignIn
+) -> None:
     page = sign_in("dave").get("/").content.decode()
     assert page.count("all projects") == page.count("my projects") == 1
     assert "The others cover only my projects." in page

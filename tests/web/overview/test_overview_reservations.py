@@ -12,7 +12,7 @@ from tests.support.present import present
 from tests.web.conftest import SignIn
 
 
-def test_overview_names_the_project_for_which_a_booting_node_is_reserved(cast: Cast, sign_in: SignIn) -> None:
+def test_overview_shows_which_project_a_booting_node_is_reserved_for(cast: Cast, sign_in: SignIn) -> None:
     make.node(cast.pool, gpus=4)
     booting = make.node(cast.pool, gpus=4, state="booting")
     following = make.workload(cast.vision, "next", replicas=4, phase="reserved", pool=cast.pool)

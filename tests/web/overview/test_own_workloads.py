@@ -83,7 +83,7 @@ def test_own_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     assert re.search(r"broken vision Failed \S.* 2 GPUs requested", words)
 
 
-def test_own_services_show_how_many_engines_serve(cast: Cast, sign_in: SignIn) -> None:
+def test_own_services_show_how_many_engines_are_serving(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(cast.vision, "chat", kind="service", phase="running", by=cast.dave.user)
     service = Service.objects.create(workload=row, role="worker", initial_engines=2, next_number=2)
     make.workload(cast.vision, "empty", kind="service", phase="running", by=cast.dave.user)
@@ -113,7 +113,7 @@ def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in:
     assert counts[1:] == counts[1:2] * 2, counts
 
 
-def test_separate_queue_positions_of_an_array_have_a_plural_label(cast: Cast, sign_in: SignIn) -> None:
+def test_array_with_several_queue_positions_has_a_plural_label(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "grid", 2)
     for index, position in ((0, 2), (1, 7)):
         Workload.objects.filter(array=array, array_index=index).update(

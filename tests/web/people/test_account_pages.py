@@ -32,7 +32,7 @@ def test_role_is_shown_with_its_grant_date(cast: Cast, sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-def test_account_page_names_the_role_of_a_superuser(cast: Cast) -> None:
+def test_account_page_shows_the_role_of_a_superuser(cast: Cast) -> None:
     User.objects.create_superuser("admin", password=OLD)
     browser = Client()
     browser.force_login(User.objects.get(username="admin"))
@@ -62,7 +62,7 @@ def test_account_page_ends_other_browser_sessions(cast: Cast, sign_in: SignIn) -
     assert Audit.objects.get(action="end_sessions").actor == "dave"
 
 
-def test_sign_in_page_names_the_installation_and_its_contact(settings: Settings) -> None:
+def test_sign_in_page_shows_the_installation_name_and_its_contact(settings: Settings) -> None:
     text = Client().get("/login").content.decode()
     assert "testserver" in text and "ask a platform admin" in text
     settings.BERTH_NAME, settings.BERTH_CONTACT = "ML platform (staging)", "ml-platform@example.org"
@@ -178,7 +178,7 @@ def test_permission_errors_show_the_label_of_the_platform_role(cast: Cast) -> No
 
 
 @pytest.mark.heavy
-def test_server_error_page_mentions_changes_only_after_a_form_was_sent(
+def test_server_error_page_mentions_unsaved_changes_only_after_a_form_submission(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

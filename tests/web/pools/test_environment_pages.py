@@ -162,7 +162,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
 
 
 @pytest.mark.heavy
-def test_page_of_a_reused_node_name_shows_the_current_node(cast: Cast, alice: Client) -> None:
+def test_node_page_shows_the_current_node_if_its_name_was_reused(cast: Cast, alice: Client) -> None:
     ended = make.node(cast.pool, state="ended", ended_at=timezone.now(), instance_id="i-former")
     make.node(cast.pool, 0, state="booting", instance_id="i-present")
     page = alice.get(f"/nodes/{ended.name}").content.decode()

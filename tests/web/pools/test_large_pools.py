@@ -105,7 +105,7 @@ def test_tenant_sees_no_provider_problems_and_cannot_select_nodes(
     assert len(node_names(filtered)) == PAGE_SIZE, "only platform admins filter by findings"
 
 
-def test_diagnosis_of_many_nodes_links_to_the_nodes_and_one_action(cast: Cast, alice: Client) -> None:
+def test_diagnosis_links_to_the_affected_nodes_and_to_one_bulk_action(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
     text = page(alice)
     diagnosis = text.partition("Diagnosis")[2].partition("</table>")[0]

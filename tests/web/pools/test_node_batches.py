@@ -76,7 +76,7 @@ def test_repeated_and_impossible_changes_are_reported_per_node(pool: NodePool, a
     assert "0 nodes are cordoned. 2 nodes were cordoned before." in again
 
 
-def test_drain_of_several_nodes_names_the_affected_workloads(
+def test_draining_several_nodes_lists_the_affected_workloads(
     cast: Cast, pool: NodePool, alice: Client
 ) -> None:
     work = make.workload(cast.vision, "sweep", phase="running", run=1)

@@ -98,7 +98,7 @@ def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: 
     assert "No pods" not in contents and "No events" not in text, "a booting node has neither"
 
 
-def test_drain_and_terminate_dialogs_state_the_timeout_and_the_lost_work(sign_in: SignIn, node: Node) -> None:
+def test_drain_and_terminate_dialogs_show_the_timeout_and_the_lost_work(sign_in: SignIn, node: Node) -> None:
     alice = sign_in("alice")
     drain = alice.get(f"/nodes/{node.name}/drain").content.decode()
     assert "Running pods have 10 min to finish. Then the node is terminated and replaced." in drain

@@ -85,7 +85,7 @@ def test_held_array_tasks_do_not_count_as_pending_demand(cast: Cast, pending: No
     assert pending_gpus_by_project([cast.pool]) == {cast.vision.pk: 4000}
 
 
-def test_long_queue_does_not_shorten_the_allocated_part_of_a_bar() -> None:
+def test_long_queue_does_not_shorten_the_allocated_segment_of_a_bar() -> None:
     bar = quota_bar(allocated=8, quota=10, share=None, requested=82, scale=12, label="")
     assert [(part.kind, part.x, part.width) for part in bar.parts] == [
         ("used", 0, 667),

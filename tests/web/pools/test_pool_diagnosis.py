@@ -27,7 +27,7 @@ def test_pool_page_shows_the_diagnosis_to_platform_admins_only(cast: Cast, sign_
 
 
 @pytest.mark.heavy
-def test_state_next_to_the_title_reflects_the_worst_finding(cast: Cast, sign_in: SignIn) -> None:
+def test_pool_state_next_to_the_title_reflects_the_worst_finding(cast: Cast, sign_in: SignIn) -> None:
     pool = make.pool("train", ticked_at=make.ago(seconds=1))
     make.node(pool, 0)
     make.quota(cast.research, pool, 4)

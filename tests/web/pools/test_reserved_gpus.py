@@ -40,7 +40,7 @@ def text_of(client: Client, path: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", client.get(path).content.decode()).split())
 
 
-def test_department_totals_include_its_projects(cast: Cast, held: None) -> None:
+def test_department_totals_include_project_totals(cast: Cast, held: None) -> None:
     by_queue = totals_by_queue()
     project = by_queue[cast.pool.pk, (None, cast.vision.pk)]
     assert (project.allocated[0], project.reserved[0]) == (2000, 3000)
@@ -48,7 +48,7 @@ def test_department_totals_include_its_projects(cast: Cast, held: None) -> None:
     assert totals_by_queue([]) == {}
 
 
-def test_quotas_and_fair_shares_state_the_gpus_of_booting_nodes(
+def test_quota_and_fair_share_pages_show_the_gpus_of_booting_nodes(
     sign_in: SignIn, cast: Cast, held: None
 ) -> None:
     make.node(cast.pool, state="booting", gpus=4)
@@ -80,9 +80,7 @@ def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast
 
 
 @pytest.mark.heavy
-def test_reserved_gpus_are_subtracted_from_free_gpus_once_evicted_pods_have_stopped(
-    cast: Cast, held: None
-) -> None:
+def test_reserved_gpus_reduce_free_gpus_only_after_evicted_pods_have_stopped(cast: Cast, held: None) -> None:
     capacity = pool_capacity([cast.pool])
     assert (capacity.reserved, capacity.free) == (3000, 3000)
     Reservation.objects.filter(index=0).update(devices=[0])  # a pod on this GPU still stops

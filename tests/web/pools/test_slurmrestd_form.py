@@ -90,7 +90,7 @@ def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, form_va
         ({"slurm_rest_url": "", "slurm_rest_user": ""}, "slurm_token", "has no effect without"),
     ],
 )
-def test_error_for_an_unusable_value_is_shown_next_to_its_field(
+def test_error_for_an_invalid_value_is_shown_next_to_its_field(
     alice: Client, form_values: dict[str, str], changes: dict[str, str], field: str, message: str
 ) -> None:
     response = alice.post("/node-pools/new", {**form_values, **changes}, headers=HTMX)

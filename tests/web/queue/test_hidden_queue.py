@@ -62,7 +62,7 @@ def test_hidden_workloads_have_placeholders_at_their_positions(cast: Cast, sign_
         assert not any("other project" in row for row in rows(client, f"/queue?pool=local{query}")), query
 
 
-def test_placeholders_state_the_requested_gpus(cast: Cast, sign_in: SignIn) -> None:
+def test_placeholders_show_the_requested_gpus(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.ads, "holds", phase=Phase.RESERVED, pools=["local"], replicas=4)
     for position, replicas in ((3, 3), (1, 2), (4, 5)):
         theirs = queue(cast.ads, f"theirs-{position}", position)
@@ -85,7 +85,9 @@ def test_unused_positions_have_no_placeholders(cast: Cast, sign_in: SignIn) -> N
     assert rows(client) == ["1 first", "3 third", f"5\N{EN DASH}7 {SEVERAL}", "9 ninth"]
 
 
-def test_hidden_workload_with_the_same_position_has_a_placeholder(cast: Cast, sign_in: SignIn) -> None:
+def test_hidden_workload_with_the_same_position_as_a_visible_one_has_a_placeholder(
+    cast: Cast, sign_in: SignIn
+) -> None:
     queue(cast.vision, "own", 2)
     queue(cast.ads, "stale", 2)
     assert rows(sign_in("dave")) == ["2 own", f"2 {ONE}"]
@@ -169,7 +171,7 @@ def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_positio
     assert hidden == [[f"reserved {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
 
 
-def test_placeholders_are_not_repeated_if_a_page_begins_with_a_workload_that_allows_several_pools(
+def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_allows_several_pools(
     cast: Cast, sign_in: SignIn
 ) -> None:
     make.pool("spare")

@@ -46,7 +46,7 @@ def test_rows_offer_the_actions_that_the_user_may_run(
     assert "data-editable" not in of_viewer["own"]
 
 
-def test_single_queued_task_of_an_array_is_selected_alone(
+def test_checkbox_of_the_only_queued_task_selects_the_task_rather_than_the_array(
     cast: Cast, sign_in: SignIn, array: WorkloadArray
 ) -> None:
     Workload.objects.filter(array=array, array_index=1).update(phase=Phase.RUNNING)

@@ -58,7 +58,7 @@ SHARE = "within its fair share", "would exceed its fair share"
          "before vision in fair-share order"),
     ],
 )  # fmt: skip
-def test_queue_order_is_explained_by_the_first_difference(
+def test_queue_order_is_explained_by_the_first_criterion_that_differs(
     first: tuple[str, int, str, float], second: tuple[str, int, str, float], words: str
 ) -> None:
     keys = [
@@ -132,7 +132,7 @@ def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
     assert unknown_start_summary(reason) == words
 
 
-def test_queue_names_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
+def test_queue_lists_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
     because = "workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU"
     explanation = {"pool": "local", "queue_position": 1, "expected_start_reason": because}
     make.workload(cast.vision, "waits", pools=["local"], explanation=explanation)
@@ -155,7 +155,7 @@ def test_queue_names_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in
     assert ">at least 2 have no max runtime<" in start()
 
 
-def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_rest(
+def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_others(
     cast: Cast, sign_in: SignIn
 ) -> None:
     because = "workloads without a maximum runtime have 9 GPUs allocated, and this workload needs 1 GPU"
@@ -270,7 +270,7 @@ def test_equal_priorities_are_in_queue_order(cast: Cast, sign_in: SignIn) -> Non
     assert [row.name for row, *_ in context["rows"]] == ["at-4", "at-1", "at-2", "at-3"]
 
 
-def test_counts_state_how_many_workloads_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
+def test_queue_shows_how_many_workloads_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     for position, pool in enumerate(("local", "local", "spare")):
         explanation = {"pool": pool, "queue_position": position + 1}
@@ -284,7 +284,7 @@ def test_counts_state_how_many_workloads_match_the_filters(cast: Cast, sign_in: 
     assert "1 of 2 pending, 1 of 2 GPUs requested, " in filtered
 
 
-def test_positions_name_their_pool_in_a_list_of_several_pools(cast: Cast, sign_in: SignIn) -> None:
+def test_positions_include_the_pool_in_a_list_of_several_pools(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     for pool in ("local", "spare"):
         make.workload(cast.vision, pool, explanation={"pool": pool, "queue_position": 1})

@@ -103,7 +103,7 @@ def test_reason_has_a_label_and_a_detail(cast: Cast) -> None:
     assert str(pending_reason(row)) == "Not evaluated yet"
 
 
-def test_restart_delay_detail_states_its_end_and_the_reason_for_a_failed_start(cast: Cast) -> None:
+def test_restart_delay_shows_when_it_ends_and_why_the_start_failed(cast: Cast) -> None:
     row = make.workload(
         cast.vision, "w", reason="Backoff", backoff_until=datetime(2100, 11, 28, 12, 31, tzinfo=UTC)
     )

@@ -113,7 +113,7 @@ def test_array_row_counts_tasks_with_other_pending_reasons(cast: Cast, sign_in: 
     assert listed(client, "&reason=WaitingForCapacity") == ["2 sweep-1"], "a single task has its own name"
 
 
-def test_array_with_a_reserved_task_states_the_positions_of_its_other_tasks(
+def test_array_with_a_reserved_task_shows_the_positions_of_its_other_tasks(
     cast: Cast, sign_in: SignIn
 ) -> None:
     array = queue_array(cast, [1, 1, 2])
@@ -133,7 +133,9 @@ def reserve_first_task(cast: Cast, array: WorkloadArray, minutes: int) -> dateti
     return ready_at
 
 
-def test_array_with_a_reserved_task_starts_when_its_node_has_booted(cast: Cast, sign_in: SignIn) -> None:
+def test_array_with_a_reserved_task_is_expected_to_start_when_its_node_has_booted(
+    cast: Cast, sign_in: SignIn
+) -> None:
     ready_at = reserve_first_task(cast, queue_array(cast, [5, 6, 7]), minutes=4)
     page = sign_in("dave").get(ADDRESS)
     [(row, *_)] = page.context["rows"]

@@ -99,7 +99,7 @@ def test_quota_form_without_evictions_is_saved_without_a_dialog(busy_cast: Cast,
     assert Quota.objects.get(project=busy_cast.vision).limit_gpu_milli == 4000
 
 
-def test_quota_deletion_names_the_workloads_that_it_would_evict(busy_cast: Cast, sign_in: SignIn) -> None:
+def test_quota_deletion_lists_the_workloads_it_would_evict(busy_cast: Cast, sign_in: SignIn) -> None:
     cast = busy_cast
     holding = make.quota(cast.speech, cast.pool, 2)
     Quota.objects.filter(project=cast.vision).update(gpu_milli=2000)

@@ -123,7 +123,7 @@ def test_viewer_sees_no_hint_about_reverting_changes(cast_with_quotas: Cast, sig
     assert "You can revert a change" not in sign_in("dave").get("/quotas/changes").content.decode()
 
 
-def test_revert_dialog_names_a_change_applied_after_it_was_opened(
+def test_revert_dialog_shows_a_change_applied_after_it_was_opened(
     cast_with_quotas: Cast, sign_in: SignIn
 ) -> None:
     change = set_vision(cast_with_quotas, 1)

@@ -100,7 +100,9 @@ def test_typing_a_verb_lists_the_actions_that_the_role_allows(
     assert str(train.pk) not in outside
 
 
-def test_actions_on_the_best_match_follow_the_matching_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_actions_on_the_best_match_are_listed_after_the_matching_workloads(
+    cast: Cast, sign_in: SignIn
+) -> None:
     make.workload(cast.vision, "resnet-old", phase="running", run=1)
     best = make.workload(
         cast.vision, "resnet", phase="running", run=1, by=cast.dave.user, submitted_at=make.ago(hours=9)
@@ -120,7 +122,7 @@ def test_actions_on_the_best_match_follow_the_matching_workloads(cast: Cast, sig
     assert not any("Cancel" in title for title in titles(sign_in("erin"), "resnet"))
 
 
-def test_actions_on_an_array_follow_the_matching_arrays(cast: Cast, sign_in: SignIn) -> None:
+def test_actions_on_an_array_are_listed_after_the_matching_arrays(cast: Cast, sign_in: SignIn) -> None:
     array(cast, "grid", "running", "failed")
     shown = titles(sign_in("dave"), "grid")
     assert shown[:4] == [

@@ -179,7 +179,7 @@ def test_page_without_scripts_submits_without_confirmation(dave: Client) -> None
 
 
 @pytest.mark.usefixtures("low")
-def test_submission_without_a_dry_run_slot_requires_confirmation(
+def test_submission_requires_confirmation_if_no_dry_run_slot_is_free(
     dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "dry_run", reject_dry_run)
@@ -193,7 +193,7 @@ def test_submission_without_a_dry_run_slot_requires_confirmation(
 
 
 @pytest.mark.usefixtures("low")
-def test_edit_without_a_dry_run_slot_requires_confirmation(
+def test_edit_requires_confirmation_if_no_dry_run_slot_is_free(
     dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dave.post("/submit", {"document": TEXT + "priority: 5\n", "step": "submit"})

@@ -54,7 +54,7 @@ def test_button_applies_the_smallest_change_to_an_unschedulable_workload(
 
 
 @pytest.mark.parametrize("replicas", [60, 200])
-def test_number_of_replicas_that_fits_is_suggested_if_the_workload_can_never_start(
+def test_replica_count_that_fits_is_suggested_for_an_unschedulable_workload(
     cast: Cast, dave: Client, replicas: int
 ) -> None:
     """The limit is below half of the request. More nodes in pool serve would fit all of it."""
@@ -90,7 +90,7 @@ def test_prediction_of_a_queued_workload_shows_the_smallest_change(cast: Cast, d
     assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
 
 
-def test_smallest_change_that_ends_a_workload_shows_its_lost_work(cast: Cast, dave: Client) -> None:
+def test_smallest_change_shows_the_lost_work_of_the_workload_to_end(cast: Cast, dave: Client) -> None:
     node = make.node(cast.pool, gpus=2)
     make.quota(cast.research, cast.pool, 64)
     make.quota(cast.vision, cast.pool, 64)
@@ -131,7 +131,7 @@ def _six_replicas_beside_a_victim(cast: Cast, project: Project) -> str:
     return text + "roles:\n- {gpu: 1, replicas: 6}\n"
 
 
-def test_smallest_change_explains_why_fewer_replicas_fit(cast: Cast, dave: Client) -> None:
+def test_smallest_change_explains_why_only_fewer_replicas_fit(cast: Cast, dave: Client) -> None:
     text = _six_replicas_beside_a_victim(cast, cast.vision)
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "instead of 6." in card and "2 GPUs are free, and the eviction would free 2." in card
@@ -213,7 +213,7 @@ def test_prediction_reads_only_end_times_of_workloads_that_count_towards_the_lim
     assert "LIMIT 100" in sql
 
 
-def test_prediction_states_no_time_for_a_quota_group_limit(cast: Cast, dave: Client) -> None:
+def test_prediction_shows_no_time_for_a_quota_group_limit(cast: Cast, dave: Client) -> None:
     other = make.pool("other", gpus=8)
     group = QuotaGroup.objects.create(name="all")
     NodePool.objects.update(quota_group=group)

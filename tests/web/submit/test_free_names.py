@@ -67,7 +67,7 @@ def test_prediction_and_check_show_the_same_error_for_a_name_in_use(cast: Cast, 
     assert answer.content == checked.content
 
 
-def test_prediction_of_an_invalid_document_keeps_the_form(sign_in: SignIn) -> None:
+def test_prediction_for_an_invalid_document_preserves_the_form_values(sign_in: SignIn) -> None:
     valid = "name: night-run\nproject: vision\ncommand: sleep 1\n"
     answer = sign_in("dave").post(
         "/submit/prediction",

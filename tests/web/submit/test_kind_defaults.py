@@ -40,7 +40,7 @@ def test_unedited_example_becomes_the_example_of_the_chosen_kind(dave: Client, o
     assert "faults-title" not in page
 
 
-def test_chosen_kind_keeps_the_project_and_offers_a_free_name(cast: Cast, dave: Client) -> None:
+def test_changing_the_kind_keeps_the_project_and_offers_a_free_name(cast: Cast, dave: Client) -> None:
     make.workload(cast.vision, "my-session")
     assert choose_kind(dave, example("single", "my-training-7"), "interactive")[0].startswith(
         "name: my-session-2\nproject: vision\nkind: interactive\n"
@@ -53,7 +53,7 @@ def test_choosing_training_again_restores_the_first_example(dave: Client) -> Non
     assert choose_kind(dave, session, "")[0] == example("single").removesuffix("\n")
 
 
-def test_chosen_kind_keeps_edited_values(dave: Client) -> None:
+def test_changing_the_kind_keeps_edited_values(dave: Client) -> None:
     document = example("single").replace("gpu: 1 ", "gpu: 4 ") + "max_runtime: 2h  # short\npriority: high\n"
     text, _ = choose_kind(dave, document, "interactive")
     data = read_document(text)
@@ -69,7 +69,7 @@ def test_chosen_kind_keeps_edited_values(dave: Client) -> None:
         example("roles").replace("replicas: 4", "replicas: 3"),
     ],
 )
-def test_chosen_kind_keeps_edited_commands(dave: Client, document: str) -> None:
+def test_changing_the_kind_keeps_edited_commands(dave: Client, document: str) -> None:
     before = {key: value for key, value in read_document(document).items() if key != "name"}
     after = read_document(choose_kind(dave, document, "interactive")[0])
     assert {key: value for key, value in after.items() if key != "name"} == before | {"kind": "interactive"}

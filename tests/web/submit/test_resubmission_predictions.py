@@ -69,7 +69,7 @@ def test_eviction_warning_does_not_replace_the_confirmation_form(cast: Cast, dav
 
 
 @pytest.mark.usefixtures("low")
-def test_resubmission_of_a_selected_workload_requires_confirmation_if_it_evicts(
+def test_resubmitting_a_selected_workload_requires_confirmation_if_it_would_evict_others(
     cast: Cast, dave: Client
 ) -> None:
     workload = failed(cast)
@@ -80,7 +80,7 @@ def test_resubmission_of_a_selected_workload_requires_confirmation_if_it_evicts(
     assert not Workload.objects.filter(name="train-2").exists()
 
 
-def test_resubmission_without_a_dry_run_slot_requires_confirmation(
+def test_resubmission_requires_confirmation_if_no_dry_run_slot_is_free(
     cast: Cast, dave: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reject(**_: object) -> None:

@@ -45,7 +45,7 @@ def test_button_renames_a_misspelled_key_and_keeps_comments(dave: Client) -> Non
     assert "faults-title" not in answer.content.decode()
 
 
-def test_key_that_is_already_present_is_not_offered(dave: Client) -> None:
+def test_key_already_in_the_document_is_not_offered_as_a_new_name(dave: Client) -> None:
     text = TEXT + "comand: run\n"
     assert "rename:" not in refresh_form(dave, text).content.decode()
     assert refresh_form(dave, text, step="rename:comand:command").context["text"] == text

@@ -165,7 +165,7 @@ def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
 
-def test_verdict_begins_with_the_label_of_the_reason_and_contains_every_message() -> None:
+def test_verdict_begins_with_the_reason_label_and_contains_every_message() -> None:
     numbers = {"resource": "gpu", "requested": 6000, "free": 4000}
     shortage = {"reason": "WaitingForCapacity", "message": "Needs 6 GPUs, 4 are free.", "numbers": numbers}
     reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
@@ -220,7 +220,7 @@ def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
 
 
 @pytest.mark.heavy
-def test_edit_a_copy_link_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
+def test_link_to_edit_a_copy_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     answer = dave.get(f"/submit?like={like.pk}")
     assert 'value="train-2"' in answer.content.decode()
@@ -337,7 +337,9 @@ def test_error_replaces_the_hint_of_a_field(cast: Cast, dave: Client) -> None:
     assert hint in dave.post("/submit", typed, headers=HTMX).content.decode()
 
 
-def test_error_for_a_task_limit_in_the_array_field_names_the_correct_field(cast: Cast, dave: Client) -> None:
+def test_error_for_a_task_limit_in_the_array_field_points_to_max_running_tasks(
+    cast: Cast, dave: Client
+) -> None:
     typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-29%4"}
     answer = dave.post("/submit", typed, headers=HTMX)
     assert field_error(answer, "array.tasks") == "Enter 0-29 here and 4 in Max running tasks."

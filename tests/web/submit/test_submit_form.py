@@ -198,7 +198,7 @@ def test_memory_has_a_unit_and_stays_as_written_until_it_is_changed(written: str
     assert f"memory_mib: {written}\n" in post(draft, name="other").text
 
 
-def test_command_list_stays_a_list() -> None:
+def test_command_written_as_a_list_stays_a_list() -> None:
     text = TEXT.replace("python train.py", "[python, train.py]")
     draft = post(open_draft(text), command="python\ntrain.py\n--fast run")
     assert (draft.data or {})["command"] == ["python", "train.py", "--fast run"]
@@ -288,7 +288,7 @@ def test_malformed_document_does_not_break_the_form(text: str) -> None:
         ("command: python train.py\nvolumes: [{name: data, path: /data}]", ""),
     ],
 )
-def test_command_field_warns_about_a_program_that_pods_lack(document: str, program: str) -> None:
+def test_command_field_warns_about_a_program_that_the_workload_lacks(document: str, program: str) -> None:
     draft = open_draft(f"{document}\nroles: [{{gpu: 1}}]\n")
     shown = {field.form_field.path: field for part in prepare_form(draft, FORM_CHOICES).parts
              for field in (*part.fields, *part.more)}  # fmt: skip

@@ -323,7 +323,7 @@ def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in: Si
 
 
 @pytest.mark.heavy
-def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sign_in: SignIn) -> None:
+def test_service_chart_covers_the_last_hour_and_marks_missing_samples(cast: Cast, sign_in: SignIn) -> None:
     workload = workloads.submit(actor=cast.dave, document=document(), project=cast.vision)
     service = Service.objects.get(workload=workload)
     for minutes in (0.25, 1, 2, 20, 21):

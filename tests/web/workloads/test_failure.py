@@ -148,7 +148,9 @@ def test_tiny_amounts_are_shown_as_less_than_the_smallest_displayed_number() -> 
     ]
 
 
-def test_workload_that_ended_immediately_ran_for_less_than_a_second(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_that_ended_immediately_shows_a_duration_under_one_second(
+    cast: Cast, sign_in: SignIn
+) -> None:
     workload = failed(cast, "The program was not found.")
     Workload.objects.filter(pk=workload.pk).update(ended_at=workload.started_at)
     client = sign_in("dave")

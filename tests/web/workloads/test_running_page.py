@@ -54,7 +54,7 @@ def test_replicas_added_during_a_run_lose_only_their_own_work(cast: Cast, sign_i
 
 
 @pytest.mark.parametrize("step", ["cancel", "suspend"])
-def test_dialog_states_how_much_work_stopping_the_workload_loses(
+def test_cancel_and_suspend_dialogs_show_how_much_work_would_be_lost(
     step: str, cast: Cast, sign_in: SignIn
 ) -> None:
     node, dialogs = make.node(cast.pool, gpus=4), list[str]()

@@ -133,7 +133,7 @@ def host(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_pods_survive_a_killed_agent(host: Host, metal_pool: NodePool) -> None:
+def test_pods_keep_running_after_the_agent_is_killed(host: Host, metal_pool: NodePool) -> None:
     installed = host.install()
     assert (installed.returncode, installed.stderr) == (0, "")
     assert "journalctl -u berth-agent" in installed.stdout
@@ -267,7 +267,7 @@ def test_agent_service_can_join_later_with_a_stored_token(host: Host) -> None:
     assert "BERTH_JOIN_TOKEN" in (host.state / "environment").read_text()
 
 
-def test_error_on_a_machine_without_systemd_names_the_alternative(tmp_path: Path) -> None:
+def test_installation_without_systemd_suggests_the_machines_service_manager(tmp_path: Path) -> None:
     host = Host(tmp_path, "https://berth.example.org", "join_token")
     host.installer = host.installer.replace(repr(str(tmp_path)) + "\n", repr("/nowhere") + "\n")
     rejected = host.install()
@@ -294,7 +294,7 @@ def test_installation_by_an_unprivileged_user_is_rejected(tmp_path: Path) -> Non
         (["instal"], "invalid choice: 'instal'"),
     ],
 )
-def test_error_for_an_incomplete_command_names_the_missing_option(
+def test_incomplete_agent_command_reports_the_missing_option(
     tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
     done = Host(tmp_path, "", "").run(*arguments)

@@ -68,7 +68,7 @@ def test_only_platform_admins_see_the_hardware_inventory(
         ({"colour": "red"}, "inventory.colour"),
     ],
 )
-def test_error_for_an_invalid_inventory_names_the_field(
+def test_error_names_the_invalid_inventory_field(
     alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = report_in(join(alice), {"inventory": {**INVENTORY, **wrong}})
@@ -111,7 +111,7 @@ def test_machine_that_returns_with_different_hardware_gets_a_new_node(
     assert Machine.objects.count() == 1
 
 
-def test_agent_reports_gpus_driver_system_and_disk(tmp_path: Path) -> None:
+def test_agent_reports_gpus_driver_operating_system_and_disk(tmp_path: Path) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text(
         "#!/bin/sh\necho 'GPU-a, NVIDIA L4, 23034, 550.54.15'\necho 'GPU-b, NVIDIA GB10, [N/A], 550.54.15'\n"
@@ -143,7 +143,7 @@ def test_agent_reports_gpus_driver_system_and_disk(tmp_path: Path) -> None:
     assert measured["memory_mib"] == total - 64
 
 
-def test_error_for_an_invalid_reservation_names_the_variable(tmp_path: Path) -> None:
+def test_error_names_the_invalid_reservation_variable(tmp_path: Path) -> None:
     env = {
         **os.environ, "BERTH_MACHINE_STATE": str(tmp_path / "state"), **NO_METADATA,
         "BERTH_RESERVED_CPUS": "two", "BERTH_URL": "http://127.0.0.1:1", "BERTH_POOL": "metal",

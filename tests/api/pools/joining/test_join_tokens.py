@@ -107,7 +107,7 @@ def test_revoking_a_token_does_not_remove_its_machines(alice: Caller, metal_pool
         ({"x": 1}, "x"),
     ],
 )
-def test_error_for_an_invalid_token_request_names_the_field(
+def test_error_names_the_invalid_join_token_field(
     alice: Caller, metal_pool: NodePool, body: dict[str, Any], path: str
 ) -> None:
     answer = alice.post(TOKENS, body)

@@ -140,7 +140,7 @@ def test_request_with_a_forged_secret_is_rejected(alice: Caller, metal_pool: Nod
         ({"x": 1}, "x"),
     ],
 )
-def test_error_for_an_invalid_machine_names_the_field(
+def test_error_names_the_invalid_machine_field(
     alice: Caller, metal_pool: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x", **wrong})
@@ -292,7 +292,7 @@ def test_interruption_counts_as_a_failed_boot_only_on_slurm(
 
 
 @pytest.mark.heavy
-def test_early_end_of_a_slurm_allocation_is_recorded_unless_it_was_announced(ordered_node: Node) -> None:
+def test_unannounced_early_end_of_a_slurm_allocation_is_recorded(ordered_node: Node) -> None:
     NodePool.objects.update(provider="slurm")
     Node.objects.update(state="ready", instance_id="5-abcdef12")
     secret = secrets.node_secret(ordered_node.pk)

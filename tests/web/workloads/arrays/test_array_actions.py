@@ -13,7 +13,9 @@ from tests.web.conftest import SignIn
 from tests.web.workloads.arrays.test_array_pages import HTMX, report_losses, text
 
 
-def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_tasks_are_suspended_and_resumed_on_the_array_page(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
     dave, url = sign_in("dave"), f"/arrays/{sweep.pk}"
     Workload.objects.filter(array=sweep, array_index=3).update(phase="completed", ended_at=make.ago())
     page = text(dave, url)
@@ -133,7 +135,7 @@ def test_cancel_form_preselects_all_live_tasks(sweep: WorkloadArray, sign_in: Si
     assert "All 117 unfinished tasks" in form and ">Cancel 117 tasks</span>" in form and "Keep tasks" in form
 
 
-def test_cancel_and_suspend_forms_state_lost_work_and_grace_period_of_the_selected_tasks(
+def test_cancel_and_suspend_forms_show_lost_work_and_grace_period_of_the_selected_tasks(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
     running = Workload.objects.filter(array=sweep, phase="running")

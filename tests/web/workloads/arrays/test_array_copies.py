@@ -43,7 +43,7 @@ def link_in(card: str) -> str:
     return html.unescape(present(re.search(r'href="([^"]+)">Copy pending tasks</a>', card))[1])
 
 
-def test_smallest_change_of_an_array_opens_a_copy_of_its_pending_tasks_with_the_change(
+def test_smallest_change_of_an_array_links_to_a_changed_copy_of_its_pending_tasks(
     cast: Cast, sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     make.pool("spare")
@@ -179,7 +179,7 @@ def test_copy_is_not_submitted_if_the_user_can_no_longer_cancel_the_originals(
     assert live_indexes(sweep) == set(range(3, 120))
 
 
-def test_copy_that_is_edited_to_other_tasks_leaves_the_remaining_originals_pending(
+def test_edited_copy_cancels_only_the_originals_of_the_tasks_it_contains(
     cast: Cast, sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     make.pool("spare")
@@ -194,7 +194,7 @@ def test_copy_that_is_edited_to_other_tasks_leaves_the_remaining_originals_pendi
     assert live_indexes(sweep) == {*range(3, 120)} - {10, 11}
 
 
-def test_button_of_an_array_copy_that_can_never_start_names_the_originals(
+def test_submit_button_of_an_unschedulable_array_copy_counts_the_originals(
     cast: Cast, sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     make.pool("spare")
@@ -210,7 +210,7 @@ def test_button_of_an_array_copy_that_can_never_start_names_the_originals(
     assert label_of(answer) == "Submit anyway and cancel 116 originals"
 
 
-def test_link_that_cancels_many_original_tasks_is_short(cast: Cast, sign_in: SignIn) -> None:
+def test_cancel_link_for_many_original_tasks_is_short(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     document = {**training("sweep", array={"tasks": 1600}), "project": "vision"}
     sweep = arrays.submit(actor=cast.dave, document=document).array
@@ -230,7 +230,7 @@ def test_link_that_cancels_many_original_tasks_is_short(cast: Cast, sign_in: Sig
     assert Workload.objects.filter(array=sweep, phase="running").count() == 800
 
 
-def test_link_to_the_originals_of_a_deleted_copy_selects_no_tasks(
+def test_cancel_link_selects_no_tasks_after_the_copy_was_deleted(
     cast: Cast, sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     make.pool("spare")

@@ -75,7 +75,7 @@ def test_array_progress_counts_ended_tasks_without_loading_their_rows(cast: Cast
 
 
 @pytest.mark.parametrize("mine", [True, False])
-def test_empty_search_does_not_read_earlier_failures(cast: Cast, mine: bool) -> None:
+def test_empty_search_does_not_load_old_failures(cast: Cast, mine: bool) -> None:
     make.workload(cast.vision, "probe", phase="failed", ended_at=make.ago(hours=1), by=cast.dave.user)
     create_ended_workloads(cast, Phase.FAILED)
     with CaptureQueriesContext(connection) as queries:

@@ -69,7 +69,7 @@ def test_remaining_time_of_an_array_without_max_running_is_estimated_from_runnin
 
 
 @pytest.mark.parametrize("phase", ["failed", "cancelled"])
-def test_only_completed_tasks_count_for_the_mean_runtime(cast: Cast, sign_in: SignIn, phase: str) -> None:
+def test_only_completed_tasks_count_towards_the_mean_runtime(cast: Cast, sign_in: SignIn, phase: str) -> None:
     array = create_array(cast)
     Workload.objects.filter(array=array, array_index=0).update(phase=phase)
     assert "Mean task runtime" not in sign_in("erin").get(f"/arrays/{array.pk}").content.decode()

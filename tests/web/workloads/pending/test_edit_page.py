@@ -45,7 +45,7 @@ def form_of(answer: Any) -> dict[str, Any]:
     }
 
 
-def test_edit_page_shows_units_and_compares_them_with_stored_numbers(dave: Client, train: Workload) -> None:
+def test_edit_page_compares_values_with_units_to_the_stored_numbers(dave: Client, train: Workload) -> None:
     role = {**train.spec["roles"][0], "memory_mib": 4096}
     Workload.objects.filter(pk=train.pk).update(spec={**train.spec, "roles": [role]})
     opened = dave.get(address(train))

@@ -100,7 +100,9 @@ def test_workload_that_waits_for_local_nodes_is_expected_to_start_within_seconds
     assert "The estimate holds if nodes boot within seconds, as usual on this machine." in page
 
 
-def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sign_in: SignIn) -> None:
+def test_reserved_workload_is_expected_to_start_when_its_nodes_have_booted(
+    cast: Cast, sign_in: SignIn
+) -> None:
     now = timezone.now()
     node = make.node(cast.pool, name="boots", state="booting", ready_at=now + timedelta(minutes=2))
     make.node(cast.pool, name="other", state="booting", ready_at=now + timedelta(minutes=9))
@@ -189,7 +191,7 @@ def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -
     assert text.count("Waiting for resources") == 1, "the reason stands in one place"
 
 
-def test_queue_order_states_the_gpus_that_a_project_would_have_with_the_workload(
+def test_queue_order_shows_how_many_gpus_a_project_would_have_with_the_workload(
     cast: Cast, sign_in: SignIn
 ) -> None:
     make.quota(cast.vision, cast.pool, 4)

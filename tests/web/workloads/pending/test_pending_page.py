@@ -69,7 +69,7 @@ def test_blocking_limit_or_quota_is_highlighted_in_the_queue_table(
     assert marked[row] == [(label, "6.75")] and marked[1 - row] == []
 
 
-def test_numbers_of_a_pending_reason_have_thousands_separators(cast: Cast, sign_in: SignIn) -> None:
+def test_numbers_in_a_pending_reason_have_thousands_separators(cast: Cast, sign_in: SignIn) -> None:
     blockers = [document(Reason.PROJECT_LIMIT, {**OVER_SHARE, "allocated": 12_345_000, "queue": "vision"})]
     workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
@@ -97,7 +97,7 @@ def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
     assert "deciding" not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_reason_links_to_the_workload_for_which_resources_are_held(cast: Cast, sign_in: SignIn) -> None:
+def test_reason_links_to_the_workload_that_resources_are_held_for(cast: Cast, sign_in: SignIn) -> None:
     first = make.workload(cast.vision, "first")
     blockers = [document(Reason.BEHIND_RESERVATION, {"behind": first.handle})]
     workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
@@ -140,7 +140,7 @@ def test_card_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, s
     assert " by a workload in project ads, which reclaimed 4 GPUs." in hidden and "nightly" not in hidden
 
 
-def test_card_shows_the_numbers_of_the_queues_named_in_the_rule(cast: Cast, sign_in: SignIn) -> None:
+def test_eviction_card_shows_the_numbers_of_each_queue_in_the_rule(cast: Cast, sign_in: SignIn) -> None:
     numbers = {
         "victim": [
             make.eviction_side("vision", 8, 11, 12, 8),

@@ -17,7 +17,7 @@ from tests.web.conftest import SignIn
 RESTART = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
 
 
-def test_smallest_change_card_says_that_no_change_helps(
+def test_smallest_change_card_states_that_no_change_helps(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = RenderedChange("no_change", "No single change would start the workload now.")
@@ -43,7 +43,7 @@ def test_smallest_change_card_says_that_no_change_helps(
         (4, 2, ""),
     ],
 )
-def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
+def test_pages_show_why_a_workload_stays_pending_after_its_restart_delay(
     requested: int, minutes: int, expected: str, cast: Cast, sign_in: SignIn
 ) -> None:
     until = timezone.now() + timedelta(minutes=2)
@@ -84,7 +84,7 @@ def test_pages_state_the_reason_for_waiting_after_the_restart_delay(
         assert f">{workload.name}<" not in client.get(path, {"reason": other}).content.decode()
 
 
-def test_restart_delay_that_has_passed_is_not_announced(cast: Cast, sign_in: SignIn) -> None:
+def test_restart_delay_is_not_shown_after_it_has_passed(cast: Cast, sign_in: SignIn) -> None:
     until = timezone.now() - timedelta(minutes=20)
     message = f"Restart delay until {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
     explanation = {

@@ -112,7 +112,7 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     assert "<dd>now</dd>" in card, "the expected start is from before the edit"
 
 
-def test_change_that_ends_a_workload_links_to_it_and_states_its_lost_work(
+def test_smallest_change_links_to_the_workload_to_end_and_shows_its_lost_work(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = make.workload(
@@ -128,7 +128,7 @@ def test_change_that_ends_a_workload_links_to_it_and_states_its_lost_work(
     assert link_in(card) == f"/workloads/{ends.pk}" and ">Open vision/ends</a>" in card
 
 
-def test_priority_suggestion_names_the_workload_that_it_exceeds(
+def test_priority_suggestion_names_the_workload_it_would_overtake(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
@@ -145,7 +145,7 @@ def test_priority_suggestion_names_the_workload_that_it_exceeds(
     assert "one above ahead, which has priority 50" in card and "hidden" not in card
 
 
-def test_priority_suggestion_names_three_workloads_and_counts_the_rest(
+def test_priority_suggestion_names_three_workloads_and_counts_the_others(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = {"kind": "priority_raised", "subject": "", "resource": "", "pool": "", "before": 40, "after": 51}
@@ -281,7 +281,7 @@ def test_start_after_a_restart_delay_is_stated_only_once(
 
 
 @pytest.mark.parametrize(("reason", "is_searching"), [("Backoff", False), ("WaitingForCapacity", True)])
-def test_page_shows_searching_unless_the_workload_only_waits_for_its_restart_delay(
+def test_page_shows_searching_unless_only_the_restart_delay_blocks_the_workload(
     reason: str, is_searching: bool, cast: Cast, sign_in: SignIn
 ) -> None:
     workload = make.workload(cast.vision, "train", phase="pending", reason=reason)

@@ -18,7 +18,7 @@ from tests.web.workloads.tabs.test_log_pages import path, runtime, start_pod
 __all__ = ["runtime"]
 
 
-def test_search_of_all_pods_names_the_pod_of_each_line(
+def test_search_of_all_pods_shows_the_pod_of_each_line(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"one\nloss is nan\n")

@@ -25,7 +25,7 @@ __all__ = ["runtime"]
         (b"ERROR one\n" * 300 + b"step\n" * 400, "Latest error TIME", 300),
     ],
 )  # fmt: skip
-def test_link_points_to_the_latest_error_in_the_log(
+def test_link_opens_the_log_at_the_latest_error(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, log: bytes, text: str, line: int
 ) -> None:
     pod = start_pod(cast, runtime, log)

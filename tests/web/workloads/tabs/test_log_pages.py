@@ -105,7 +105,7 @@ def test_listed_lines_show_when_they_were_written(cast: Cast, sign_in: SignIn, r
     assert times == [str(first + 60_000)]
 
 
-def test_long_line_is_listed_from_shortly_before_its_match(
+def test_long_line_is_cut_to_begin_just_before_its_match(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:
     pod = start_pod(cast, runtime, b"a" * 500 + b" loss is nan again\n")

@@ -19,7 +19,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     return fake
 
 
-def test_outputs_tab_lists_previews_and_deletes_files_of_failed_pods(
+def test_files_of_failed_pods_can_be_previewed_and_deleted_in_the_outputs_tab(
     cast: Cast,
     sign_in: SignIn,
     runtime: FakeRuntime,

@@ -131,7 +131,7 @@ def test_statement_count_does_not_depend_on_the_number_of_rows(
     assert counts[0] == counts[1]
 
 
-def test_states_are_sorted_as_shown(cast: Cast, sign_in: SignIn) -> None:
+def test_state_column_is_sorted_by_the_displayed_state(cast: Cast, sign_in: SignIn) -> None:
     create_service(cast, "degraded", True, False)
     make.workload(cast.vision, "never", reason="Unschedulable")
     make.workload(cast.vision, "queued")
@@ -217,7 +217,7 @@ def test_service_state_does_not_depend_on_the_selected_columns(cast: Cast, sign_
     assert '<span class="chip warn">Partly serving</span>' in page
 
 
-def test_sort_order_without_a_column_can_be_removed(cast: Cast, sign_in: SignIn) -> None:
+def test_sort_order_without_its_own_column_can_be_cleared(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "runs", phase="running", message=ALL_RUN)
     client = sign_in("dave")
     page = client.get("/workloads?sort=attention&state=all").content.decode()

@@ -42,7 +42,7 @@ def test_failed_row_loads_the_error_line_of_the_pod_that_failed_first(cast: Cast
     ("gpus", "status", "column"),
     [(2, "1 pod on {}", "2 of 2\N{EN DASH}14 GPUs"), (0, "1 of 1\N{EN DASH}7 pods on {}", "")],
 )
-def test_elastic_row_states_its_range_once(
+def test_elastic_workload_row_shows_its_replica_range_once(
     gpus: int, status: str, column: str, cast: Cast, sign_in: SignIn
 ) -> None:
     workload = make.workload(
@@ -62,7 +62,9 @@ def test_elastic_row_states_its_range_once(
     [(["local"], "Training · vision · local"), (["local", "spare"], "vision · local or spare"),
      (["spare", "local", "third"], "vision · spare or 2 other pools")],
 )  # fmt: skip
-def test_pending_row_names_its_pools(pools: list[str], expected: str, cast: Cast, sign_in: SignIn) -> None:
+def test_pending_workload_row_shows_its_pools(
+    pools: list[str], expected: str, cast: Cast, sign_in: SignIn
+) -> None:
     make.workload(cast.vision, "waits", pools=pools)
     assert expected in list_row(sign_in, "waits")
 
@@ -78,7 +80,7 @@ def test_pending_row_names_its_pools(pools: list[str], expected: str, cast: Cast
         ("Unschedulable", "requests 64 GPUs.", "Requests 64 GPUs "),
     ],
 )
-def test_pending_row_has_a_reason_and_a_position(
+def test_pending_workload_row_shows_its_reason_and_position(
     reason: str, message: str, expected: str, cast: Cast, sign_in: SignIn
 ) -> None:
     explanation = {"queue_position": 3, "pool": "local", "blockers": [{"reason": reason, "message": message}]}
@@ -103,7 +105,7 @@ def test_pending_row_has_a_reason_and_a_position(
         ("ready", None, r"Starts once pods there have stopped "),
     ],
 )
-def test_reserved_row_states_its_node_and_what_the_workload_is_waiting_for(
+def test_reserved_workload_row_shows_its_node_and_what_it_is_waiting_for(
     cast: Cast, sign_in: SignIn, state: str, ready_in: timedelta | None, expected: str
 ) -> None:
     ready_at = ready_in and timezone.now() + ready_in
@@ -147,7 +149,7 @@ def test_array_row_shows_queue_positions_and_the_next_start(cast: Cast, sign_in:
     assert "Position" not in list_row(sign_in, "sweep"), "the positions are in different queues"
 
 
-def test_live_workload_list_names_workloads_that_failed_in_the_last_day(cast: Cast, sign_in: SignIn) -> None:
+def test_live_workload_list_shows_workloads_that_failed_in_the_last_day(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("dave")
     make.workload(cast.vision, "runs", phase="running")
     make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=25))
@@ -215,7 +217,9 @@ def test_partly_serving_service_shows_how_long_an_engine_has_not_been_serving(
     assert f"{state}running <time" in html, "the time of the failed check is unknown"
 
 
-def test_empty_list_names_the_search_and_the_matches_in_other_states(cast: Cast, sign_in: SignIn) -> None:
+def test_empty_list_shows_the_search_text_and_counts_matches_in_other_states(
+    cast: Cast, sign_in: SignIn
+) -> None:
     make.workload(cast.vision, "resnet", phase="completed", ended_at=make.ago())
     client = sign_in("dave")
     text = client.get("/workloads?search=resn&project=vision").content.decode()

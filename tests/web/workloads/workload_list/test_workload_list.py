@@ -206,7 +206,7 @@ def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> 
     assert text.count("Position 2<") == 2
 
 
-def test_rows_share_a_last_measurement_only_if_measured_at_about_the_same_time() -> None:
+def test_last_measurement_is_shared_only_by_rows_measured_at_about_the_same_time() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
     assert common_last_measurement(rows) == rows[0].measured_at
