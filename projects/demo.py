@@ -11,7 +11,7 @@ from typing import Any
 
 from pools.providers.hardware import Machine
 
-GPUS = 8  # sum of department quotas, and GPU count of the pool on machines without GPUs
+GPUS = 8  # sum of department quotas; also the pool's GPU count on machines without GPUs
 
 POOL: Mapping[str, Any] = {
     "name": "local",

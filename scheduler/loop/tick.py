@@ -109,14 +109,14 @@ class Loop:
         now, began = self.clock.now(), time.monotonic()
         self._changed, self.must_retry, self.has_more = False, False, False
         with self._trace_tick(trigger):
-            view = self.observe(now, trigger)  # rows -> frozen view; None if no decision is due
-            plan = self.decide(view)  # view -> plan, without side effects
-            self.commit(view, plan)  # plan -> rows; each bundle is checked again under locks
-            self.dispatch(now, view)  # rows -> started and stopped pods
+            view = self.observe(now, trigger)  # read rows into a frozen view, or None if no decision is due
+            plan = self.decide(view)  # plan from the view, without side effects
+            self.commit(view, plan)  # store the plan; each bundle is checked again under locks
+            self.dispatch(now, view)  # start and stop pods as stored
         self.context.size.adapt(time.monotonic() - began, has_more=self.has_more)
         self.has_more |= self._has_postponed_starts
         if reconcile:
-            self._changed |= self.reconcile()  # rows -> resized pools
+            self._changed |= self.reconcile()  # resize pools as stored
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:

@@ -61,7 +61,7 @@ class PredictedOutcome:
 
     prediction: Prediction | None
     array: TasksPrediction | None = None
-    gpus_max: float = 0  # GPUs of all replicas of an elastic workload, else 0
+    gpus_max: float = 0  # GPUs at the maximum number of replicas, or 0 if the workload is not elastic
     condition = "with this request"  # condition for the predicted fair shares, as a phrase
     cost: PredictedCost = PredictedCost()
     start_after: Sequence[

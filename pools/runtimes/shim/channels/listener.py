@@ -22,7 +22,7 @@ VARIABLE = "BERTH_CHANNEL"
 MAX_CHANNELS = 32  # per pod
 TOO_MANY = b'{"error": "This pod has %d open shells and transfers, which is the maximum. Close some first."}'
 _MARKED = f"{VARIABLE}=".encode()
-_KILL_PASSES = 100  # maximum passes, because processes may fork while they are being killed
+_KILL_PASSES = 100  # maximum number of passes; processes may fork while they are being killed
 
 
 class Channels:

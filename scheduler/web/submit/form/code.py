@@ -14,7 +14,7 @@ from projects.services.code import find_tree
 from scheduler.web.submit.form.presentation import FormSection
 
 NO_CODE, FILES, GIT = "", "files", "git"
-# Value, label, and the part of the label that phones hide.
+# Value, label, and the part of the label that is hidden on phones.
 CODE_SOURCES = (
     (NO_CODE, "No code", ""),
     (FILES, "Files", " from this computer"),

@@ -100,7 +100,7 @@ class TimelineEntry:
     eviction: RenderedEviction | None = None  # eviction that is shown in place of a message
     reasons: PendingReasons | None = None
     is_estimate: bool = False
-    links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""
+    links: tuple[tuple[str, str], ...] = ()  # texts after the title, each with its URL or ""
     state: str = ""  # state that begins at this entry, or "eviction" or "checkpoint"
     period: int | None = None  # number of the entry's period on the bar
 

@@ -54,7 +54,7 @@ class AsyncChannel:
         self._stack = AsyncExitStack()
         self._socket: ClientConnection
         self._processed = 0  # bytes of output that have not been acknowledged yet
-        self._sent = self._credited = 0  # input bytes sent, and input bytes allowed; one thread writes each
+        self._sent = self._credited = 0  # input bytes sent and allowed; only one thread changes each
         self.exit_code: int | None = None
         self.failure = self.signal = ""
 
