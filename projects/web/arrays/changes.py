@@ -140,7 +140,7 @@ CHANGES = {
     ),
     "retry": Change(
         "Retry",
-        "Each task is submitted again, with the next attempt number. Only ended tasks can be retried.",
+        "Each task is submitted again, with the next attempt number.",
         "{} of {} queued again.",
         arrays.retry,
     ),

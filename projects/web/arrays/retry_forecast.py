@@ -28,7 +28,7 @@ def describe_retry(actor: Actor, array: WorkloadArray) -> str:
     if array.max_running is not None and current >= array.max_running:
         first_held = tasks.filter(held=True).values_list("array_index", flat=True).first()
         are_next = first_held is None or indexes[-1] < first_held
-        return f"{_describe_limit(array, counts, current, are_next=are_next)} {_describe_next_start(array)}"
+        return f"{_describe_limit(counts, current, are_next=are_next)} {_describe_next_start(array)}"
     section = [int(part) if part.isdigit() else part for part in compress(indexes).split(",")]
     document = {
         **array.spec, "name": free_name(array.project, f"{array.name[:50]}-retry"),
@@ -41,26 +41,25 @@ def describe_retry(actor: Actor, array: WorkloadArray) -> str:
     return _describe_prediction(predicted)
 
 
-def _describe_limit(array: WorkloadArray, counts: TaskCounts, current: int, *, are_next: bool) -> str:
+def _describe_limit(counts: TaskCounts, current: int, *, are_next: bool) -> str:
     """Describe when retried tasks are queued in an array that has reached its limit on running tasks."""
-    limit = f"At most {format_count(array.max_running or 0, 'task')} may run at a time"
-    busy = "is" if current == 1 else "are"
-    text = f"{limit}, and {current:,} {busy} pending or running."
+    ends = (
+        "When the pending or running task ends"
+        if current == 1
+        else f"When one of the {current:,} pending or running tasks ends"
+    )
     if not counts.held:
-        return f"{text} The retried tasks are queued when one of these ends."
+        return f"{ends}, the retried tasks are queued."
     if are_next:
-        waiting = f"{counts.held:,} {'task' if counts.held == 1 else 'tasks'}"
-        return (
-            f"{text} When one of these ends, the retried tasks come first, before the {waiting} that "
-            f"{'waits' if counts.held == 1 else 'wait'} for earlier tasks."
-        )
-    return f"{text} When one of these ends, the waiting and the retried tasks follow in order of their index."
+        waiting = "the waiting task" if counts.held == 1 else f"the {counts.held:,} waiting tasks"
+        return f"{ends}, the retried tasks are queued before {waiting}."
+    return f"{ends}, the waiting and the retried tasks are queued in order of their index."
 
 
 def _describe_next_start(array: WorkloadArray) -> str:
     queued = load_queued_tasks([array.pk]).get(array.pk)
     start = queued.next_start if queued is not None else None
-    return f"The next queued task is expected to start at about {_format_time(start)}." if start else ""
+    return f"The next task is expected to start at about {_format_time(start)}." if start else ""
 
 
 def _describe_prediction(predicted: TasksPrediction) -> str:

@@ -24,13 +24,12 @@ def test_retried_tasks_come_before_waiting_tasks_with_higher_indexes(cast: Cast,
     tasks.filter(array_index__in=(1, 2)).update(held=False, explanation=queued)
     tasks.filter(array_index__in=(3, 4, 5)).update(held=True)
     assert forecast(sign_in, array) == (
-        "At most 2 tasks may run at a time, and 2 are pending or running. When one of these ends, the "
-        "retried tasks come first, before the 3 tasks that wait for earlier tasks. The next queued task is "
-        "expected to start at about TIME UTC."
+        "When one of the 2 pending or running tasks ends, the retried tasks are queued before the 3 waiting "
+        "tasks. The next task is expected to start at about TIME UTC."
     )
     tasks.filter(array_index=0).update(phase="pending", ended_at=None, held=True)
     tasks.filter(array_index=5).update(phase="failed", ended_at=make.ago(minutes=1), held=False)
-    assert "the waiting and the retried tasks follow in order of their index" in forecast(sign_in, array)
+    assert "the waiting and the retried tasks are queued in order of their index" in forecast(sign_in, array)
 
 
 def test_retry_of_an_array_without_a_limit_is_predicted(cast: Cast, sign_in: SignIn) -> None:
