@@ -50,7 +50,7 @@ def test_smallest_change_of_an_array_links_to_a_changed_copy_of_its_pending_task
     dave = sign_in("dave")
     card = card_of(dave, sweep)
     assert "The next task would start now" in card
-    assert re.search(r"Copy of the pending tasks: \w[^<]+ would be queued\.</span>", card)
+    assert re.search(r"Copy with this change: \w[^<]+ would be queued\.</span>", card)
     page = dave.get(link_in(card))
     assert page.context["text"].startswith("name: sweep-copy\nproject: vision\npools:\n- local\n- spare\n")
     pending = Workload.objects.filter(array=sweep, phase="pending")
