@@ -92,11 +92,12 @@ def ask_before_evicting(
     form_action: str,
     verb: str,
     target: str = "#answer",
+    note: str = "",
 ) -> HttpResponse | None:
     """Return a dialog that asks whether to evict the predicted victims, or None if there is nothing to ask.
 
     If the user confirms, the dialog submits `form_action`, and the response replaces the element `target`.
-    `predict` is called only if the form contains no valid prediction.
+    `predict` is called only if the form contains no valid prediction. `note` states other effects.
     """
     if not request.htmx:
         return None
@@ -115,7 +116,7 @@ def ask_before_evicting(
         effects = link_names(prediction.reason, workload_urls(request.actor, victims))
     context = {
         "label": label, "form_action": form_action, "post_to": request.path, "target": target,
-        "effects": effects, "victims": victims,
+        "effects": effects, "victims": victims, "note": note,
     }  # fmt: skip
     response = page(request, "scheduler/submit/evict_question.html", context)
     response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#dialog", "innerHTML"

@@ -150,12 +150,19 @@ def _ask_before_evicting(
         arrays.validate(actor=request.actor, document=document)
     else:
         validate(actor=request.actor, document=document)
+    note = ""
+    if form_action == REPLACE_EVICTING:
+        copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
+        originals = count_pending_originals(copy, document)
+        if copy is not None and originals:
+            note = f"{format_count(originals, 'pending task')} of {copy.array.name} will be cancelled."
     return ask_before_evicting(
         request,
         document,
         lambda: predict().summarize(),
         form_action=form_action,
         verb="Submit",
+        note=note,
     )
 
 

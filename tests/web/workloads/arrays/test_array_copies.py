@@ -20,6 +20,7 @@ from tests import factories as make
 from tests.cast import Cast, training
 from tests.support.present import present
 from tests.web.conftest import SignIn
+from tests.web.submit.test_accepted_predictions import evicting_prediction
 from tests.web.submit.test_submission_page import HTMX, refresh_form
 from tests.web.workloads.arrays.test_array_pages import text
 
@@ -117,6 +118,9 @@ def test_copy_of_an_array_cancels_the_originals_that_are_still_pending(
     assert label_of(refresh_form(dave, document, **copied)) == "Submit and cancel 116 originals"
     Workload.objects.filter(array=sweep, array_index=4).update(phase="running", run=1, held=False)
     assert label_of(refresh_form(dave, document, **copied)) == "Submit and cancel 115 originals"
+    evicts = {"predicted": evicting_prediction(cast, document)}
+    question = refresh_form(dave, document, **copied, **evicts, step="replace").content.decode()
+    assert "115 pending tasks of sweep will be cancelled." in question
     answer = refresh_form(dave, document, **copied, step="replace")
     new = WorkloadArray.objects.get(name="sweep-copy")
     assert answer.headers["HX-Redirect"] == f"/arrays/{new.pk}" and new.task_count == 116
