@@ -73,7 +73,7 @@ def pool_settings(machine: Machine) -> Mapping[str, Any]:
 
 
 def scale_quota(quota: Mapping[str, Any], gpus: int) -> Mapping[str, Any]:
-    """Convert a quota for `GPUS` GPUs to one for `gpus` GPUs.
+    """Scale a demo quota to a cluster with `gpus` GPUs.
 
     Limits are rounded up, so that a one-GPU workload always fits.
     """

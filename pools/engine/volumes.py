@@ -44,7 +44,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Volume of a pool: the directory `source` on nodes with the labels `nodes`, or objects in S3.
+    """Volume of a pool: the directory `source` on nodes whose labels match `nodes`, or objects in S3.
 
     If `projects` is empty, all projects may use the volume. The objects of s3://BUCKET/PREFIX are read from
     `endpoint`, or from AWS if it is empty. They are read with the key in the pool's secret `secret` or, if it

@@ -61,7 +61,7 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Nodes that match a pool's selector, and the requests of pods on them that are not in the pool.
+    """Nodes that match a pool's selector, and the requests of other pods on these nodes.
 
     `at` is the time of the inventory according to the cluster's clock.
     """
@@ -71,7 +71,7 @@ class Inventory:
     at: datetime
 
     def foreign_requests(self, node: ClusterNode) -> RequestTotals:
-        """Return the total requests of pods on the node that are not in the pool."""
+        """Return the total requests of the node's other pods, which do not belong to the pool."""
         return self.foreign.get(node.name, NO_USAGE)
 
     def shape(self, node: ClusterNode) -> Shape:

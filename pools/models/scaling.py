@@ -1,4 +1,4 @@
-"""Database model of scaling events, which are never changed."""
+"""Database model of scaling events, which are immutable."""
 
 from django.db import models
 

@@ -24,7 +24,7 @@ class EngineSummary:
 
     @property
     def timeout_failure(self) -> str:
-        """Return the failure to record if the inference engine times out in its current state."""
+        """Return the reason that is recorded if the inference engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property

@@ -78,7 +78,7 @@ class WorkloadCode:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTree:
-    """Code tree that a client has registered. It is stored only if no chunk is missing."""
+    """Code tree that a client has registered. The tree is stored only if `missing` is empty."""
 
     digest: str
     size: int

@@ -1,4 +1,4 @@
-"""Text of log lines as a terminal shows it."""
+"""Convert raw log lines to the text that a terminal would show."""
 
 import re
 

@@ -57,7 +57,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
 
 
 def command_request(command: Sequence[str], terminal: Terminal | None = None) -> Request:
-    """Return the request that starts a command on a terminal or, if there is none, with pipes."""
+    """Return the request to start a command in `terminal`. Without a terminal, the command uses pipes."""
     size = terminal and {"rows": terminal.rows, "columns": terminal.columns, "type": terminal.type}
     return {"command": list(command), "terminal": size}
 

@@ -183,7 +183,7 @@ class SlurmSettings(BaseModel):
 
     @property
     def rest_options(self) -> Mapping[str, str]:
-        """Additional options, converted to the keys of a slurmrestd job."""
+        """Additional `sbatch` options as fields of a slurmrestd job, such as {"reservation": "gpu-week"}."""
         pairs = (option.removeprefix("--").partition("=") for option in self.options)
         return {name: value for name, _, value in pairs}
 

@@ -37,7 +37,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 class Pod:
     """Running pod: its command and all descendants.
 
-    Orphans become children of this process or of the first process of their namespace.
+    Orphans become children of this process or of PID 1 in their namespace.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def _write_audit_entry(actor: Actor, entry: WrittenQuota, change_id: int) -> Non
 
 
 def _describe(entry: WrittenQuota) -> dict[str, Any]:
-    """Describe a quota by IDs and by names, because its objects may be deleted later."""
+    """Describe a quota by IDs and names, because its owner and its pool may be deleted later."""
     return {
         **owner_ids(entry.owner),
         "kind": owner_kind(entry.owner),

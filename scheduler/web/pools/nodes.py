@@ -157,7 +157,7 @@ class PodGroup:
 
 
 def group_pods(rows: Iterable[Allocation]) -> list[PodGroup]:
-    """Group the allocations by workload and pod state, in the order of their first pods."""
+    """Group the allocations by workload and pod state. Groups are ordered by their first pod."""
     groups: dict[tuple[UUID, str], list[Allocation]] = {}
     for row in rows:
         groups.setdefault((row.pod.workload_id, row.pod.state), []).append(row)

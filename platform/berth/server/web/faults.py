@@ -103,9 +103,9 @@ def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field of the longest prefix of `path` that is in `fields`.
+    """Return the form field for the longest prefix of `path` in `fields`, and the rest of the path.
 
-    Also return what follows this prefix. If no prefix is in `fields`, return the path itself as the field.
+    If `fields` contains no prefix, return the path itself and "".
     """
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:

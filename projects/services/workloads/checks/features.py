@@ -15,7 +15,7 @@ from pools.runtimes.capabilities import Capabilities, runtime_capabilities
 
 @dataclass(frozen=True, slots=True)
 class RequiredFeature:
-    """Feature that a document requires. `missing` is a clause that describes runtimes without the feature."""
+    """Feature that a document requires. `missing` completes the error message "its runtime ..."."""
 
     path: str
     received: str

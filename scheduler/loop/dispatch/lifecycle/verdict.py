@@ -274,13 +274,13 @@ def meets_all_minimums(tree: RoleGroup | Role, pods: Collection[PodFact]) -> boo
     return meets_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 
 
-def _is_degraded(node: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether `node`, or any group in it, has live pods but is below its minimum."""
-    if not _is_alive(node, pods):
+def _is_degraded(tree: RoleGroup | Role, pods: Collection[PodFact]) -> bool:
+    """Return whether the role or group, or any group in it, has live pods but is below its minimum."""
+    if not _is_alive(tree, pods):
         return False
-    if not meets_minimum(node, pods, COUNTED_STATES):
+    if not meets_minimum(tree, pods, COUNTED_STATES):
         return True
-    return isinstance(node, RoleGroup) and any(_is_degraded(child, pods) for child in node.children)
+    return isinstance(tree, RoleGroup) and any(_is_degraded(child, pods) for child in tree.children)
 
 
 def _is_alive(node: RoleGroup | Role, pods: Collection[PodFact]) -> bool:

@@ -149,7 +149,7 @@ def bar_context(bar: PeriodBar, zone: tzinfo) -> dict[str, Any]:
 def _build_segments(
     shown: Sequence[Period], lost_work: Iterable[Period], scale: Scale, now: datetime | None
 ) -> list[Segment]:
-    """Return the segments in order of time. Lost work follows the run that it is part of."""
+    """Return the segments in chronological order. Lost work follows the run that it is part of."""
     losses = list(lost_work)
     segments = []
     for key, period in enumerate(shown):

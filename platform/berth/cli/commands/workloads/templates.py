@@ -99,7 +99,7 @@ def set_template(
 def delete(template: TemplateArgument, project: TemplateProjectOption = None) -> None:
     """Delete a template. Workloads created from the template are not affected.
 
-    A template that schedules use is not deleted: edit or delete these schedules first.
+    A template that is used by schedules cannot be deleted. Edit or delete those schedules first.
 
     \b
     berth template delete vision/nightly

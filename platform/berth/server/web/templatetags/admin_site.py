@@ -40,12 +40,12 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> li
 
 
 def _list_page_path(request: HttpRequest) -> str:
-    """If the page adds an object, return the URL of the list of such objects. Otherwise, return ""."""
+    """If the page creates an object, return the URL of the list of such objects. Otherwise, return ""."""
     return request.path.removesuffix("add/") if _added_object(request) else ""
 
 
 def _added_object(request: HttpRequest) -> str:
-    """Return the kind of object that the page adds, or "" if it adds none."""
+    """Return the kind of object that the page creates, or "" if the page creates none."""
     name = getattr(request.resolver_match, "url_name", None) or ""
     models = {
         f"{model._meta.app_label}_{model._meta.model_name}_add": model for model in admin.site._registry
