@@ -114,5 +114,6 @@ def _format_value(value: Any, form_field: FormField | None) -> str:
     if form_field is not None and value is None and (default := dict(form_field.choices).get("")):
         return default
     if form_field is not None and isinstance(value, str | int | bool):
-        return dict(form_field.choices).get(str(value), format_value_briefly(value))
+        choice = form_field.choice_for(str(value))
+        return dict(form_field.choices).get(choice, format_value_briefly(value))
     return format_value_briefly(value)

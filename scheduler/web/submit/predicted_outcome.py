@@ -24,6 +24,7 @@ from scheduler.reports.explanations.awaited_ends import AwaitedEnd
 from scheduler.web.accepted_prediction import AcceptedPrediction, sign_prediction
 from scheduler.web.submit.cost import PredictedCost, describe_cost
 from scheduler.web.submit.excessive_field import ExcessiveField
+from scheduler.web.submit.form.priorities import priority_label
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
@@ -77,6 +78,12 @@ class PredictedOutcome:
     @property
     def verdict(self) -> Verdict | None:
         return build_verdict(self.prediction, self.array, self.named_urls) if self.prediction else None
+
+    @property
+    def priority_label(self) -> str:
+        """Predicted priority as in the form, such as "125 (high)"."""
+        kind = "service" if self.is_service else "training"
+        return priority_label(self.prediction.workload["priority"], kind) if self.prediction else ""
 
     @property
     def never_starts(self) -> bool:

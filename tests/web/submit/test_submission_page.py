@@ -134,9 +134,9 @@ def test_prediction_shows_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast,
         "roles: [{name: worker, min: 8, max: 16, gpu: 1}]\n"
     )
     page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
-    assert "Predicted for 8 to 16 GPUs at priority 50." in page
+    assert "Predicted for 8 to 16 GPUs at priority 50 (default)." in page
     fixed = dave.post("/submit/prediction", {"document": document.replace("16", "8")}, headers=HTMX)
-    assert "Predicted for 8 GPUs at priority 50." in fixed.content.decode()
+    assert "Predicted for 8 GPUs at priority 50 (default)." in fixed.content.decode()
 
 
 @pytest.mark.heavy
@@ -268,13 +268,20 @@ def select_options(page: str, ident: str) -> list[str]:
 @pytest.mark.heavy
 def test_priority_is_chosen_by_name(dave: Client) -> None:
     assert select_options(dave.get("/submit").content.decode(), "f-priority") == [
-        "Very low (25)", "Low (40)", f"Normal ({DEFAULT})", "Medium low (65)", "Medium (80)",
-        "Medium high (90)", "High (125), non-preemptible", "Very high (150), non-preemptible",
+        "25 (very low)", "40 (low)", f"{DEFAULT} (default)", "65 (medium low)", "80 (medium)",
+        "90 (medium high)", "125 (high), non-preemptible", "150 (very high), non-preemptible",
     ]  # fmt: skip
     service = dave.get("/submit?kind=service").content.decode()
-    assert f"Normal ({SERVICE_DEFAULT})" in select_options(service, "f-priority")
+    assert f"{SERVICE_DEFAULT} (default)" in select_options(service, "f-priority")
     text = "name: a\nproject: vision\ncommand: b\npriority: 60\nroles: [{gpu: 1}]\n"
     assert select_options(refresh_form(dave, text).content.decode(), "f-priority")[-1] == "60"
+
+
+def test_explicit_defaults_are_shown_like_absent_values(dave: Client) -> None:
+    text = "name: a\nproject: vision\ncommand: b\nkind: training\nrestart_policy: {kind: never}\n"
+    page = refresh_form(dave, text).content.decode()
+    assert select_options(page, "f-kind")[0] == "Training" and 'value="training" selected' in page
+    assert select_options(page, "f-restart_policy-kind") == ["Never", "On failure", "Always"]
 
 
 LIMITED = (

@@ -1,39 +1,29 @@
 """Form fields for a workload document, and their choices."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from berth.core.problems import join_path
-from berth.core.values.priorities import (
-    HIGHEST,
-    LOWEST,
-    PREEMPTIBLE_BELOW,
-    PRIORITIES,
-    default_priority,
-    is_preemptible_by_default,
-)
+from berth.core.values.priorities import HIGHEST, LOWEST, PREEMPTIBLE_BELOW
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
+from scheduler.web.submit.form.field_choices import (
+    ENGINES,
+    FLAGS,
+    KINDS,
+    NOTIFICATION_EVENTS,
+    PULL_POLICIES,
+    RESTARTS,
+    ROUTERS,
+    Choices,
+    synonyms_of,
+)
 from scheduler.web.submit.form.field_kinds import FieldKind
+from scheduler.web.submit.form.priorities import priority_choices, priority_synonyms
 from scheduler.web.submit.form.role_locations import list_length, role_locations
 from scheduler.web.submit.form.secret_choices import SecretChoice
 
-Choices = tuple[tuple[str, str], ...]
-
-KINDS: Choices = (
-    ("", "Training"), ("elastic", "Elastic training"), ("interactive", "Interactive session"),
-    ("service", "Inference service"),
-)  # fmt: skip
-FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
-RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
-ENGINES: Choices = (("", "SGLang"), ("openai", "OpenAI-compatible server"))
-ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File of addresses"))
-PULL_POLICIES: Choices = (("", "If not present"), ("always", "Always"), ("never", "Never"))
-NOTIFICATION_EVENTS: Choices = (
-    ("started", "Started"), ("completed", "Completed"), ("failed", "Failed"), ("preempted", "Evicted"),
-    ("cancelled", "Cancelled"), ("unschedulable", "Unschedulable (can never start)"),
-)  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
 PRIORITY_HINT = f"Any number from {LOWEST} to {HIGHEST} in the document"
 PREEMPTIBLE_HINT = f"By default, below priority {PREEMPTIBLE_BELOW}"
@@ -81,6 +71,7 @@ class FormField:
     kind: FieldKind = field_kinds.TEXT
     hint: str = ""
     choices: Choices = ()
+    synonyms: Mapping[str, str] | None = None  # choices by other values, if not those of `choices`
     suggestions: str = ""  # name of the suggestion list
     default: str = ""  # meaning of an empty field
     many: bool = False
@@ -94,6 +85,10 @@ class FormField:
     @property
     def path(self) -> str:
         return join_path(self.at)
+
+    def choice_for(self, value: str) -> str:
+        """Return the choice that means the same as the document's value, or the value if there is none."""
+        return (self.synonyms or synonyms_of(self.choices)).get(value, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +121,6 @@ class FormChoices:
     runs_images: bool = False  # True if any pool runs container images
     for_template: bool = False  # True for a template, whose users set the name and project
     for_edit: bool = False  # True for a stored workload, which cannot become an array
-    priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
 
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
@@ -327,26 +321,13 @@ def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[For
         many=True,
         wide=True,
     )
+    kind = str(data.get("kind"))
     return (
         *((pools,) if len(offer.pools) > 1 or data.get("pools") else ()),
         FormField(("priority",), "Priority", field_kinds.NUMBER_CHOICE, PRIORITY_HINT,
-              choices=_priority_choices(data, offer.priorities)),
+              choices=priority_choices(kind), synonyms=priority_synonyms(kind)),
         FormField(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, MAX_RUNTIME_HINT),
     )  # fmt: skip
-
-
-def _priority_choices(data: Mapping[str, Any], priorities: Mapping[str, int]) -> Choices:
-    """Return the named priorities, lowest first. The default priority has an empty value."""
-    normal = default_priority(str(data.get("kind")))
-    named = [("", "normal", normal), *((name, name, value) for name, value in priorities.items())]
-    return tuple(
-        (key, f"{name.replace('-', ' ').capitalize()} ({value}){_preemptibility(value)}")
-        for key, name, value in sorted(named, key=lambda priority: priority[2])
-    )
-
-
-def _preemptibility(priority: int) -> str:
-    return "" if is_preemptible_by_default(priority) else ", non-preemptible"
 
 
 def _advanced_fields(offer: FormChoices) -> tuple[FormField, ...]:

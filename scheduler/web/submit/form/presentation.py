@@ -20,11 +20,11 @@ from scheduler.web.submit.form.draft import (
     find_field,
     selected_values,
 )
+from scheduler.web.submit.form.field_choices import Choices
 from scheduler.web.submit.form.fields import (
     GIT_TITLE,
     MAX_REPLICAS,
     MIN_REPLICAS,
-    Choices,
     FormChoices,
     FormField,
     FormPart,
@@ -86,9 +86,11 @@ class RenderedField:
     @property
     def choices(self) -> Choices:
         """Choices of the field, including the document's value even if it is not a regular choice."""
-        values = [value for value, _ in self.form_field.choices]
+        now = self.form_field.choice_for(self.value)
+        choices = [(self.value if key == now else key, label) for key, label in self.form_field.choices]
+        values = [value for value, _ in choices]
         here = self.chosen if self.form_field.many else [self.value]
-        return (*self.form_field.choices, *((one, one) for one in here if one not in values))
+        return (*choices, *((one, one) for one in here if one not in values))
 
     @property
     def secret_buttons(self) -> list[tuple[str, list[SecretButton]]]:

@@ -69,6 +69,14 @@ def test_save_button_counts_the_errors(dave: Client, train: Workload) -> None:
         assert button.endswith(label)
 
 
+def test_changes_and_prediction_name_a_priority_like_the_form(dave: Client, train: Workload) -> None:
+    answer = edited(dave, train, "priority: 50", "priority: 125")
+    assert "Priority 50 (default) → 125 (high), non-preemptible" in words_of(answer)
+    assert '<option value="125" selected>125 (high), non-preemptible</option>' in answer
+    prediction = edited(dave, train, "priority: 50", "priority: 125", page="/prediction")
+    assert "at priority 125 (high), non-preemptible" in words_of(prediction)
+
+
 def test_no_changes_are_listed_while_the_document_is_not_yaml(dave: Client, train: Workload) -> None:
     answer = edited(dave, train, "priority: 50", "priority: [")
     assert "changes-title" not in answer and "data-unchanged" not in answer

@@ -170,7 +170,7 @@ def test_priority_suggestion_names_three_workloads_and_counts_the_others(
 @pytest.mark.parametrize(
     ("kind", "values", "changed"),
     [
-        ("priority_raised", {"before": 50, "after": 60}, "Priority 50 → 60"),
+        ("priority_raised", {"before": 50, "after": 60}, r"Priority 50 \(default\) → 60"),
         ("preemptible", {}, r"Preemptible [\w ]+ → \w+"),
         ("request_lowered", {"subject": "worker", "resource": "devices", "before": 4, "after": 2},
          "GPUs per pod 4 → 2"),
