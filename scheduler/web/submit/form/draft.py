@@ -21,6 +21,7 @@ from berth.documents import CannotEdit, SourceLines, edit_text, read_document, r
 from berth.documents.edits import ABSENT
 from berth.documents.values import Location, parse_location, value_at
 from scheduler.web.submit.form import replicas
+from scheduler.web.submit.form.array_text import MATRIX, write_matrix
 from scheduler.web.submit.form.field_kinds import GIT_SECRET, InvalidFieldText, select_in_current_order
 from scheduler.web.submit.form.fields import (
     MAX_REPLICAS,
@@ -229,6 +230,9 @@ def _apply_change(draft: Draft, form_field: FormField, before: Mapping[str, Any]
             draft.text = replicas.write_replicas(draft.text, draft.data, form_field.at, change, ORDER)
         elif form_field.kind is GIT_SECRET:
             draft.text = write_git_secret(draft.text, form_field.at, change, ORDER)
+        elif form_field.kind is MATRIX:
+            matrix = MATRIX.parse_text(change, None)
+            draft.text = write_matrix(draft.text, form_field.at, matrix, draft.data, ORDER)
         else:
             now = value_at(draft.data, form_field.at)
             value = (
@@ -280,6 +284,8 @@ def find_field(path: str, names: Mapping[str, Any]) -> str:
 
 def _field_paths(at: Location) -> Iterator[str]:
     yield join_path(at)
+    if at == ("array",):
+        yield join_path((*at, "tasks"))
     if at == (CODE, "git"):
         yield join_path((*at, "url"))
     if at == (CODE, "git", "personal"):

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from berth.core.spec.sections.arrays import parse_array_notation, parse_indexes
 from berth.core.spec.sections.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
 from berth.documents.edits import ABSENT
 
@@ -13,7 +12,6 @@ INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
 MEMORY_TEXT = re.compile(r"([0-9]{1,12})\s*([MGT])i[bB]?", re.ASCII)
 DURATION = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
-TASKS_ALLOWED = "a number such as 30, or indexes and ranges such as 0-29 or 1, 5, 10-90:10"
 FILE_PREFIX = "file:"
 PERSONAL_PREFIX = "personal/"
 MIB = {"M": 1, "G": 1024, "T": 1024**2}
@@ -95,14 +93,6 @@ def _format_retry(value: Any, written: str | None) -> str | None:
 
 def _format_names(value: Any, written: str | None) -> str | None:
     return _join_texts(value, ", ")
-
-
-def _format_tasks(value: Any, written: str | None) -> str | None:
-    if not isinstance(value, list):
-        return _format_scalar(value, written)
-    if any(isinstance(part, bool) or not isinstance(part, int | str) for part in value):
-        return None
-    return ", ".join(map(str, value))
 
 
 def _format_paths(value: Any, written: str | None) -> str | None:
@@ -220,22 +210,6 @@ def _parse_names(text: str, _: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
 
 
-def _parse_tasks(text: str, _: Any) -> Any:
-    """Parse a plain number as the number of tasks, and other text as a list of indexes and ranges."""
-    text = text.strip()
-    if not text or INTEGER.fullmatch(text):
-        return int(text) if text else ABSENT
-    try:
-        if limit := parse_array_notation(text).get("max_running"):
-            tasks = text.partition("%")[0].strip()
-            raise InvalidFieldText(f"Enter {tasks} here and {limit} in Max running tasks", text, "")
-        parts = parse_indexes(text)
-    except ValueError as error:
-        message = "is neither a number of tasks nor a list of indexes"
-        raise InvalidFieldText(message, str(error)[:80], TASKS_ALLOWED) from None
-    return [int(part) if part.isdigit() else part for part in parts]
-
-
 def _parse_paths(text: str, _: Any) -> Any:
     return [path.strip() for path in text.split("\n") if path.strip()] or ABSENT
 
@@ -256,7 +230,6 @@ PAIRS = FieldKind("lines", _format_pairs, _parse_pairs)
 SECRETS = FieldKind("lines", _format_secrets, _parse_secrets)
 RETRY = FieldKind("lines", _format_retry, _parse_retry)
 PATHS = FieldKind("lines", _format_paths, _parse_paths)
-TASKS = FieldKind("input", _format_tasks, _parse_tasks)
 GIT_SECRET = FieldKind("input", _format_scalar, _parse_text)  # formatted and written by `git_secret`
 NAMES = FieldKind("input", _format_names, _parse_names)
 

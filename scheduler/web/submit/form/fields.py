@@ -8,6 +8,7 @@ from berth.core.problems import join_path
 from berth.core.values.priorities import HIGHEST, LOWEST, PREEMPTIBLE_BELOW
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
+from scheduler.web.submit.form.array_text import MATRIX, TASKS, VALUES, count_parameter_sets
 from scheduler.web.submit.form.field_choices import (
     ENGINES,
     FLAGS,
@@ -52,7 +53,10 @@ SESSION_HINT = (
     "`berth exec -it NAME -- bash`. For JupyterLab, start it here and add `ports` to the document"
 )
 PORTS_HINT = "The session lasts until this command ends. Its page has a button for each port"
-ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
+ARRAY_HINT = "Number of tasks, or indexes such as 0-29"
+SELECTION_HINT = "Select some of the tasks, such as 0-2"
+MATRIX_HINT = "One variable per line, such as LR=0.1, 0.01. One task for each combination"
+VALUES_HINT = "One task per line, such as LR=0.1 DEPTH=2, or a value for BERTH_ARRAY_VALUE"
 IDLE_HINT = "Ends the workload after this time without output or requests, for example 2h"
 GRACE_HINT = "Time between SIGTERM and SIGKILL, for example 90s"
 LEAD_HINT = "Time between the preemption signal and SIGTERM, for example 5m"
@@ -80,6 +84,7 @@ class FormField:
     secrets: Sequence[SecretChoice] | None = None  # available secrets, or None for other fields
     empty: str = ""  # text shown if the node pools offer no choices
     guide: str = ""  # page of the documentation to which the hint links
+    is_hidden: bool = False  # True for an empty field whose value another field excludes
     unfolds: bool = True  # True if a value in this field expands the collapsed options
 
     @property
@@ -133,11 +138,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
             SCHEDULING_TITLE, _scheduling_fields(data, offer), _advanced_fields(offer), MORE_OF_SCHEDULING
         ),
         FormPart("Secrets and outputs", _file_fields(offer), summary="Secrets to receive, files to store"),
-        *(
-            ()
-            if offer.for_edit or (data.get("kind") == "service" and "array" not in data)
-            else (FormPart("Array", _array_fields(), summary="Several tasks from one document"),)
-        ),
+        *(() if offer.for_edit or _excludes_arrays(data) else (_array_part(data),)),
         *(() if _has_uploaded_code(data) else (_git_part(offer),)),
         *(_notification_part(number) for number in range(list_length(data.get("notifications")))),
     ]
@@ -355,11 +356,22 @@ def _file_fields(offer: FormChoices) -> tuple[FormField, ...]:
     )  # fmt: skip
 
 
-def _array_fields() -> tuple[FormField, ...]:
-    return (
-        FormField(("array", "tasks"), "Array tasks", field_kinds.TASKS, ARRAY_HINT),
+def _excludes_arrays(data: Mapping[str, Any]) -> bool:
+    return data.get("kind") in ("service", "interactive") and "array" not in data
+
+
+def _array_part(data: Mapping[str, Any]) -> FormPart:
+    values, matrix = (value_at(data, ("array", key)) is not None for key in ("values", "matrix"))
+    hint, size = (SELECTION_HINT if values or matrix else ARRAY_HINT), count_parameter_sets(data)
+    fields = (
+        FormField(("array", "tasks"), "Tasks", TASKS, hint, default=f"All {size:,}" if size else ""),
         FormField(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
-    )
+        FormField(("array", "matrix"), "Parameter matrix", MATRIX, MATRIX_HINT, wide=True,
+                  is_hidden=values and not matrix),
+        FormField(("array", "values"), "Task values", VALUES, VALUES_HINT, wide=True,
+                  is_hidden=matrix and not values),
+    )  # fmt: skip
+    return FormPart("Array", fields, at=("array",), summary="Several tasks from one document")
 
 
 def _notification_part(number: int) -> FormPart:

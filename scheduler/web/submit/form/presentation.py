@@ -39,6 +39,9 @@ KEYS_OF_REPLICAS: Mapping[str | int, tuple[str, ...]] = {
 }
 MISSING_PROGRAM = "{program} is not part of this workload. Choose files or a Git repository under Code."
 
+NO_SOURCE_OF_TASKS = "Enter the number of tasks, or parameters below."
+TWO_SOURCES_OF_TASKS = "Clear this field, or the parameters below."
+
 
 @dataclass
 class RenderedField:
@@ -60,6 +63,10 @@ class RenderedField:
     @property
     def id(self) -> str:
         return _element_id("f", self.form_field.path)
+
+    @property
+    def is_hidden(self) -> bool:
+        return (self.is_read_only or self.form_field.is_hidden) and not self.errors
 
     @property
     def hint(self) -> str:
@@ -284,6 +291,8 @@ def _find_valid_key(draft: Draft, problem: Problem) -> str:
 
 def _field_sentence(problem: Problem, shown: RenderedField) -> ErrorSentence:
     form_field = shown.form_field
+    if problem.path == "array" and problem.allowed.startswith("one of "):
+        return ErrorSentence(TWO_SOURCES_OF_TASKS if problem.received else NO_SOURCE_OF_TASKS)
     is_choice = form_field.many or form_field.kind in (field_kinds.CHOICE, field_kinds.NUMBER_CHOICE)
     sentence = describe_problem(problem, form_field.label, choice=is_choice)
     if sentence.replacement or form_field.many:

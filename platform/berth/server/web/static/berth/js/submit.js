@@ -70,6 +70,11 @@
     if (!same) return false;
     now.forEach((field, index) => renew(field, then[index]));
     for (const folded of target.querySelectorAll("details:not([open]):has([aria-invalid=true])")) folded.open = true;
+    for (const part of target.querySelectorAll("details.card")) { // one that gets its first value opens
+      const isFilled = fresh.querySelector(`[id="${CSS.escape(part.id)}"]`)?.hasAttribute("data-filled") ?? false;
+      if (isFilled && !part.hasAttribute("data-filled")) part.open = true;
+      part.toggleAttribute("data-filled", isFilled);
+    }
     return true;
   }
 
@@ -89,7 +94,7 @@
     const added = [...fields.querySelectorAll(`[aria-labelledby^="p-${list}-"]`)].at(-1);
     if (verb === "add") added?.querySelector(".field :is(input:not([type=hidden]), select, textarea)")?.focus();
     if (verb === "rename") document.getElementById("document").focus(); // the button is gone
-    if (verb === "remove") fields.querySelector(`[value="add:${list}"]`)?.focus();
+    if (verb === "remove") fields.querySelector(`[value="add:${list}"], #p-${list} > summary`)?.focus();
   }
 
   function take(box, fresh) {
@@ -172,7 +177,7 @@
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id === "answer") {
-      if (editedPart?.value.startsWith("rename:")) focusEditedPart(document.getElementById("fields"));
+      if (editedPart) focusEditedPart(document.getElementById("fields"));
       enableSave(isUnchanged());
       answered = event.detail.xhr?.edits ?? answered;
     }
