@@ -99,7 +99,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             matching &= Q(project__name=filters["project"])
         for word in state["search"].split():
             matching &= (
-                Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
+                Q(name__icontains=word)
+                | Q(project__name__icontains=word)
+                | Q(submitted_by__username__icontains=word)
+                | Q(message__icontains=word)
             )
         rows = queued_workloads(request.actor, pool).filter(matching).select_related("array")
         if filters["reason"]:

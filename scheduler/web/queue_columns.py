@@ -66,6 +66,12 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         is_csv_only=True,
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, is_csv_only=True),
+    Column(
+        "user",
+        "Submitted by",
+        lambda row: row[0].submitted_by.username if row[0].submitted_by else "",
+        is_csv_only=True,
+    ),
 )
 SORT_CHOICES = {
     "": "Queue order", "-priority": "Highest priority", "-gpus": "Most GPUs", "since": "Longest pending",

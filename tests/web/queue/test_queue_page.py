@@ -368,7 +368,8 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
     ordering: list[str], words: str, sentence: str, cast: Cast, sign_in: SignIn
 ) -> None:
     explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}
-    make.workload(cast.vision, "train", phase="pending", reason="ProjectLimit", explanation=explanation)
+    values: Any = {"phase": "pending", "reason": "ProjectLimit", "explanation": explanation}
+    make.workload(cast.vision, "train", by=cast.dave.user, **values)
     client = sign_in("dave")
     page = client.get(ADDRESS).content.decode()
     popover = page.partition("<h3>Queue order of train</h3>")[2].partition("<details")[0]
@@ -376,9 +377,11 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
     assert steps[:-1] == ([sentence] if sentence else [])
     assert not ordering or steps[-1].startswith("In vision: priority ")
     project = re.search(r'data-label="Project">(.*?)</td>', page)
-    assert project and project[1] == "vision", "the order does not compete with the reason"
+    who = '<span class="sub" title="Submitted by">dave</span>'
+    assert project and project[1] == f"vision{who}", "the order does not compete with the reason"
     [line] = csv.DictReader(io.StringIO(streamed(client.get(f"{ADDRESS}&format=csv")).decode()))
-    assert line["Queue"] == words
+    assert (line["Queue"], line["Submitted by"]) == (words, "dave")
+    assert (names(client, "&search=dave"), names(client, "&search=erin")) == (["train"], [])
 
 
 def test_queue_key_is_described_in_words() -> None:
