@@ -34,6 +34,20 @@ class Verdict:
     others: Sequence[Obstacle] = ()
     queued: int = 0  # tasks that would be queued for these reasons while other tasks start
     effects: str = ""
+    victims: str = ""  # numbers of evicted, scaled down and moved workloads, such as "Evicts 2 workloads"
+
+    @property
+    def short_title(self) -> str:
+        """Title without the effects on other workloads, for the bar of phones."""
+        return self.title.partition(" and ")[0]
+
+    @property
+    def short_reason(self) -> str:
+        """Effects or the main reason in a few words, for the bar of phones."""
+        queued = f"{self.queued:,} queued" if self.queued else ""
+        if counts := ", ".join(filter(None, (self.victims, queued))):
+            return counts
+        return token_to_words(self.decisive.reason) if self.decisive else self.effects.removesuffix(".")
 
     @property
     def reason(self) -> str:
@@ -65,21 +79,15 @@ def build_verdict(
 def _tasks_verdict(array: TasksPrediction, urls: Mapping[str, str] | None) -> Verdict:
     """Return the verdict on an array in which at least one task would start."""
     decisive, others = split_obstacles(build_obstacles(array.blockers, urls))
-    parts = []
-    if array.would_start:
-        parts.append((array.would_start, "would start immediately"))
-    if array.would_evict:
-        parts.append((array.would_evict, f"would start and {_describe_effects(array.evictions)}"))
-    if array.would_queue:
-        parts.append((array.would_queue, "would be queued"))
-    if len(parts) == 1:
-        title = f"All {format_count(array.tasks, 'task')} {parts[0][1]}"
-    else:
-        (count, text), *rest = parts
-        title = f"{count:,} of {format_count(array.tasks, 'task')} {text}"
-        title += "".join(f", {number:,} {words}" for number, words in rest)
+    starting, tasks = array.would_start + array.would_evict, format_count(array.tasks, "task")
+    subject = f"{starting:,} of {tasks}" if array.would_queue else f"All {tasks}"
+    effects = f"and {_describe_effects(array.evictions)}" if array.would_evict else "immediately"
+    title = f"{subject} would start {effects}"
     tone = "warn" if array.would_evict else "good" if not array.would_queue else "info"
-    return Verdict(title, tone, decisive, others, array.would_queue, _sum_evictions(array.evictions))
+    return Verdict(
+        title, tone, decisive, others, array.would_queue, _sum_evictions(array.evictions),
+        _count_effects(array.evictions) if array.would_evict else "",
+    )  # fmt: skip
 
 
 def _workload_verdict(prediction: Prediction, urls: Mapping[str, str] | None) -> Verdict:
@@ -90,7 +98,8 @@ def _workload_verdict(prediction: Prediction, urls: Mapping[str, str] | None) ->
             return Verdict("Would start immediately", "good", effects=NO_EVICTION)
         case "would_evict":
             title = f"Would start and {_describe_effects(prediction.evictions)}"
-            return Verdict(title, "warn", effects=_sum_evictions(prediction.evictions))
+            effects, victims = _sum_evictions(prediction.evictions), _count_effects(prediction.evictions)
+            return Verdict(title, "warn", effects=effects, victims=victims)
         case "unschedulable":
             return Verdict("Can never start as specified", "bad", decisive, others)
     if prediction.nodes_to_boot:
@@ -102,13 +111,29 @@ def _workload_verdict(prediction: Prediction, urls: Mapping[str, str] | None) ->
 
 def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
     """Return text such as "evict 2 other workloads, scale down 1 other workload"."""
+    texts = [f"{verb} {format_count(count, 'other workload')}" for verb, count in _victims_by_verb(evictions)]
+    return ", ".join(texts) or "evict other workloads"
+
+
+def _count_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
+    """Return text such as "Evicts 2 workloads, scales down 1"."""
+    texts = [
+        f"{verb.replace(' ', 's ') if ' ' in verb else f'{verb}s'} {count:,}"
+        for verb, count in _victims_by_verb(evictions)
+    ]
+    if not texts:
+        return "Evicts other workloads"
+    first, *rest = texts
+    noun = "workload" if first.endswith(" 1") else "workloads"
+    text = ", ".join((f"{first} {noun}", *rest))
+    return text[:1].upper() + text[1:]
+
+
+def _victims_by_verb(evictions: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
     by_verb: dict[str, list[Mapping[str, Any]]] = {"evict": [], "scale down": [], "move": []}
     for each in evictions:
         by_verb[{MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")].append(each)
-    counts = {
-        verb: format_count(count_victims(group), "other workload") for verb, group in by_verb.items() if group
-    }
-    return ", ".join(f"{verb} {count}" for verb, count in counts.items()) or "evict other workloads"
+    return [(verb, count_victims(group)) for verb, group in by_verb.items() if group]
 
 
 def _sum_evictions(evictions: Sequence[Mapping[str, Any]]) -> str:

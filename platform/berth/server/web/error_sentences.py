@@ -36,11 +36,13 @@ class ErrorSentence:
     replacement: str = ""
     is_shortened: bool = False
 
+    @property
+    def first_sentence(self) -> str:
+        return f"{self.text.partition('. ')[0].removesuffix('.')}."
+
     def with_suggestion(self, value: str) -> "ErrorSentence":
         """Return the first sentence of the error, followed by a question that suggests `value`."""
-        return ErrorSentence(
-            f"{self.text.partition('. ')[0].removesuffix('.')}. {SUGGESTION}`{value}`?", value
-        )
+        return ErrorSentence(f"{self.first_sentence} {SUGGESTION}`{value}`?", value)
 
 
 def describe_problem(
