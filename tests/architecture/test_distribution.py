@@ -93,7 +93,7 @@ def test_tests_with_a_shared_setup_run_in_one_process() -> None:
     ]
 
 
-def test_folders_with_a_shared_setup_start_first() -> None:
+def test_test_folders_with_a_shared_setup_start_first() -> None:
     assert sorted(TESTS, key=starts_last) == [TESTS[0], TESTS[2], TESTS[1], TESTS[3], TESTS[4]]
 
 

@@ -55,7 +55,7 @@ def test_damaged_dump_is_rejected(tmp_path: Path) -> None:
         assert "is damaged" in restore_error(damaged)
 
 
-def test_truncated_or_unrelated_file_is_rejected(tmp_path: Path) -> None:
+def test_restore_rejects_a_truncated_or_unrelated_file(tmp_path: Path) -> None:
     whole = write_backup(tmp_path, b"x" * 9000).read_bytes()
     for name, content in (("short", whole[:6000]), ("none", b""), ("text", b"SELECT 1;\n" * 500)):
         (tmp_path / name).write_bytes(content)

@@ -80,7 +80,7 @@ def test_every_benchmark_is_registered() -> None:
     assert runnable - {"__main__"} == set(ALL)
 
 
-def test_pods_without_gpu_models_are_placed(traces: Path) -> None:
+def test_openb_pods_without_gpu_models_are_placed(traces: Path) -> None:
     pods = "".join(f"p{n},4000,16384,1,1000\n" for n in range(6))
     (traces / "openb/openb_pod_list_bare.csv").write_text(f"{POD_HEAD}\n{pods}")
     assert "bare" in run("openb", traces, "--seeds", "42", "--lists", "bare")

@@ -204,7 +204,7 @@ def test_invalid_requests_and_paths_are_rejected_with_the_reason(site: Site, tmp
 
 
 @pytest.mark.heavy
-def test_copy_on_a_terminal_shows_its_progress(site: Site, tmp_path: Path) -> None:
+def test_file_copy_on_a_terminal_shows_its_progress(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(2**20))
     screen = Screen(site, "cp", str(tmp_path / "large"), "train:")
     screen.wait_for("copying")

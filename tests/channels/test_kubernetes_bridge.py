@@ -183,7 +183,7 @@ async def test_terminal_gets_the_latest_size_and_the_end_of_input(pod: Pod) -> N
     assert pod.is_released
 
 
-async def test_status_contains_the_error_if_input_cannot_be_copied(pod: Pod) -> None:
+async def test_command_status_contains_the_error_if_input_cannot_be_copied(pod: Pod) -> None:
     pod.failing = "copier"
     await pod.open()
     [(kind, status)] = await pod.frames()
@@ -193,7 +193,9 @@ async def test_status_contains_the_error_if_input_cannot_be_copied(pod: Pod) -> 
     assert pod.is_released
 
 
-async def test_status_is_sent_even_if_processes_do_not_end(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exit_status_is_sent_even_if_processes_keep_running(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod.ends_processes = False
     await pod.open()
     command = await pod.has("command")
@@ -216,7 +218,9 @@ async def test_client_may_send_flow_control_credit_after_the_status(pod: Pod) ->
     assert pod.is_released
 
 
-async def test_unexpected_error_releases_all_connections(pod: Pod, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_channel_error_releases_all_connections(
+    pod: Pod, caplog: pytest.LogCaptureFixture
+) -> None:
     await pod.open()
     command = await pod.has("command")
     command.status = {"details": {"causes": [None]}}
@@ -226,7 +230,7 @@ async def test_unexpected_error_releases_all_connections(pod: Pod, caplog: pytes
     assert "a channel failed" in caplog.text
 
 
-async def test_guard_is_closed_if_the_client_disconnects(pod: Pod) -> None:
+async def test_guard_connection_is_closed_if_the_client_disconnects(pod: Pod) -> None:
     pod.is_ready = False
     await pod.open()
     await pod.has("guard")

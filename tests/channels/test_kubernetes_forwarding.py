@@ -148,7 +148,7 @@ def test_response_after_end_of_input_is_delivered(
     assert frames(channel)[-1] == (STATUS, b'{"exit_code": 0}')
 
 
-def test_error_names_a_port_without_a_listening_program(channels: tuple[ChannelLoop, Api]) -> None:
+def test_error_names_the_port_on_which_nothing_listens(channels: tuple[ChannelLoop, Api]) -> None:
     with socket.socket() as reserved:  # the port is bound, but nothing is listening
         reserved.bind(("127.0.0.1", 0))
         port = port_of(reserved)
@@ -161,7 +161,9 @@ def test_error_names_a_port_without_a_listening_program(channels: tuple[ChannelL
 @pytest.mark.parametrize(
     ("port", "problem"), [(0, "a port must be a name or a number"), (True, "a port must")]
 )
-def test_invalid_port_is_rejected(channels: tuple[ChannelLoop, Api], port: object, problem: str) -> None:
+def test_forwarding_to_an_invalid_port_is_rejected(
+    channels: tuple[ChannelLoop, Api], port: object, problem: str
+) -> None:
     [(kind, status)] = frames(connect(channels, port))
     assert kind == STATUS
     assert json.loads(status)["status"] == 422

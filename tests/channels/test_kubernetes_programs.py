@@ -219,7 +219,7 @@ def _is_readable(channel: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("request_", [{"copy_to": 5}, {"copy_from": "a\0b"}, {"sftp": True, "copy_to": "x"}])
-def test_invalid_request_is_rejected(container: Container, request_: dict[str, object]) -> None:
+def test_invalid_channel_request_is_rejected(container: Container, request_: dict[str, object]) -> None:
     frames = exchange(container.open("p-1"), request_, b"")
     status = json.loads(frames[STATUS])
     assert (status["status"], status["error"].startswith("The request is not valid")) == (422, True)
@@ -243,7 +243,7 @@ def test_image_with_an_old_or_missing_python_is_rejected_with_the_reason(
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 
 
-def test_copy_stops_when_its_relay_exits(container: Container) -> None:
+def test_file_copy_stops_when_its_relay_exits(container: Container) -> None:
     channel = container.open("p-1")
     channel.sendall(encode_frame(START, b'{"copy_to": "model"}'))
     header = tarfile.TarInfo("model")
@@ -264,7 +264,7 @@ def _read_status(channel: socket.socket) -> dict[str, Any]:
                 return dict(json.loads(data))
 
 
-def test_copy_is_rejected_if_the_pods_python_cannot_run_the_copy_program(container: Container) -> None:
+def test_file_copy_is_rejected_if_the_pods_python_cannot_run_the_copy_program(container: Container) -> None:
     infinite = b'{"exit_code": 1e400}'
     for script, reason in (
         ("print('hello' * 9)", "could not run Berth's program"),

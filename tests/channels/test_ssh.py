@@ -148,7 +148,7 @@ def test_host_name_can_identify_a_workload_or_a_pod(user: SshUser) -> None:
 
 
 @pytest.mark.heavy  # tests/channels/test_exec.py checks the same rules for commands
-def test_users_without_permission_are_rejected(user: SshUser) -> None:
+def test_ssh_connection_without_permission_is_rejected_with_the_reason(user: SshUser) -> None:
     for person, reason in (("erin", "You need the project admin role"), ("grace", "does not exist")):
         user.env["BERTH_TOKEN"] = user.site.secret(getattr(user.site.cast, person))
         assert reason in reject(user, HOST)

@@ -85,7 +85,7 @@ def test_download_is_retried_after_server_overload_or_a_lost_connection(
     assert len(server.authorizations) == 3
 
 
-def test_reason_for_an_incomplete_download_is_requested_and_reported(
+def test_interrupted_code_download_fails_with_the_reason_from_the_server(
     plain_stage: LocalStage, server: CodeServer
 ) -> None:
     server.answers = [send_half, send_problem(409)]

@@ -119,7 +119,9 @@ def test_branches_tags_commits_and_the_default_branch_resolve_to_commits(
     ]  # fmt: skip
 
 
-def test_requested_directory_becomes_the_root_of_the_tree(over_https: Fetcher, https: HttpsServer) -> None:
+def test_requested_directory_becomes_the_root_of_the_fetched_code(
+    over_https: Fetcher, https: HttpsServer
+) -> None:
     commit = over_https(https.url(), directory="jobs")
     assert over_https.contents(commit) == {"a/run.sh": b"#!/bin/sh\n", "b.txt": b"b"}
     for directory in ("jobs/none", "train.py"):
@@ -162,7 +164,7 @@ def test_link_that_points_outside_the_tree_is_rejected(
 
 
 @pytest.mark.parametrize("name", ["..", ".git", "a/b"])
-def test_tree_with_an_unsafe_path_is_rejected(
+def test_git_tree_with_an_unsafe_path_is_rejected(
     name: str, over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     blob = git(repository.path, "hash-object", "-w", "--stdin", source=b"evil")
@@ -210,7 +212,7 @@ def test_unknown_repository_or_ref_is_rejected_with_a_remedy(
     assert over_https(https.url(), ref="refs/heads/twice").branch == "twice"
 
 
-def test_token_is_sent_as_a_password_and_appears_in_no_command_line(
+def test_git_token_is_sent_as_a_password_and_appears_in_no_command_line(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     https.token = "s3cret-token"
@@ -229,7 +231,7 @@ def test_token_is_sent_as_a_password_and_appears_in_no_command_line(
         over_https(https.url())
 
 
-def test_redirect_is_not_followed(over_https: Fetcher, https: HttpsServer) -> None:
+def test_redirect_from_a_git_server_is_not_followed(over_https: Fetcher, https: HttpsServer) -> None:
     https.redirect = "https://127.0.0.1:1"
     with pytest.raises(GitRejection, match="redirects this address"):
         over_https(https.url(), "token")
@@ -253,7 +255,7 @@ def test_private_hosts_are_reached_only_if_an_admin_allows_them(
     assert https.requests == []
 
 
-def test_metadata_service_is_never_reached_even_if_listed(tmp_path: Path) -> None:
+def test_metadata_service_is_never_contacted_even_if_its_address_is_allowed(tmp_path: Path) -> None:
     fetch = Fetcher(tmp_path / "scratch", hosts=frozenset({"169.254.169.254"}))
     with pytest.raises(GitRejection, match="never allowed"):
         fetch("https://169.254.169.254/latest")
@@ -350,7 +352,7 @@ def test_git_settings_and_hooks_of_the_machine_are_ignored(
     assert not marker.exists()
 
 
-def test_sweep_deletes_only_directories_that_no_process_uses(tmp_path: Path) -> None:
+def test_sweep_deletes_only_scratch_directories_that_no_process_uses(tmp_path: Path) -> None:
     with scratch_directory(tmp_path / "git") as used:
         left = tmp_path / "git" / "fetch-left"
         left.mkdir()

@@ -304,7 +304,7 @@ def test_pool_lists_and_terminates_only_its_own_instances(provider: Provider) ->
     assert provider.list_instances("none") == ()
 
 
-def test_preview_is_repeatable_and_has_no_side_effects(provider: Provider) -> None:
+def test_provider_preview_is_repeatable_and_has_no_side_effects(provider: Provider) -> None:
     shown = provider.preview("small", order().shape)
     assert provider.preview("small", order().shape) == shown
     assert shown.source or not shown.nodes

@@ -135,7 +135,7 @@ def start_noticing(stage: Stage) -> None:
         poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data, lambda data: b"ready" in data)
 
 
-def test_pod_receives_the_notice_and_continues_until_the_end_of_the_lead_time(stage: Stage) -> None:
+def test_pod_receives_the_preemption_notice_and_continues_during_its_lead_time(stage: Stage) -> None:
     start_noticing(stage)
     for _ in range(2):
         stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))
@@ -149,7 +149,7 @@ def test_pod_receives_the_notice_and_continues_until_the_end_of_the_lead_time(st
     )
 
 
-def test_sigterm_follows_the_notice_after_its_lead_time(stage: Stage) -> None:
+def test_sigterm_follows_the_preemption_notice_after_its_lead_time(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 1))
     stage.wait_out_grace_period(1)
@@ -166,7 +166,7 @@ def test_pod_ends_if_its_command_ends_during_the_lead_time(stage: Stage) -> None
     assert (report.exit_code, report.cause) == (4, PodCause.STOPPED)
 
 
-def test_pod_without_a_handler_does_not_receive_the_notice(stage: Stage) -> None:
+def test_pod_without_a_signal_handler_does_not_receive_the_preemption_notice(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.start(stage.long("p-2"))
     running(stage.runtime, "p-2")

@@ -41,7 +41,7 @@ def test_text_that_the_database_cannot_store_raises_an_error() -> None:
     assert not Event.objects.exists()
 
 
-def test_only_the_specified_fields_are_updated() -> None:
+def test_bulk_update_changes_only_the_specified_columns() -> None:
     rows = [Department.objects.create(name=f"d{number}", rank=1) for number in range(3)]
     for number, row in enumerate(rows[:2]):
         row.rank, row.name = number + 5, "unused"

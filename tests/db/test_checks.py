@@ -40,7 +40,7 @@ def test_validation_rejects_rows_that_violate_a_check_constraint(name: str) -> N
         row.save()
 
 
-def test_all_violated_constraints_are_listed() -> None:
+def test_validation_error_lists_all_violated_constraints() -> None:
     with pytest.raises(ValidationError) as rejection:
         pool(cpu_milli=0, memory_mib=0).validate_constraints()
     assert "pool_cpu_positive" in str(rejection.value)

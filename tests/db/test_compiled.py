@@ -50,7 +50,7 @@ def test_sql_is_compiled_once(projects: list[Project]) -> None:
     assert composed.call_count == 1
 
 
-def test_values_and_aggregates_are_compiled(projects: list[Project]) -> None:
+def test_queries_with_values_and_aggregates_are_compiled(projects: list[Project]) -> None:
     query = compiled_once(
         lambda names: (
             Project.objects.filter(name__any=names)

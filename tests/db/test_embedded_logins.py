@@ -236,7 +236,9 @@ def prepare_and_kill(pattern: str, cluster: EmbeddedCluster) -> None:
 
 
 @pytest.mark.heavy
-def test_first_start_is_retried_after_a_crash(new_cluster: EmbeddedCluster, place: Path) -> None:
+def test_first_start_of_the_database_is_retried_after_a_crash(
+    new_cluster: EmbeddedCluster, place: Path
+) -> None:
     prepare_and_kill(".postgres.new-*/PG_VERSION", new_cluster)
     with run_server(new_cluster, log=place / "log"):
         assert query_one(new_cluster.url(), "SELECT 1") == 1

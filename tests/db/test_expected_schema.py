@@ -37,7 +37,7 @@ def test_required_column_missing_from_the_models_is_reported_as_a_difference() -
     assert schema_differences() == ["column former_name of table projects_workload must not be empty"]
 
 
-def test_message_lists_only_a_few_differences() -> None:
+def test_schema_error_lists_only_a_few_differences() -> None:
     run_sql(
         *(
             f"ALTER TABLE projects_workload DROP COLUMN {name} CASCADE"

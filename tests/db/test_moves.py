@@ -22,7 +22,7 @@ def test_second_conditional_update_returns_false() -> None:
     assert User.objects.get().first_name == "starting"
 
 
-def test_update_accepts_any_of_the_expected_values() -> None:
+def test_conditional_update_accepts_any_of_the_expected_values() -> None:
     user = User.objects.create(username="alice", first_name="starting")
     assert compare_and_set(user, "first_name", expected={"pending", "starting"}, to="running")
 
@@ -51,7 +51,7 @@ def test_rows_are_updated_in_one_query_per_set_of_columns() -> None:
     assert list(rows) == [("starting", joined), ("running", None), ("pending", None), ("ended", None)]
 
 
-def test_expression_uses_the_values_of_the_current_row() -> None:
+def test_update_expression_uses_the_values_of_the_current_row() -> None:
     user = User.objects.create(username="alice", first_name="pending", last_name="a")
     changes = [RowChange(user.pk, ["pending"], {"first_name": "ended"})]
     assert change_rows(User, "first_name", changes, {"last_name": "current.last_name || 'b'"}) == {user.pk}

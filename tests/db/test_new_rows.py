@@ -27,7 +27,7 @@ def test_new_row_has_the_defaults_of_its_model(model: type[Model]) -> None:
     assert row._state.adding
 
 
-def test_new_row_has_the_given_values() -> None:
+def test_new_row_has_the_specified_values() -> None:
     workload, labels = uuid.uuid4(), {"team": "a"}
     row = new_row(Workload, id=workload, name="train", project_id=3, labels=labels)
     assert (row.pk, row.name, row.project_id, row.labels) == (workload, "train", 3, labels)

@@ -11,7 +11,7 @@ from berth.db.loops.wake import Waiter, WakeResult, wake
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_commit_wakes_the_waiter_with_its_reason() -> None:
+def test_transaction_commit_wakes_the_waiter_and_passes_the_reason() -> None:
     with Waiter("scheduler") as waiter:
         with transaction.atomic():
             wake("scheduler", "submitted")
@@ -69,6 +69,6 @@ def test_lost_database_connection_is_restored_and_reported() -> None:
         assert waiter.wait(60).reasons == {"again"}
 
 
-def test_wait_ends_at_the_timeout() -> None:
+def test_waiter_returns_at_the_timeout() -> None:
     with Waiter("scheduler") as waiter:
         assert waiter.wait(0) == WakeResult()

@@ -147,7 +147,7 @@ def test_base_install_stays_below_the_size_limit(install: BaseInstall) -> None:
     assert size < MEGABYTES_MAX
 
 
-def test_server_process_of_a_checkout_needs_python_3_11(install: BaseInstall) -> None:
+def test_server_in_a_source_checkout_requires_python_3_11(install: BaseInstall) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'platform')!r}); import berth.server"
     done = install.run("python", "-c", code)
     is_rejected = done.stderr.startswith("berth: The server needs Python 3.11 or newer.")

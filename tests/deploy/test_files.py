@@ -63,7 +63,7 @@ def test_systemd_restart_of_the_scheduler_does_not_kill_pods() -> None:
     assert "KillMode=process" in (SYSTEMD / "berth-scheduler.service").read_text()
 
 
-def test_nginx_accepts_both_configurations(tmp_path: Path) -> None:
+def test_nginx_accepts_both_configuration_files(tmp_path: Path) -> None:
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx is None:
         pytest.skip("nginx is not installed")

@@ -158,7 +158,7 @@ def test_alert_rules_load_and_fire() -> None:
 
 
 @needs_promtool
-def test_prometheus_parses_every_panel(tmp_path: Path) -> None:
+def test_prometheus_parses_the_queries_of_every_panel(tmp_path: Path) -> None:
     # promtool checks expressions only in rules, so each panel becomes a rule.
     every = [expression for path in BOARDS for expression in board_expressions(read_board(path))]
     named = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(every)]

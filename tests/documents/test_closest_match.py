@@ -23,6 +23,6 @@ def test_nearest_of_many_names_is_found_with_few_comparisons(monkeypatch: pytest
     assert compared == [COMPARED_MAX, COMPARED_MAX]
 
 
-def test_first_letter_may_differ_if_there_are_few_names() -> None:
+def test_name_with_a_different_first_letter_is_suggested_if_there_are_few_names() -> None:
     assert closest_match("vision", ["speech", "fision"]) == "fision"
     assert closest_match("vision", ["speech", "ads"]) == ""

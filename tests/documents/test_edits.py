@@ -65,7 +65,7 @@ labels: {team: nlp}
         ),
     ],
 )
-def test_value_is_changed_in_place(at: Any, value: object, was: str, now: str) -> None:
+def test_document_edit_changes_a_value_in_place(at: Any, value: object, was: str, now: str) -> None:
     order = ("name", "project", "pools", "image", "topology", "roles")
     assert TEXT.count(was) == 1
     assert edit_text(TEXT, at, value, order=order) == TEXT.replace(was, now)
@@ -84,7 +84,7 @@ def test_value_is_changed_in_place(at: Any, value: object, was: str, now: str) -
         (("absent", "part"), "", ""),
     ],
 )
-def test_removing_a_key_keeps_the_rest_of_the_document(at: Any, was: str, now: str) -> None:
+def test_removing_a_key_leaves_other_lines_unchanged(at: Any, was: str, now: str) -> None:
     assert edit_text(TEXT, at) == TEXT.replace(was, now)
 
 
@@ -95,7 +95,7 @@ def test_list_edit_keeps_comments_of_remaining_items() -> None:
     assert edit_text("pools: [a, b]\n", ("pools",), ["b"]) == "pools: [b]\n"
 
 
-def test_new_role_is_added_last() -> None:
+def test_document_edit_adds_a_new_role_last() -> None:
     text = "name: x\nroles:\n- name: a\n  gpu: 1   # one\nlabels: {}\n"
     assert edit_text(text, ("roles", 1), {"name": "b", "gpu": 0}) == text.replace(
         "# one\n", "# one\n- name: b\n  gpu: 0\n"
@@ -134,7 +134,7 @@ places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
 
 @settings(max_examples=100, deadline=None)
 @given(documents, places, values, st.booleans(), st.sampled_from([None, True, False]))
-def test_edit_changes_only_the_given_value_or_is_rejected(
+def test_document_edit_changes_only_the_specified_value_or_is_rejected(
     document: dict[str, Any], at: Any, value: object, take: bool, flow: bool | None
 ) -> None:
     text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)
@@ -158,7 +158,7 @@ def test_arbitrary_text_does_not_crash_the_editor(text: str, at: Any, value: obj
     SourceLines.from_text(text).line_number("roles[0].gpu")
 
 
-def test_error_refers_to_the_line_of_the_key_or_its_parent() -> None:
+def test_document_error_refers_to_the_line_of_the_key_or_its_parent() -> None:
     places = SourceLines.from_text(TEXT)
     paths = ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")
     assert [places.line_number(path) for path in paths] == [2, 8, 10, 10]

@@ -31,7 +31,7 @@ def test_merge_patch_turns_one_document_into_another(
     assert bool(list(differences(before, after))) == (before != after)
 
 
-def test_differences_name_the_location_of_each_value() -> None:
+def test_document_differences_state_the_path_of_each_value() -> None:
     before = {"roles": [{"gpu": 1, "cpu": 2}], "labels": {"team": "a"}, "pools": ["x"]}
     after = {"roles": [{"gpu": 2, "cpu": 2}], "pools": ["x", "y"], "command": "a\nb"}
     assert [format_difference(join_path(path), *values) for path, *values in differences(before, after)] == [

@@ -24,7 +24,7 @@ def test_reclaim_evicts_only_as_many_of_the_newest_borrowers_as_needed() -> None
     assert find_bundle(plan, "owner").evictions[0].preemptor == "owner"
 
 
-def test_reserved_workload_starts_once_even_if_the_actions_run_again_after_an_eviction() -> None:
+def test_workload_with_a_reservation_starts_once_even_if_an_eviction_repeats_the_cycles_actions() -> None:
     world = two_projects(3, 2, m=1, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
     world.queued("reserved", "a").queued("owner", "a", replicas=2)
     world.reservations.append(Reservation("reserved", "worker", 0, "m", (0,)))

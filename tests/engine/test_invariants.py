@@ -111,7 +111,9 @@ def test_second_plan_with_time_based_shares_and_unchanged_usage_is_empty(documen
 @pytest.mark.shows("PAD-32")
 @on_random_clusters(10)
 @given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
-def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
+def test_second_plan_after_the_cpu_load_limit_was_lowered_is_empty(
+    document: dict[str, Any], limit: int
+) -> None:
     snapshot, plan = load_snapshot(document)
     world = SimulatedCluster(snapshot)
     world.apply_plan(plan)

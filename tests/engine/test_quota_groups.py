@@ -375,7 +375,7 @@ def test_department_quota_applies_across_all_pools_of_the_quota_group() -> None:
     ],
     ids=["same time", "earlier", "higher priority"],
 )
-def test_pool_with_the_first_workload_of_the_project_gets_the_quota_first(
+def test_pool_of_the_projects_first_workload_gets_the_group_quota_first(
     metal: Document, cloud: Document, started: str
 ) -> None:
     fixed: Document = {"preemptible": False, "priority": 100, "submitted": "2025-12-31T23:00:00Z"}

@@ -76,7 +76,7 @@ def test_task_that_recovers_from_nan_is_judged_by_its_values() -> None:
     assert stops_of(rule(), [task(0, [math.nan, 0.5]), *OTHERS]) == []
 
 
-def test_equal_tasks_and_the_best_task_are_never_stopped() -> None:
+def test_tasks_with_equal_values_and_the_best_task_are_never_stopped() -> None:
     assert stops_of(rule(), [task(index, [3, 2]) for index in range(8)]) == []
     tasks = [task(index, [10, 1 + index]) for index in range(8)]
     assert [stop.index for stop in stops_of(rule(min_tasks=1), tasks)] == [4, 5, 6, 7]

@@ -74,7 +74,7 @@ def runs() -> Iterator[list[Run]]:
         run.end()
 
 
-def test_weights_do_not_depend_on_the_number_of_ranks(tmp_path: Path, runs: list[Run]) -> None:
+def test_trained_weights_do_not_depend_on_the_number_of_ranks(tmp_path: Path, runs: list[Run]) -> None:
     weights = []
     for size in (1, 4):
         workspace = tmp_path / str(size)
@@ -142,7 +142,7 @@ def test_rank_without_its_leader_exits(tmp_path: Path, runs: list[Run]) -> None:
     assert run.ranks[1].wait(timeout=PATIENCE) == 75
 
 
-def test_stopping_leader_forms_no_ring() -> None:
+def test_leader_that_must_stop_forms_no_ring() -> None:
     leader = Leader.open(("127.0.0.1", 0), size=1)
     try:
         state = initial_state(hidden=4, seed=0)

@@ -51,7 +51,7 @@ def test_invalid_proxy_setting_error_shows_the_expected_format(monkeypatch: pyte
         networks("BERTH_TRUSTED_PROXIES")
 
 
-def test_only_addresses_in_trusted_networks_are_trusted() -> None:
+def test_only_proxies_in_configured_networks_are_trusted() -> None:
     trusted = network_matcher(["10.0.0.0/24", "2001:db8::1/128"])
     assert [trusted(address) for address in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
         True, True, False, False, False,

@@ -91,7 +91,7 @@ def test_pod_reports_exit_code_and_signal_of_the_command(stage: ImageStage, busy
     assert (report.signal, report.exit_code, report.cause) == (11, None, PodCause.NONE)
 
 
-def test_notice_reaches_the_command_in_its_container(stage: ImageStage, busybox: str) -> None:
+def test_preemption_notice_reaches_the_command_in_its_container(stage: ImageStage, busybox: str) -> None:
     script = "trap 'echo saved; exit 3' USR1; echo ready; while :; do sleep 0.05; done"
     stage.start("p-1", busybox, "sh", "-c", script)
     poll_until(lambda: "ready" in stage.log("p-1"))
@@ -268,7 +268,7 @@ def test_container_writes_to_its_own_copy_of_an_s3_volume(stage: ImageStage, bus
 
 
 @pytest.mark.heavy
-def test_directories_configured_by_the_operator_are_visible(
+def test_directories_configured_by_the_operator_are_visible_in_containers(
     stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, scratch = tmp_path / "data", tmp_path / "scratch"

@@ -83,7 +83,7 @@ def test_killed_shim_and_conmon_leave_no_container_behind(stage: ImageStage, bus
     assert_nothing_is_left(stage)
 
 
-def test_conmon_is_killed_even_if_it_moves_to_the_background_during_the_search(
+def test_conmon_is_killed_even_if_it_daemonizes_during_the_process_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # conmon does so as soon as podman is killed: its parent process exits after starting a child.

@@ -60,7 +60,7 @@ def test_credentials_for_a_private_image_are_deleted_after_the_pull(
     assert_nothing_is_left(stage)
 
 
-def test_stored_image_is_unusable_for_a_project_without_access(stage: ImageStage, registry: Registry) -> None:
+def test_project_without_access_cannot_use_a_stored_image(stage: ImageStage, registry: Registry) -> None:
     image = push_image(registry, "shared")
     assert stage.run("p-1", image, "true").exit_code == 0
     assert "unauthorized" in failure(stage, "p-2", image, registry_auth="", uid=OTHER_PROJECT)
@@ -121,7 +121,7 @@ def busy_registry() -> Iterator[http.server.ThreadingHTTPServer]:
         server.shutdown()
 
 
-def test_transient_errors_are_retried(
+def test_transient_registry_errors_are_retried(
     stage: ImageStage, busy_registry: http.server.ThreadingHTTPServer
 ) -> None:
     address = f"127.0.0.1:{busy_registry.server_port}"
@@ -173,7 +173,7 @@ def test_podman_error_messages_are_classified(error: str, name: str) -> None:
         f"r.example/../b@sha256:{DIGEST}", f"r.example/{'b' * 400}@sha256:{DIGEST}",
     ],
 )  # fmt: skip
-def test_invalid_reference_is_rejected(text: str) -> None:
+def test_invalid_image_reference_is_rejected(text: str) -> None:
     with pytest.raises(InvalidReference):
         parse_reference(text)
 

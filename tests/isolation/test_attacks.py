@@ -131,6 +131,6 @@ def test_pod_of_a_second_project_is_rejected_where_namespaces_are_forbidden(plac
     assert "namespace" in result["obstacle"]
 
 
-def test_documentation_lists_the_attacks() -> None:
+def test_documentation_lists_every_isolation_attack() -> None:
     assert table.DOCUMENT.read_text() == table.document_with_table(), "run python -m tests.isolation.table"
     assert len(table.ATTACKS) >= 40

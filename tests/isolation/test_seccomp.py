@@ -129,7 +129,7 @@ def test_threads_child_processes_shared_memory_and_debuggers_work_under_the_filt
     )  # fmt: skip
 
 
-def test_filter_is_off_only_if_disabled_explicitly(
+def test_syscall_filter_is_off_only_if_disabled_explicitly(
     tmp_path: Path, stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show = ("grep", "^Seccomp_filters", "/proc/self/status")

@@ -68,7 +68,7 @@ def test_plugin_has_a_name_and_six_optional_hooks() -> None:
 
 
 @pytest.mark.shows("PLG-31")
-def test_builder_methods_return_new_plugins() -> None:
+def test_plugin_builder_methods_return_new_plugins() -> None:
     seen = [Plugin.create("stepwise")]
     for hook in HOOKS:
         seen.append(getattr(seen[-1], f"with_{hook}")(failing_plugin))
@@ -105,12 +105,12 @@ def test_transform_gets_the_pool_and_may_add_every_kind_of_package() -> None:
 
 @pytest.mark.shows("PLG-07", "PLG-47")
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_transforms_run_in_order(kind: Callable[[Any], Any]) -> None:
+def test_plugin_transforms_run_in_the_listed_order(kind: Callable[[Any], Any]) -> None:
     plugins = kind([installing_plugin("second"), installing_plugin("first")])
     assert transform_all(plugins, Image(pip=("zero",)), TRAIN).pip == ("zero", "second", "first")
 
 
-def test_existing_entries_are_not_added_twice() -> None:
+def test_existing_packages_and_variables_are_not_added_to_an_image_twice() -> None:
     image = Image(pip=("torch==2.9",)).with_pip("torch==2.9", "numpy").with_default_env(A="1")
     assert image.with_default_env(A="2") == Image(pip=("torch==2.9", "numpy"), env={"A": "1"})
 
@@ -154,7 +154,7 @@ def test_plugin_without_the_hook_is_skipped() -> None:
 
 @pytest.mark.shows("PLG-19", "PLG-24", "PLG-25")
 @pytest.mark.parametrize("hook", [Hook.AROUND_APP, Hook.AROUND_PROCESS])
-def test_contexts_are_entered_once_in_order_and_exited_in_reverse_order(hook: Hook) -> None:
+def test_hook_contexts_are_entered_once_in_order_and_exited_in_reverse_order(hook: Hook) -> None:
     events: list[str] = []
     plugins, record = [recording_plugin(events, "b"), recording_plugin(events, "a")], HookContexts(hook)
     for _ in range(3):
@@ -190,7 +190,9 @@ def test_failed_client_start_exits_the_contexts_already_entered() -> None:
 
 
 @pytest.mark.shows("PLG-29")
-def test_failed_exit_is_logged_and_other_contexts_still_exit(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_exit_of_a_hook_context_is_logged_and_other_contexts_still_exit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     events: list[str] = []
     record = HookContexts(Hook.AROUND_PROCESS)
     record.enter(
@@ -207,7 +209,7 @@ def test_failed_exit_is_logged_and_other_contexts_still_exit(caplog: pytest.LogC
     assert "b does not end well" in caplog.text
 
 
-def test_failed_context_may_be_entered_again() -> None:
+def test_hook_context_may_be_entered_again_after_a_failure() -> None:
     events: list[str] = []
     record = HookContexts(Hook.AROUND_APP)
     record.enter([recording_plugin(events, "a")], InstanceInfo())
@@ -223,7 +225,7 @@ def test_failed_context_may_be_entered_again() -> None:
     assert record.names == ("a", "b", "c")
 
 
-def test_error_in_the_body_reaches_the_contexts_and_propagates() -> None:
+def test_error_in_the_wrapped_code_reaches_the_hook_contexts_and_propagates() -> None:
     events: list[str] = []
     with (
         pytest.raises(ZeroDivisionError),
@@ -260,7 +262,7 @@ def test_invalid_return_value_of_a_hook_is_reported() -> None:
             use([plugin])
 
 
-def test_values_sent_between_processes_can_be_pickled() -> None:
+def test_plugin_values_sent_between_processes_can_be_pickled() -> None:
     image = Image("3.12", ("numpy",), (Index("https://example.org"),), env={"A": "1"})
     failure = HookFailed("torch", "around_process", "OSError: no port")
     again = pickle.loads(pickle.dumps((image, InstanceInfo(2, 4), failure)))

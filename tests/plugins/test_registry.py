@@ -113,7 +113,7 @@ def test_error_for_an_invalid_parameter_names_its_path(name: str, parameters: An
         ("mig", {"profiles": "1g.5gb+me,19"}),
     ],
 )
-def test_valid_parameters_build_a_plugin(name: str, parameters: dict[str, Any]) -> None:
+def test_plugin_is_built_from_valid_parameters(name: str, parameters: dict[str, Any]) -> None:
     assert list(parameter_problems(available_plugins()[name].schema, parameters)) == []
     assert available_plugins()[name].build_plugin(parameters).name == name
 

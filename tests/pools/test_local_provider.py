@@ -27,7 +27,7 @@ def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local"
     return LaunchRequest(pool, count, token, start, Shape(1000, 1024, gpus))
 
 
-def test_all_processes_list_the_same_instances(tmp_path: Path) -> None:
+def test_local_instances_are_the_same_in_every_process(tmp_path: Path) -> None:
     created = provider(tmp_path).provision(order("t-1", 2, 2)).instances
     assert provider(tmp_path).list_instances("local") == created
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == created

@@ -80,7 +80,7 @@ def test_scaling_history_is_append_only() -> None:
             change()
 
 
-def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
+def test_pool_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
     created_pool = services.edit_pool(
         actor=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
     )
@@ -109,7 +109,7 @@ def test_existing_nodes_keep_their_gpu_count_after_a_pool_edit() -> None:
     assert [node.gpus for node in selectors.nodes()] == [2, 4]
 
 
-def test_pool_with_nodes_keeps_its_provider() -> None:
+def test_provider_of_a_pool_with_nodes_cannot_be_changed() -> None:
     stage = Stage(pool(1))
     services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"runtime": "local"})
     stage.reconcile()

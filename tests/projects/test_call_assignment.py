@@ -13,7 +13,7 @@ def assigned_nodes(calls: list[PendingCall], room: dict[int, int], turn: int = 0
 
 
 @pytest.mark.shows("SKY-07")
-def test_calls_are_assigned_round_robin() -> None:
+def test_session_calls_are_assigned_to_nodes_round_robin() -> None:
     assert assigned_nodes([PendingCall(n) for n in range(5)], {0: 9, 1: 9, 2: 9}) == [0, 1, 2, 0, 1]
 
 
@@ -29,7 +29,7 @@ def test_round_robin_continues_after_nodes_change() -> None:
     ]
 
 
-def test_full_node_is_skipped() -> None:
+def test_call_assignment_skips_a_full_node() -> None:
     assert assigned_nodes([PendingCall(n) for n in range(4)], {0: 1, 1: 0, 2: 2}) == [0, 2, 2, None]
 
 

@@ -266,7 +266,7 @@ def test_delivery_that_crashes_its_task_is_marked_failed(cast: Cast, monkeypatch
     assert row.last_error == "the delivery task ended unexpectedly"
 
 
-def test_only_subscribed_events_are_delivered(cast: Cast) -> None:
+def test_only_subscribed_events_trigger_a_delivery(cast: Cast) -> None:
     workload = submit_with_notification(cast, "https://example.org/", "failed")
     start(workload)
     assert not Delivery.objects.exists()

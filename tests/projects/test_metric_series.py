@@ -27,7 +27,7 @@ def test_reported_numbers_are_parsed_from_the_log(capsys: pytest.CaptureFixture[
     assert reported("epoch 3", f"50%|####   {line}done") == [("loss", 3, 0.5), ("val/accuracy", 3, 1.0)]
 
 
-def test_report_function_needs_no_other_module(tmp_path: Path) -> None:
+def test_report_function_works_without_any_other_module(tmp_path: Path) -> None:
     (tmp_path / "berth.py").write_text(Path(str(berth.__file__)).read_text())
     program = (
         "import berth, sys; berth.report(1, loss=2); print(sorted(sys.modules.keys() & {'typing', 'httpx'}))"
@@ -49,7 +49,7 @@ def test_report_function_needs_no_other_module(tmp_path: Path) -> None:
         '{"step": 1, "loss": 1}' + " " * 5000, '{"step": 1, "l\\u0000": 1}',
     ],
 )  # fmt: skip
-def test_malformed_report_is_skipped(text: str) -> None:
+def test_malformed_metric_report_is_skipped(text: str) -> None:
     assert reported(f"berth-report {text}", 'berth-report {"step": 2, "loss": 1}') == [("loss", 2, 1.0)]
 
 
@@ -83,7 +83,7 @@ def test_line_that_repeats_the_report_prefix_is_scanned_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), FINITE), max_size=50), st.integers(1, 50))
-def test_arbitrary_reports_are_sampled_and_drawn_within_bounds(
+def test_samples_and_chart_of_arbitrary_metric_reports_stay_within_bounds(
     reports: list[tuple[int, float]], count: int
 ) -> None:
     series = Series()
@@ -113,7 +113,7 @@ def test_long_series_is_sampled_evenly_and_keeps_its_first_and_last_point() -> N
     assert all(point.value == point.step / 1000 for point in series.points)
 
 
-def test_later_run_replaces_the_steps_that_it_repeats() -> None:
+def test_later_run_replaces_the_metric_values_of_repeated_steps() -> None:
     series = Series()
     for step, value in ((1, 1.0), (2, 0.5), (3, 0.4), (2, 0.6)):
         series.add(step, value)

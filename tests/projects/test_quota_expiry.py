@@ -75,7 +75,7 @@ def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
     assert gpus(cast) == {"vision": 2}
 
 
-def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
+def test_expiry_skips_a_quota_change_that_was_already_reverted(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     change = apply_change(cast, until, ("vision", 8))
     reverts.revert(actor=cast.bob, change=change)

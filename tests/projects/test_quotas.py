@@ -23,7 +23,7 @@ def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
     assert quota.gpu_milli == 5000
 
 
-def test_infinite_and_undefined_numbers_are_rejected(cast: Cast) -> None:
+def test_nan_and_infinity_are_rejected_in_quotas(cast: Cast) -> None:
     for values in ({"gpu": float("nan")}, {"weight": {"gpu": float("inf")}}):
         with pytest.raises(Invalid):
             quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values=values)

@@ -165,7 +165,7 @@ def test_error_for_an_invalid_subscription_names_the_field(
         ("http://169.254.169.254/", "169.254.169.254 is never allowed"),
     ],
 )
-def test_forbidden_address_is_rejected_with_the_same_message_as_on_delivery(
+def test_subscribing_and_delivering_to_a_forbidden_address_fail_with_the_same_message(
     cast: Cast, to: str, why: str
 ) -> None:
     with pytest.raises(Invalid) as rejected:
@@ -195,7 +195,7 @@ def test_localhost_is_rejected_and_other_names_are_resolved_on_delivery(
     assert made.pk
 
 
-def test_address_in_an_allowed_network_is_accepted(cast: Cast, settings: Any) -> None:
+def test_webhook_address_in_an_allowed_network_is_accepted(cast: Cast, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = ["10.0.0.0/8"]
     made = subscribe(actor=cast.dave, scope=cast.dave.user, to="http://10.1.2.3/hook", events=["failed"])
     assert made.channel == "webhook"

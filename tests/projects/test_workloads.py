@@ -86,7 +86,7 @@ def test_only_ended_workloads_can_be_deleted_and_their_events_remain(cast: Cast)
     assert Event.objects.filter(workload_id=workload.pk).count() == 3
 
 
-def test_second_transition_from_the_same_phase_has_no_effect(cast: Cast) -> None:
+def test_second_phase_change_from_the_same_phase_has_no_effect(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     moved = [
         change_phase(
@@ -129,7 +129,7 @@ def test_submission_over_quota_or_limit_returns_a_warning(cast: Cast) -> None:
     assert warnings[small.pk] == []
 
 
-def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
+def test_submission_with_a_missing_dependency_records_a_warning(cast: Cast) -> None:
     document = training("second", after=[{"workload": "first"}, {"workload": "small"}])
     workloads.submit(actor=cast.dave, project=cast.vision, document=training("small"))
     dependent = workloads.submit(actor=cast.dave, project=cast.vision, document=document)

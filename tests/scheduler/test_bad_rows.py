@@ -96,7 +96,7 @@ def test_unrecorded_cycle_is_recorded_by_the_next_attempt(
     assert first.at == NOON
 
 
-def test_rejected_cycle_record_does_not_block_earlier_cycles(
+def test_cycle_that_cannot_be_recorded_does_not_block_earlier_cycles(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):

@@ -57,7 +57,7 @@ def test_dependent_starts_only_if_the_required_state_is_reached(
     assert stage.phase(second) == phase
 
 
-def test_cancelled_dependent_names_the_failed_workload(stage: Stage) -> None:
+def test_cancelled_dependent_workload_names_the_failed_dependency(stage: Stage) -> None:
     first = running(stage, "first")
     second = stage.submit("second", roles=ONE, after=after())
     stage.finish(first, 3)
@@ -126,7 +126,7 @@ def test_pending_reason_states_phase_and_queue_position_of_the_dependency(stage:
     assert explained.blockers[0]["message"] == explained.message
 
 
-def test_reason_hides_the_state_of_another_projects_workload(stage: Stage) -> None:
+def test_pending_reason_hides_the_state_of_another_projects_workload(stage: Stage) -> None:
     running(stage, "busy", roles=ALL)
     stage.submit("prepare", stage.cast.speech, roles=ONE)
     second = stage.submit("second", roles=ONE, after=after("speech/prepare"))
@@ -152,7 +152,7 @@ def test_workload_can_depend_on_a_workload_in_another_project(stage: Stage) -> N
 
 
 @pytest.mark.heavy
-def test_task_waits_for_the_same_task_of_the_other_array(stage: Stage) -> None:
+def test_array_task_waits_for_the_task_with_the_same_index_in_the_other_array(stage: Stage) -> None:
     large_node(stage)
     sweep = submit_array(stage, array={"tasks": 3})
     same = [{"workload": "sweep", "tasks": "same"}]

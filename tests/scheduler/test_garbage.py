@@ -79,7 +79,7 @@ def test_garbage_collection_of_recent_objects_visits_each_object_once() -> None:
     subprocess.run([sys.executable, "-c", REPEATED], check=True)
 
 
-def test_processes_without_deferred_collections_do_not_collect_on_request() -> None:
+def test_process_that_does_not_defer_garbage_collection_ignores_requests_to_collect() -> None:
     script = "from berth.core.garbage import collect_deferred_garbage as run; assert not run()"
     subprocess.run([sys.executable, "-c", script], check=True)
 

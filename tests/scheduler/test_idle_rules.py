@@ -87,7 +87,7 @@ def test_idle_workload_is_suspended_once_after_a_warning_despite_restarts(
     assert list(reasons) == ["IdleWarning", "IdleWarning", "IdleGpus"]
 
 
-def test_workloads_that_are_busy_unmeasured_exempt_or_warming_up_are_not_idle(
+def test_workload_is_not_idle_if_it_is_busy_or_unmeasured_or_exempt_or_warming_up(
     stage: Stage, measured_workload: MeasuredWorkload
 ) -> None:
     workload, vision = measured_workload.workload, stage.cast.vision

@@ -85,7 +85,7 @@ def test_schedules_of_different_projects_take_turns(cast: Cast, two_schedules_pe
     assert outcomes(other) == ["submitted"]
 
 
-def test_slow_pass_leaves_remaining_schedules_to_the_next_pass(
+def test_slow_schedule_pass_leaves_remaining_schedules_to_the_next_pass(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.PASS_SECONDS", -1.0)
@@ -105,7 +105,7 @@ def test_queued_runs_are_skipped_while_the_previous_run_is_live(cast: Cast) -> N
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
-def test_history_keeps_live_and_queued_runs(
+def test_schedule_history_keeps_live_and_queued_runs(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, overlap: str
 ) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.RUNS_KEPT", 2)
@@ -119,7 +119,7 @@ def test_history_keeps_live_and_queued_runs(
     assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
 
 
-def test_manual_runs_also_delete_old_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manual_run_of_a_schedule_also_deletes_old_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.RUNS_KEPT", 2)
     schedule = make_schedule(cast)
     for minutes in range(4):
@@ -147,7 +147,7 @@ def test_manual_run_locks_the_project_before_the_schedule(
     assert free == [[]]
 
 
-def test_pass_without_changes_sends_no_announcement(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedule_pass_without_changes_announces_nothing(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = make_schedule(cast, overlap="queue")
     for hours in (1, 2):
         submit_due_runs(NOON + hours * HOUR)
@@ -180,7 +180,7 @@ def test_run_is_rejected_if_its_edited_template_cannot_be_scheduled(
     assert reason in run.message
 
 
-def test_edit_after_a_due_time_does_not_lose_the_run(cast: Cast) -> None:
+def test_schedule_edit_after_a_due_time_does_not_lose_the_run(cast: Cast) -> None:
     make_schedule(cast)
     text = TEXT.replace("train.py", "new.py")
     schedule = make_schedule(cast, text=text, now=NOON + HOUR + MINUTE)
@@ -192,7 +192,7 @@ def test_edit_after_a_due_time_does_not_lose_the_run(cast: Cast) -> None:
     assert schedule.next_at == NOON + 2 * HOUR
 
 
-def test_edit_before_a_due_time_changes_the_due_time(cast: Cast) -> None:
+def test_schedule_edit_before_a_due_time_changes_the_due_time(cast: Cast) -> None:
     make_schedule(cast)
     schedule = make_schedule(cast, cron="30 * * * *", now=NOON + MINUTE)
     assert schedule.next_at == NOON + 30 * MINUTE

@@ -219,11 +219,11 @@ def test_rejection_reason_names_objects_in_words_rather_than_paths(cast: Cast) -
         (Problem("", "not a mapping"), "The document: not a mapping."),
     ],
 )  # fmt: skip
-def test_problems_with_rejected_runs_are_described_in_sentences(problem: Problem, sentence: str) -> None:
+def test_reasons_for_rejected_runs_are_complete_sentences(problem: Problem, sentence: str) -> None:
     assert describe_problem(problem) == sentence
 
 
-def test_run_with_a_name_in_use_is_rejected(cast: Cast) -> None:
+def test_scheduled_run_with_a_name_in_use_is_rejected(cast: Cast) -> None:
     schedule = make_schedule(cast)
     document = {"name": "nightly", "command": "true", "roles": [{"gpu": 1}]}
     workloads.submit(actor=cast.dave, project=cast.vision, document=document)
@@ -253,7 +253,7 @@ def test_deleting_a_project_deletes_its_schedules(cast: Cast) -> None:
     assert submit_due_runs(NOON + HOUR) == 0
 
 
-def test_history_keeps_the_newest_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedule_history_keeps_the_newest_runs(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.RUNS_KEPT", 3)
     schedule = make_schedule(cast)
     for hours in range(1, 6):
@@ -278,7 +278,7 @@ def test_number_of_schedules_is_limited(cast: Cast, monkeypatch: pytest.MonkeyPa
         make_schedule(cast, "c")
 
 
-def test_document_with_a_deadline_is_rejected(cast: Cast) -> None:
+def test_schedule_with_a_deadline_in_its_document_is_rejected(cast: Cast) -> None:
     with pytest.raises(Invalid, match=r"document\.deadline: cannot be scheduled"):
         make_schedule(cast, text=f"{TEXT}deadline: 2030-01-01T00:00:00Z\n")
 

@@ -122,7 +122,7 @@ def test_disabled_autoscaler_does_not_scale(stage: ServiceStage, dave: Caller) -
     assert not Scaling.objects.exists()
 
 
-def test_condition_streak_survives_a_new_leader_but_restarts_if_the_clock_is_set_back(
+def test_condition_duration_survives_a_new_leader_but_restarts_if_the_clock_is_set_back(
     stage: ServiceStage,
 ) -> None:
     service = autoscaled_service(stage)

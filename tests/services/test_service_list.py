@@ -38,7 +38,7 @@ def test_services_are_sorted_by_load(stage: ServiceStage, dave: Client) -> None:
     ("healthy", "state"),
     [((True, True), "serving"), ((True, False), "partly"), ((False, False), "not-serving")],
 )
-def test_state_filter_agrees_with_the_listed_state(
+def test_service_state_filter_agrees_with_the_listed_state(
     stage: ServiceStage, dave: Client, healthy: tuple[bool, bool], state: str
 ) -> None:
     service = stage.serve(engines=2)

@@ -339,7 +339,7 @@ def test_service_page_states_once_that_measurements_stopped(
     assert "No metrics were measured in the last hour." in dave.get(path).content.decode()
 
 
-def test_unknown_conditions_are_explained_by_missing_engine_metrics() -> None:
+def test_unknown_scaling_conditions_are_explained_by_missing_engine_metrics() -> None:
     def explain(reporting: int, is_met: bool | None) -> str:
         condition = Condition("no_queue", False, is_met, None, 0, 60, reporting=reporting, engines=4)
         return explain_unknown_states([condition], timezone.now(), is_fresh=True)

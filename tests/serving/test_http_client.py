@@ -19,7 +19,9 @@ def catch_error(http_client: HttpClient, address: str, path: str = "/health") ->
     return caught.value
 
 
-def test_complete_response_is_returned_with_any_status(start: Starts, http_client: HttpClient) -> None:
+def test_complete_engine_response_is_returned_whatever_its_status(
+    start: Starts, http_client: HttpClient
+) -> None:
     server = start()
     assert http_client.get(server.address, "/health").status == 200
     assert http_client.get(server.address, "/nothing").status == 404
@@ -71,14 +73,14 @@ def test_non_http_response_is_reported_as_unreadable(http_client: HttpClient) ->
     assert error.kind is ErrorKind.UNREADABLE
 
 
-def test_redirect_is_not_followed(start: Starts, http_client: HttpClient) -> None:
+def test_redirect_from_an_engine_is_not_followed(start: Starts, http_client: HttpClient) -> None:
     server, other = start(), start()
     server.engine.faults["/health"] = Fault(to=f"{other.address}/secrets")
     assert http_client.get(server.address, "/health").status == 302
     assert other.engine.received == []
 
 
-def test_token_is_not_shown_in_repr(start: Starts) -> None:
+def test_repr_of_an_http_client_does_not_show_its_token(start: Starts) -> None:
     assert "hunter2" not in repr(HttpClient(HERE, token="hunter2"))
 
 

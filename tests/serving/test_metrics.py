@@ -67,7 +67,7 @@ def test_gauge_split_by_priority_is_counted_once() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_buckets_of_all_label_sets_are_merged_by_bound() -> None:
+def test_histogram_buckets_of_all_label_sets_are_merged_by_bound() -> None:
     name = "time_to_first_token_seconds"
     seen = parse(
         *buckets(name, ("1.0", 2), ("5.0", 4), ("+Inf", 4), labels='is_streaming="true",'),
@@ -121,7 +121,7 @@ def test_duplicate_metric_is_treated_as_unknown() -> None:
         [("1.0", math.nan), ("+Inf", 6.0)],
     ],
 )
-def test_invalid_buckets_are_treated_as_unknown(counts: list[tuple[str, float]]) -> None:
+def test_metric_with_invalid_histogram_buckets_is_treated_as_unknown(counts: list[tuple[str, float]]) -> None:
     assert parse(*buckets("queue_time_seconds", *counts)).queue_time is None
 
 
@@ -188,7 +188,7 @@ def test_sample_without_engines_is_empty() -> None:
     assert (seen.sample.engines, seen.sample.readings) == ((), ())
 
 
-def test_unexpected_errors_are_raised() -> None:
+def test_unexpected_errors_while_reading_metrics_are_raised() -> None:
     class Broken(FakeEngines):
         def metrics(self, engine: str) -> Any:
             raise ZeroDivisionError

@@ -33,7 +33,7 @@ def test_upstream_file_without_engines_has_a_placeholder_server(tmp_path: Path) 
     assert "    server 127.0.0.1:9 down;  # no-engines" in stage.path.read_text().splitlines()
 
 
-def test_another_process_reads_the_engines_in_the_upstream_file(tmp_path: Path) -> None:
+def test_another_process_reads_engines_and_their_health_from_the_upstream_file(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("https://engine.example.com", model="m")
     stage.client.mark_unhealthy("https://engine.example.com")
@@ -71,7 +71,7 @@ def test_upstream_name_is_validated(tmp_path: Path, name: str) -> None:
         StaticRouter(tmp_path / "chat.conf", name, resolve=resolved)
 
 
-def test_address_with_a_path_is_rejected(tmp_path: Path) -> None:
+def test_engine_address_with_a_path_is_rejected(tmp_path: Path) -> None:
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=resolved)
     with pytest.raises(ServingError) as caught:
         router.register("http://10.0.0.1:80/v1", model="m")
@@ -111,7 +111,9 @@ def test_upstream_file_contains_the_validated_ip_address_instead_of_the_name(tmp
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "10.0.0.9"])
-def test_host_name_with_a_forbidden_address_is_never_written(tmp_path: Path, address: str) -> None:
+def test_host_name_with_a_forbidden_address_is_never_written_to_the_upstream_file(
+    tmp_path: Path, address: str
+) -> None:
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=TenantNameServer("8.8.8.8", address))
     for listed_by in (partial(router.register, model="m"), router.mark_healthy):
         with pytest.raises(ServingError) as caught:
@@ -158,7 +160,7 @@ def test_host_names_written_by_an_older_release_are_replaced(tmp_path: Path) -> 
     "engine",
     ["http://a;}b", "http://10.0.0.1:80;  # x", "http://10.0.0.1\nserver 1.1.1.1;", "ftp://a", "a b"],
 )
-def test_only_valid_addresses_are_written(tmp_path: Path, engine: str) -> None:
+def test_invalid_engine_address_is_never_written_to_the_upstream_file(tmp_path: Path, engine: str) -> None:
     router = StaticRouter(tmp_path / "chat.conf", "chat", resolve=lambda url: ("8.8.8.8",))
     with pytest.raises(ServingError) as caught:
         router.register(engine, model="m")

@@ -98,7 +98,7 @@ def test_engine_generates_no_response_during_a_weight_update(pair: tuple[Server,
 
 
 @pytest.mark.shows("RLX-33")
-def test_engine_without_a_version_cannot_be_a_seed(pair: tuple[Server, Server]) -> None:
+def test_engine_without_a_weight_version_cannot_be_a_seed(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.weights.version = None
     with pytest.raises(ServingError, match="reports no weight version"):
@@ -154,7 +154,7 @@ def test_weights_that_change_during_the_copy_are_not_assigned_a_version(pair: tu
     assert copy_weights_to(seed, added) == "8"
 
 
-def test_weights_can_be_copied_again(pair: tuple[Server, Server]) -> None:
+def test_failed_weight_copy_can_be_repeated(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     added.engine.faults[SEND] = Fault(status=500)
     with pytest.raises(ServingError):
@@ -186,7 +186,7 @@ def test_failure_to_resume_an_engine_raises_an_error() -> None:
         copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0)
 
 
-def test_only_the_first_error_is_reported() -> None:
+def test_only_the_first_error_of_a_weight_copy_is_reported() -> None:
     adapter = fakes()
     adapter.next("copy_weights", Fail(message="the connection broke"))
     adapter.always("resume", Fail(ErrorKind.TIMEOUT, "late"))

@@ -15,7 +15,7 @@ def test_result_of_a_forked_call_is_returned() -> None:
     assert call_in_fork(os.getppid) == os.getpid()
 
 
-def test_error_of_a_forked_call_is_raised() -> None:
+def test_error_in_a_forked_call_is_raised_in_the_calling_process() -> None:
     def fail() -> None:
         raise StartupError("BERTH_ISOLATION is 'yes'.")
 
@@ -28,13 +28,13 @@ def test_startup_fails_if_a_forked_call_is_killed() -> None:
         call_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def test_unexpected_error_of_a_forked_call_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unexpected_error_in_a_forked_call_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StartupError, match="Fix any error above"):
         call_in_fork(lambda: 1 / 0)
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
-def test_forked_call_does_not_change_this_process() -> None:
+def test_forked_call_does_not_change_the_calling_process() -> None:
     changes: list[int] = []
     call_in_fork(lambda: changes.append(1))
     assert not changes

@@ -116,7 +116,7 @@ print("stopped", flush=True)
 """
 
 
-def test_pods_that_outlive_their_starting_process_are_stopped(tmp_path: Path) -> None:
+def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: Path) -> None:
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, str(tmp_path)], env=ENV, stdout=subprocess.PIPE, text=True
     )

@@ -26,7 +26,7 @@ def test_listing_of_many_objects_reads_every_page(store: ObjectStore) -> None:
     assert (first.objects[0].path, first.objects[0].size) == ("0000", 1)
 
 
-def test_prefix_is_optional_and_matches_only_whole_names(store: ObjectStore) -> None:
+def test_bucket_prefix_is_optional_and_matches_only_whole_path_segments(store: ObjectStore) -> None:
     store.fill("whole", {"a": b"", "set/b": b"", "settings/c": b""})
     listed = {
         source: [each.path for each in open_bucket(store.url, source).list_page().objects]

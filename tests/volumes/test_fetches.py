@@ -100,7 +100,7 @@ def test_pods_that_start_together_fetch_each_object_once(stage: LocalStage, serv
         ),
     ],
 )
-def test_object_that_cannot_be_a_file_prevents_the_pod_from_starting(
+def test_object_that_cannot_be_stored_as_a_file_prevents_the_pod_from_starting(
     stage: LocalStage, server: SigningServer, key: str, reason: str
 ) -> None:
     real = server.list_objects

@@ -75,7 +75,7 @@ def turns(count: int) -> Callable[[], bool]:
     return lambda: next(calls) >= count
 
 
-def test_files_and_deletions_are_stored_below_the_prefix(pod: Pod) -> None:
+def test_changed_and_deleted_files_are_stored_below_the_bucket_prefix(pod: Pod) -> None:
     pod.contents = {"old": b"new", "deep/er": b"", "large": LARGE}
     pod.store.fill(pod.volume.bucket, {"set/unwanted": b"x"})
     pod.deleted = [("unwanted", pod.etag("unwanted")), ("never-there", '"etag"')]
@@ -125,7 +125,7 @@ def test_transfer_continues_after_any_interruption_without_repeating_parts(pod: 
 
 
 @pytest.mark.parametrize("method", ["put_part", "complete"])
-def test_upload_restarts_if_it_was_completed_or_deleted_by_the_store(
+def test_multipart_upload_restarts_if_the_store_completed_or_deleted_it(
     pod: Pod, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     pod.contents = {"large": LARGE}
@@ -161,7 +161,7 @@ def test_store_that_deletes_every_upload_raises_unavailable(
         pod.transfer().run(never)
 
 
-def test_upload_is_recorded_before_its_first_part(pod: Pod) -> None:
+def test_multipart_upload_is_recorded_before_its_first_part_is_sent(pod: Pod) -> None:
     pod.contents = {"large": LARGE}
     transfer = pod.transfer()
 
@@ -178,7 +178,7 @@ def test_upload_is_recorded_before_its_first_part(pod: Pod) -> None:
     assert pod.uploads() == []
 
 
-def test_file_that_cannot_be_an_object_is_omitted_with_a_reason(pod: Pod) -> None:
+def test_file_that_cannot_be_stored_as_an_object_is_omitted_with_a_reason(pod: Pod) -> None:
     pod.store.fill(pod.volume.bucket, {"set/folder/file": b"x"})
     pod.contents = {
         "old/below": b"1", "folder": b"2", "line\nbreak": b"3", "/".join(["d" * 200] * 6): b"4", "fine": b"5",
@@ -230,7 +230,9 @@ def test_file_truncated_after_the_listing_is_rejected(pod: Pod) -> None:
     assert "set/file" not in pod.objects()
 
 
-def test_long_listings_are_read_completely(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bucket_listing_over_several_pages_is_read_completely(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod.store.fill_directly(pod.volume.bucket, (f"set/{number}/x" for number in range(1005)))
     pod.contents = {"999": b"is a folder"}
     assert list(pod.transfer().skipped) == ["999"]

@@ -98,7 +98,7 @@ def test_pod_can_start_with_an_empty_volume(
     assert [file.path for file in changes(stage).files] == ["result"]
 
 
-def test_pod_that_never_started_has_changed_nothing(stage: LocalStage, server: SigningServer) -> None:
+def test_pod_that_never_started_has_no_volume_changes(stage: LocalStage, server: SigningServer) -> None:
     server.status = 403
     server.volume = server.volume.__class__(
         "data", "s3://missing-bucket/set", endpoint=server.volume.endpoint

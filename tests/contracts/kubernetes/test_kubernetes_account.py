@@ -92,9 +92,7 @@ def test_service_account_is_denied_other_calls(account: Api, verb: str, path: st
     assert raised.value.status == 403
 
 
-def test_in_cluster_service_account_runs_workloads_across_token_rotation(
-    kubeconfig: str, tmp_path: Path
-) -> None:
+def test_in_cluster_service_account_works_across_a_token_rotation(kubeconfig: str, tmp_path: Path) -> None:
     outside = parse_kubeconfig(with_shipped_role(kubeconfig))
     server, mounted = urlsplit(outside.server), tmp_path / "serviceaccount"
     mounted.mkdir()

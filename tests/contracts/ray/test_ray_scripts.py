@@ -49,7 +49,7 @@ def test_start_script_contains_the_pools_head_address(tmp_path: Path) -> None:
         assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
-def test_node_without_a_head_has_no_start_script(tmp_path: Path) -> None:
+def test_worker_without_a_head_node_has_no_start_script(tmp_path: Path) -> None:
     assert RayRuntime(tmp_path, lambda: [WORKER]).instructions(WORKER).start == ""
 
 

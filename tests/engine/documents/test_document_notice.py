@@ -33,7 +33,9 @@ def test_lead_time_precedes_the_grace_period() -> None:
         ({"signal": "USR1", "lead": 9, "led": 1}, "preemption.led", "Did you mean `lead`?"),
     ],
 )
-def test_notice_that_cannot_be_sent_is_rejected(preemption: dict[str, Any], path: str, words: str) -> None:
+def test_invalid_preemption_notice_is_rejected_with_the_reason(
+    preemption: dict[str, Any], path: str, words: str
+) -> None:
     with pytest.raises(SpecError) as rejected:
         parse_workload(document(**preemption))
     problems = {problem.path: f"{problem.message}. {problem.allowed}" for problem in rejected.value.problems}

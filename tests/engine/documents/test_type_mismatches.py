@@ -56,7 +56,7 @@ def test_error_for_a_wrong_type_suggests_the_nearest_valid_value(
         ({"roles": None}, "roles: is missing; allowed: roles or groups"),
     ],
 )
-def test_error_without_a_near_valid_value_states_the_expected_form(
+def test_error_states_the_expected_form_if_no_similar_value_is_valid(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(changes).startswith(message)

@@ -100,7 +100,7 @@ def test_error_names_the_path_of_the_invalid_key(role: dict[str, Any], path: str
     assert list(find_problems(one_role(**role))) == [path]
 
 
-def test_all_errors_are_reported_together() -> None:
+def test_all_errors_in_a_workload_document_are_reported_together() -> None:
     document = {
         "name": "Not A Name",
         "prio": 3,
@@ -116,7 +116,7 @@ def test_unknown_key_error_suggests_the_nearest_key() -> None:
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], {"roles": [{}]}, {"name": "w"}])
-def test_value_that_is_not_a_document_is_rejected(document: object) -> None:
+def test_value_that_is_not_a_workload_document_is_rejected(document: object) -> None:
     assert find_problems(document)
 
 
@@ -134,7 +134,7 @@ def test_role_names_are_unique_in_the_whole_tree() -> None:
     assert set(find_problems({"name": "w", "groups": groups})) == {"groups[1].roles[0].name"}
 
 
-def test_circular_scale_with_reference_is_rejected() -> None:
+def test_circular_references_in_scale_with_are_rejected() -> None:
     roles = [{"name": "a", "scale_with": {"role": "b"}}, {"name": "b", "scale_with": {"role": "a"}}]
     assert len(find_problems({"name": "w", "roles": roles})) == 2
 

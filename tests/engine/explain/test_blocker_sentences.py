@@ -20,7 +20,7 @@ SINGULAR_OF_MANY = re.compile(rf"(?<![\d.])[02] (?:more |booting |placement )?(?
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("reason", list(Reason))
 @pytest.mark.parametrize("resource", ["gpu", "cpu", "memory_mib"])
-def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int, resource: str) -> None:
+def test_pending_reasons_use_singular_and_plural_correctly(reason: Reason, count: int, resource: str) -> None:
     milli = count if resource == "memory_mib" else count * 1000
     amounts = dict.fromkeys(
         (
@@ -64,7 +64,7 @@ def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int,
     assert message.endswith(".") and ".." not in message
 
 
-def test_every_reason_has_a_sentence() -> None:
+def test_every_pending_reason_has_a_message() -> None:
     assert set(MESSAGE_TEMPLATES) == set(Reason)
 
 
@@ -87,7 +87,7 @@ def test_verb_agrees_with_the_number_of_missing_replicas(count: int, message: st
         "Waiting for p/0 to end, p/1 to end, p/2 to end, p/3 to end, p/4 to end and 2 more.",
     ),
 ])  # fmt: skip
-def test_sentence_names_the_unmet_dependencies(dependencies: list[Dependency], message: str) -> None:
+def test_pending_reason_names_the_unmet_dependencies(dependencies: list[Dependency], message: str) -> None:
     assert blocker(Reason.DEPENDENCY_NOT_MET, dependency_numbers(dependencies)).message == message
 
 
@@ -96,13 +96,13 @@ def test_sentence_names_the_unmet_dependencies(dependencies: list[Dependency], m
     (0, 2000, "No GPU can be reclaimed."),
     (2000, 0, "Reclaiming up to 2 GPUs would not make the workload fit."),
 ])  # fmt: skip
-def test_sentence_states_the_reclaimable_amount(reclaimable: int, missing: int, message: str) -> None:
+def test_pending_reason_states_the_reclaimable_amount(reclaimable: int, missing: int, message: str) -> None:
     numbers: dict[str, int | str] = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
     assert blocker(Reason.NO_RECLAIMABLE_RESOURCES, numbers).message == message
 
 
 @pytest.mark.parametrize(("count", "nodes"), [(1, "1 node"), (2, "2 nodes")])
-def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
+def test_pending_reason_states_how_many_nodes_the_pool_adds(count: int, nodes: str) -> None:
     message = f"The pool adds {nodes} for its pending workloads."
     assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == message
 
@@ -118,7 +118,7 @@ def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
     ({"why": "its previous pods have not stopped", "until": None},
      "Cannot start yet: its previous pods have not stopped."),
 ])  # fmt: skip
-def test_backoff_sentence_names_the_cause(numbers: dict[str, Any], message: str) -> None:
+def test_pending_reason_states_the_cause_of_the_backoff(numbers: dict[str, Any], message: str) -> None:
     assert blocker(Reason.BACKOFF, numbers).message == message
 
 
@@ -127,7 +127,7 @@ def test_booting_node_reservation_message_mentions_no_victims() -> None:
     assert message == "Capacity is reserved on 2 booting nodes."
 
 
-def test_amounts_include_their_units() -> None:
+def test_amounts_in_messages_include_their_units() -> None:
     assert [format_amount("gpu", milli) for milli in (0, 500, 1000, 2000, None)] == [
         "no GPU", "0.5 GPUs", "1 GPU", "2 GPUs", "any number of GPUs",
     ]  # fmt: skip

@@ -58,9 +58,9 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize(("phrase", "change"), EXAMPLES.items())
-def test_change_is_phrased_as_an_instruction(phrase: str, change: Change) -> None:
+def test_suggested_change_is_phrased_as_an_instruction(phrase: str, change: Change) -> None:
     assert action_phrase(change, "vision") == phrase
 
 
-def test_every_kind_of_change_has_a_phrase() -> None:
+def test_examples_cover_every_kind_of_suggested_change() -> None:
     assert {change.kind for change in EXAMPLES.values()} == set(ChangeKind)

@@ -55,14 +55,14 @@ def test_estimate_that_depends_only_on_the_backoff_names_no_workload() -> None:
     assert (estimates["p/a"].at, estimates["p/a"].after) == (NOON + 90, ())
 
 
-def test_estimate_names_an_ending_gang_larger_than_the_request() -> None:
+def test_estimate_names_an_ending_gang_even_if_it_is_larger_than_the_request() -> None:
     world = World(n0=8).department("d", None).project("p", "d", None).running("p/rest", "p", "n0 n0 n0 n0")
     world.running("p/four", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
     estimate = expected_start(world.queued("p/a", "p", 2, backoff_until=NOON + 600))["p/a"]
     assert (estimate.at, estimate.after) == (NOON + 600, (("p/four", NOON + 600),))
 
 
-def test_later_queued_workload_is_expected_to_start_after_earlier_workloads() -> None:
+def test_workloads_are_expected_to_start_in_queue_order() -> None:
     world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert {name: estimate.at for name, estimate in expected_start(world).items()} == {
         "p/a": NOON + 600, "p/b": NOON + 650,
@@ -84,7 +84,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     )
 
 
-def test_too_few_ready_nodes_are_the_reason_if_even_an_empty_pool_would_not_suffice() -> None:
+def test_missing_start_estimate_is_explained_by_too_few_ready_nodes() -> None:
     world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0", since=100)
     assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (

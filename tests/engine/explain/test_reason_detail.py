@@ -44,7 +44,7 @@ MEMORY = {"resource": "memory_mib", "requested": 6144, "free": 4096}
     ([(Reason.SUSPENDED, {})], ""),
     ([], ""),
 ])  # fmt: skip
-def test_detail_states_the_numbers_behind_the_reason(
+def test_detail_of_a_pending_reason_states_its_numbers(
     blockers: list[tuple[str, dict[str, Any]]], detail: str
 ) -> None:
     assert reason_detail(blockers) == detail
@@ -75,7 +75,7 @@ MORE = f"vision would have 18 GPUs {SUM}, more than its fair share of 16"
     ([(Reason.PROJECT_LIMIT, {})], ""),
     ([], ""),
 ])  # fmt: skip
-def test_sentence_states_the_missing_resource_and_the_exceeded_bound(
+def test_pending_reason_states_the_missing_resource_and_the_exceeded_bound(
     blockers: list[tuple[str, dict[str, Any]]], sentence: str
 ) -> None:
     assert reason_sentence(blockers) == sentence

@@ -21,27 +21,27 @@ def rejection(gpus: float = 1, replicas: int = 1, *, pools: tuple[str, ...] = tu
 
 
 @pytest.mark.parametrize("pools", [("local", "serve", "train"), ("train", "local"), ("local", "train")])
-def test_largest_node_of_all_allowed_pools_is_named(pools: tuple[str, ...]) -> None:
+def test_pending_reason_names_the_largest_node_in_the_allowed_pools(pools: tuple[str, ...]) -> None:
     assert rejection(9, pools=pools).message == (
         "Each replica of role worker requests 9 GPUs; "
         "the largest node in the allowed pools has 8 GPUs (pool train)."
     )
 
 
-def test_pool_is_not_named_if_it_is_the_only_allowed_pool() -> None:
+def test_pending_reason_does_not_name_the_only_allowed_pool() -> None:
     assert rejection(9, pools=("local",)).message == (
         "Each replica of role worker requests 9 GPUs; the largest node in the pool has 2 GPUs."
     )
 
 
-def test_largest_pool_is_named_if_the_workload_exceeds_all_allowed_pools() -> None:
+def test_pending_reason_names_the_largest_pool_if_the_request_exceeds_all_allowed_pools() -> None:
     assert rejection(1, 9).message == (
         "Requests 9 GPUs, more than pool train, the largest of the allowed pools, "
         "provides at its maximum size (8 GPUs)."
     )
 
 
-def test_only_one_pool_is_named_if_pools_reject_the_workload_for_different_reasons() -> None:
+def test_pending_reason_names_only_one_pool_if_pools_reject_for_different_reasons() -> None:
     first = rejection(5, 2)
     assert first.reason is Reason.EXCEEDS_POOL_MAX
     assert first.message == "Requests 10 GPUs, more than pool train provides at its maximum size (8 GPUs)."

@@ -53,12 +53,12 @@ def test_resuming_a_suspended_workload_is_suggested() -> None:
     assert sentence(one_project(n=4).queued("w", "p", suspended=True)) == would_start("it were resumed")
 
 
-def test_end_of_the_backoff_is_suggested() -> None:
+def test_waiting_for_the_end_of_the_backoff_is_suggested() -> None:
     world = one_project(n=4).queued("w", "p", backoff_until=NOON + 90)
     assert sentence(world) == "The workload would start when its restart delay ends, in 90 s."
 
 
-def test_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> None:
+def test_waiting_for_the_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> None:
     world = one_project(n=4).queued("w", "p", gpus=8, backoff_until=NOON + 90)
     assert sentence(world) == (
         "The workload could start once resources are free if "
@@ -66,7 +66,7 @@ def test_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> 
     )
 
 
-def test_completion_of_the_only_unmet_dependency_is_suggested() -> None:
+def test_waiting_for_the_only_unmet_dependency_is_suggested() -> None:
     world = (
         one_project(n=4).running("first", "p", "n", 4).queued("w", "p", gpus=4, after=(Dependency("first"),))
     )
@@ -78,7 +78,7 @@ def test_no_change_is_suggested_for_two_unmet_dependencies() -> None:
     assert sentence(world.queued("w", "p", after=(Dependency("first"), Dependency("second")))) == NONE
 
 
-def test_end_of_the_preemption_delay_is_suggested_if_the_workload_can_reclaim() -> None:
+def test_waiting_for_the_preemption_delay_is_suggested_if_the_workload_can_then_reclaim() -> None:
     world = World(n=1).department("d", 1).project("p", "d", 1).project("borrower", "d", 0)
     world.running("borrows", "borrower", "n").queued("w", "p", preemption_delay=1020)
     expected = would_start("its preemption delay were over (21 s left)", "This would evict borrows.")
@@ -147,7 +147,7 @@ def test_largest_request_that_fits_is_suggested(lowered: Role, clause: str) -> N
     assert sentence(world.queued("w", "p", roles=(lowered,))) == would_start(clause)
 
 
-def test_lower_gpu_fraction_is_suggested_in_round_steps() -> None:
+def test_suggested_gpu_fraction_is_a_round_number() -> None:
     world = one_project(n=1).running("shares", "p", "n", 0.5).queued("w", "p", gpus=0.75)
     assert sentence(world) == would_start("each replica of role worker requested 0.5 GPUs instead of 0.75")
 
@@ -164,7 +164,7 @@ def test_lowering_the_request_by_more_than_half_is_the_last_resort() -> None:
     assert sentence(world) == would_start("it had 2 worker replicas instead of 40")
 
 
-def test_request_many_times_larger_than_a_node_is_lowered_to_the_node_size() -> None:
+def test_suggestion_lowers_a_request_many_times_larger_than_a_node_to_the_node_size() -> None:
     world = World().node("n", 0, cpu=4, memory=8192).department("d", 0).project("p", "d", 0)
     world.queued("w", "p", roles=(role(ask=request(0, cpu=500)),))
     assert sentence(world).endswith(" if each replica of role worker requested 4 CPUs instead of 500.")
@@ -237,7 +237,7 @@ def test_higher_department_quota_is_suggested_for_a_non_preemptible_workload() -
     assert sentence(world) == expected
 
 
-def test_shortest_sufficient_wait_for_minimum_runtimes_is_suggested() -> None:
+def test_waiting_for_the_earliest_sufficient_minimum_runtime_is_suggested() -> None:
     world = World(pool=Pool("default", reclaim_min_runtime=600), n=2).department("d", 2).project("p", "d", 2)
     world.project("borrower", "d", 0)
     world.running("early", "borrower", "n", since=500).running("late", "borrower", "n", since=200)
@@ -311,7 +311,7 @@ def test_ending_a_workload_in_the_same_department_is_suggested_first() -> None:
     assert sentence(world) == would_start("z-near ended")
 
 
-def test_workload_names_in_the_sentence_are_redacted() -> None:
+def test_workload_names_in_a_suggested_change_are_redacted() -> None:
     snapshot = two_tenants().running("secret", "far", "n", 4, preemptible=False).queued("w", "p").snapshot()
     redacted = change_sentence(smallest_change(snapshot, "w"), "p", lambda name: f"[{len(name)} letters]")
     assert redacted == would_start("[6 letters] ended")
@@ -327,7 +327,7 @@ def test_no_change_is_suggested_if_two_changes_are_needed() -> None:
     assert sentence(world.queued("w", "p")) == NONE
 
 
-def test_search_stops_at_the_maximum_number_of_simulations() -> None:
+def test_suggestion_search_stops_at_the_maximum_number_of_simulations() -> None:
     snapshot = (
         full_node()
         .node("m", 1, labels={"zone": "b"}, taints=(Taint("special"),))
@@ -353,7 +353,7 @@ def test_no_change_is_suggested_for_a_workload_that_is_not_pending() -> None:
     )
 
 
-def test_search_leaves_the_snapshot_unchanged() -> None:
+def test_suggestion_search_leaves_the_snapshot_unchanged() -> None:
     world = full_node().queued("w", "p", 2)
     before = repr(world.snapshot())
     smallest_change(world.snapshot(), "w")

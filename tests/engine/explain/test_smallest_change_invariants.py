@@ -83,7 +83,7 @@ def test_suggested_change_starts_the_workload_or_makes_it_schedulable(document: 
 
 @on_random_clusters(1)
 @given(document=clusters())
-def test_every_sufficient_single_change_is_considered(document: Document) -> None:
+def test_suggestion_search_finds_a_single_change_if_one_is_sufficient(document: Document) -> None:
     snapshot = load(document).snapshot
     for workload in snapshot.workloads:
         if smallest_change(snapshot, workload.name).outcome is Outcome.NO_CHANGE:

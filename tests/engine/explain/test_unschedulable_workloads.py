@@ -41,7 +41,7 @@ def test_smaller_gang_is_preferred_to_raising_the_pools_maximum() -> None:
 
 
 @pytest.mark.parametrize("replicas", [20, 200])
-def test_gang_of_less_than_half_the_size_is_preferred_to_a_higher_limit(replicas: int) -> None:
+def test_suggestion_prefers_a_gang_of_less_than_half_the_size_to_a_higher_limit(replicas: int) -> None:
     world = World(pool=cpu_pool(), n=8).department("d", 8).project("p", "d", 4, limit=4)
     world.running("one", "p", "n", 3, preemptible=False)
     gang = role("worker", replicas, ask=request(1))
@@ -90,7 +90,7 @@ def test_lower_request_is_not_suggested_during_the_backoff_if_it_would_exceed_th
     assert sentence(world.queued("w", "p", roles=(gang,), backoff_until=NOON + 90)) == NONE
 
 
-def test_workload_with_a_smaller_alternative_can_wait_for_its_quota() -> None:
+def test_workload_is_schedulable_if_its_smaller_alternative_fits_its_quota() -> None:
     large, small = role("large", 1, ask=request(2)), role("small", 1, ask=request(1))
     either = RoleGroup("w", (RoleGroup("a", (large,), 1), RoleGroup("b", (small,), 1)), need=1)
     world = World(pool=cpu_pool(), n=4).department("d", 4).project("p", "d", 1)

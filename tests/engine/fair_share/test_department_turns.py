@@ -66,7 +66,7 @@ def test_applying_a_plan_does_not_change_which_departments_take_turns_by_project
     assert divided_departments(world.snapshot()) == before
 
 
-def test_projects_take_turns_directly_only_if_one_workload_exceeds_the_department_share() -> None:
+def test_projects_rather_than_departments_take_turns_only_if_a_workload_exceeds_the_share() -> None:
     def divided(one: tuple[int, ...], other: tuple[int, ...], **mode: Any) -> set[str]:
         sizes = {"a": one, "b": other, "c": (1,) * GPUS}
         document: Document = {

@@ -24,7 +24,7 @@ def gpu_division(total: int, queues: list[dict[str, Any]], **pool: Any) -> Divis
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_explanation_adds_up_to_the_fair_share(
+def test_amounts_in_the_explanation_add_up_to_the_fair_share(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     division = gpu_division(total, queues, **pool)
@@ -40,7 +40,7 @@ def test_explanation_adds_up_to_the_fair_share(
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_no_round_distributes_more_than_the_remainder(
+def test_no_fair_share_round_distributes_more_than_the_remainder(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     for round_ in gpu_division(total, queues, **pool).rounds:

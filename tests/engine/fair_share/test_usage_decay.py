@@ -37,7 +37,7 @@ def test_decayed_usage_does_not_depend_on_cycle_length() -> None:
     assert whole.used[0] == pytest.approx(1000 * 100 / math.log(2) * (1 - 2 ** (-0.6)))
 
 
-def test_usage_relative_to_the_parent_does_not_decay() -> None:
+def test_queue_usage_as_a_fraction_of_the_parents_does_not_decay() -> None:
     for seconds in (1, 50, 5000):
         assert used(FairShareMode(True, half_life=100), (seconds, BUSY)).fraction_of_parent(
             0
@@ -58,7 +58,7 @@ def test_tumbling_window_starts_at_zero() -> None:
     assert used(mode, (90, BUSY), (20, BUSY)).used[0] == 10_000
 
 
-def test_window_and_half_life_can_be_combined() -> None:
+def test_usage_window_and_half_life_can_be_combined() -> None:
     mode = FairShareMode(True, half_life=100, window=100)
     history = UsageHistory.start(mode, Usage((1.0, 0.0, 0.0), (2.0, 0.0, 0.0)), 1000)
     history.advance(1000, 1100, IDLE)
@@ -160,7 +160,7 @@ def test_large_gang_takes_turns_with_small_workloads(sizes: tuple[Sizes, ...]) -
     assert evicted <= 40 * stopped_by_one_change
 
 
-def test_turns_are_proportional_to_weights() -> None:
+def test_queues_take_turns_in_proportion_to_their_weights() -> None:
     held, _ = allocation_by_cycle({"a": (16,), "b": (16,), "c": (16,)}, {"a": 3, "b": 2, "c": 1})
     assert allocated_fractions(held) == pytest.approx({"a": 3 / 6, "b": 2 / 6, "c": 1 / 6}, rel=0.1)
 
@@ -299,7 +299,7 @@ def test_usage_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> N
     assert allocation_by_cycle(queues, half_lives=2, k=0.0) == now
 
 
-def test_time_based_fairness_never_reclaims_quota() -> None:
+def test_time_based_fairness_never_reclaims_allocations_within_quota() -> None:
     # A queue keeps its quota regardless of usage, and a queue below its quota gets it back immediately.
     document: dict[str, Any] = {
         "format": "berth.scenario/1",

@@ -93,7 +93,7 @@ def test_two_role_groups_are_assigned_to_racks_so_that_both_fit() -> None:
         assert placed(cluster.decide())["w"] == ["n1", "n2", "n3", "n4"]
 
 
-def test_spread_replicas_and_tolerations_are_solved_together() -> None:
+def test_placement_considers_spreading_and_tolerations_together() -> None:
     # The tolerant role leaves the untainted node to the role without a toleration.
     hardy = role("hardy", 2, ask=request(1), tolerations=(Toleration("kept"),), spread_per_node=1)
     plain = role("plain", 1, ask=request(2))

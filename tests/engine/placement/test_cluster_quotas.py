@@ -72,7 +72,9 @@ def test_gang_starts_once_the_cluster_quota_is_raised_or_freed() -> None:
         (quota("pods", 2), "allows 2 pods (pods); 1 is used, and this workload requests 2."),
     ],
 )
-def test_reason_states_the_kind_and_numbers_of_the_quota(bound: ClusterQuota, message: str) -> None:
+def test_pending_reason_states_the_kind_and_numbers_of_the_cluster_quota(
+    bound: ClusterQuota, message: str
+) -> None:
     there = world(bound).running("has", "p", "n1", gpus=1, cpu=6, memory=600)
     plan = there.queued("new", "p", 2, gpus=1, cpu=2, memory=200).decide()
     assert placed(plan) == {}
@@ -123,7 +125,7 @@ def test_changed_cluster_quota_takes_effect_with_a_reused_layout() -> None:
         assert plan == decide(snapshot(**values))
 
 
-def test_suggestion_ends_a_workload_that_uses_the_cluster_quota() -> None:
+def test_ending_a_workload_that_uses_the_cluster_quota_is_suggested() -> None:
     there = world(quota("gpu", 8)).running("has", "p", "n1", gpus=8).queued("new", "p", gpus=4)
     change = smallest_change(there.snapshot(), "new").change
     assert change is not None

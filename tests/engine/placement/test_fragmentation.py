@@ -30,7 +30,7 @@ def test_workload_without_a_gpu_model_avoids_the_scarce_model() -> None:
     assert placed(cluster.decide()) == {"first": ["plain"], "picky": ["a-scarce"]}
 
 
-def test_cpu_heavy_workload_is_placed_on_the_node_with_most_cpu_per_gpu() -> None:
+def test_cpu_heavy_workload_is_placed_on_the_node_with_the_most_cpu_per_gpu() -> None:
     cluster = world().node("a-lean", 4, cpu=16).node("rich", 4, cpu=64)
     cluster.queued("hungry", "a", gpus=1, cpu=14)
     for number in range(4):

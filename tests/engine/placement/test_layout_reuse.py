@@ -121,7 +121,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Any, oth
         assert plan == decide(seen)
 
 
-def test_pods_of_a_victim_are_in_index_order_after_a_rolled_back_trial() -> None:
+def test_rolling_back_a_trial_restores_the_index_order_of_a_victims_pods() -> None:
     cluster = Cluster(n=3).department("d", quota=3).project("a", "d", 3).running("gang", "a", "n n n")
     (board,) = Layout(cluster.snapshot()).boards.values()
     gang = board.gangs["gang"]
@@ -136,7 +136,7 @@ NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
 
 
 @given(before=NAMES, now=NAMES, change_snapshot=st.sets(st.integers(0, 20)), anew=st.sets(st.integers(0, 20)))
-def test_changed_items_are_detected_at_every_position(
+def test_added_and_removed_workloads_are_detected_at_every_position(
     before: list[int], now: list[int], change_snapshot: set[int], anew: set[int]
 ) -> None:
     # `anew` holds the indices of workloads that are replaced with equal copies.
@@ -157,14 +157,14 @@ def test_changed_items_are_detected_at_every_position(
     }
 
 
-def test_long_sequences_of_removed_items_are_detected() -> None:
+def test_long_sequences_of_removed_workloads_are_detected() -> None:
     many = tuple(replace(NEW_WORKLOAD, name=f"w{number:05}") for number in range(MAX_LOOKAHEAD + 700))
     removed, added = find_differences(many, (many[0], *many[MAX_LOOKAHEAD + 600 :]))
     assert len(removed) == MAX_LOOKAHEAD + 599
     assert not added
 
 
-def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
+def test_advancing_the_layout_does_not_change_an_earlier_plan() -> None:
     cluster = Cluster(n1=1).department("d", 1).project("p", "d", 1)
     first = cluster.queued("a", "p").queued("b", "p").queued("c", "p").snapshot()
     plan, layout = decide_with_layout(first, None)
@@ -174,7 +174,7 @@ def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
     assert [rejection.workload for rejection in again.rejections] == ["c"]
 
 
-def test_backoffs_and_reservations_expire_without_other_changes() -> None:
+def test_backoffs_and_reservations_expire_in_a_reused_layout() -> None:
     cluster = Cluster(n1=2).department("d", 2).project("p", "d", 2)
     cluster.queued("a", "p", backoff_until=NOON + 10)
     cluster.queued("b", "p", pools=("default",))

@@ -116,7 +116,7 @@ def test_reclaim_finds_a_plan_if_one_exists_and_respects_quotas(shape: str, has_
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("has_quotas", [True, False], ids=["quotas", "shares"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_at_most_one_percent_of_existing_reclaim_plans_are_missed(shape: str, has_quotas: bool) -> None:
+def test_reclaim_search_misses_at_most_one_percent_of_existing_plans(shape: str, has_quotas: bool) -> None:
     result = compare(shape, 1500, has_quotas=has_quotas)
     assert len(result.rejected) <= result.existing / 100, result.rejected
     assert result.below_quota == []

@@ -53,7 +53,7 @@ def test_node_is_released_when_its_workloads_fit_elsewhere() -> None:
     assert [impact.queue for impact in audit.victim] == ["p", "d"]
 
 
-def test_node_with_least_work_to_lose_is_released_first() -> None:
+def test_node_with_the_least_work_to_lose_is_released_first() -> None:
     made = world().running("a", "p", "n1", 3, since=100).running("b", "p", "n2", 2, since=1000)
     made.running("c", "p", "n3", 1, since=1000)
     release = release_from(made)
@@ -114,7 +114,7 @@ def test_no_node_is_released_while_a_workload_waits_for_capacity() -> None:
     assert find_empty_nodes(made.snapshot(), made.decide(), "default", ALL, 8) == ()
 
 
-def test_workload_pending_for_other_reasons_does_not_block_release() -> None:
+def test_suspended_workload_does_not_block_node_release() -> None:
     made = world().running("a", "p", "n1", 2, since=900)
     made.queued("paused", "p", 1, 8, suspended=True)
     release = release_from(made)
@@ -122,7 +122,7 @@ def test_workload_pending_for_other_reasons_does_not_block_release() -> None:
     assert release.node == "n1"
 
 
-def test_no_node_is_released_while_the_plan_has_decisions() -> None:
+def test_no_node_is_released_while_the_plan_starts_a_workload() -> None:
     made = world().running("a", "p", "n1", 2, since=900).queued("new", "p", 1, 1)
     assert not is_pool_settled(made.decide(), "default")
     assert release_from(made) is None
@@ -140,7 +140,7 @@ def test_last_node_that_matches_a_node_selector_is_not_released() -> None:
     assert release_from(made, ("n4",)) is None
 
 
-def test_release_respects_spread_constraints() -> None:
+def test_node_release_respects_spread_constraints() -> None:
     made = world(2).running("a", "p", "n0 n1", 1, since=900, on_role={"spread_per_node": 1})
     assert release_from(made) is None
     made = world(3).running("a", "p", "n0 n1", 1, since=900, on_role={"spread_per_node": 1})
@@ -149,7 +149,7 @@ def test_release_respects_spread_constraints() -> None:
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
-def test_release_moves_elastic_replicas_with_their_gang() -> None:
+def test_node_release_moves_elastic_replicas_with_their_gang() -> None:
     made = world().running("a", "p", "n0 n1 n1", 2, least=1, up_to=3, since=900)
     release = release_from(made)
     assert release is not None
@@ -175,7 +175,7 @@ def test_empty_nodes_are_released_newest_first_up_to_the_limit() -> None:
     assert find_empty_nodes(snapshot, plan, "default", ALL, 0) == ()
 
 
-def test_release_ignores_other_pools() -> None:
+def test_node_release_ignores_other_pools() -> None:
     made = world(2)
     made.pools.append(Pool("other"))
     made.node("o0", 8, pool="other", ordinal=0)
@@ -185,7 +185,7 @@ def test_release_ignores_other_pools() -> None:
     assert release_from(made) is None
 
 
-def test_release_moves_pods_of_cpu_only_roles() -> None:
+def test_node_release_moves_pods_of_cpu_only_roles() -> None:
     made = World(pool=Pool("default", nodes_max=8))
     for ordinal in range(3):
         made.node(f"n{ordinal}", 0, cpu=8, ordinal=ordinal)
@@ -198,7 +198,7 @@ def test_release_moves_pods_of_cpu_only_roles() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_release_is_deterministic(enabled: bool) -> None:
+def test_node_release_is_deterministic(enabled: bool) -> None:
     made = world(consolidation=Consolidation(enabled)).running("a", "p", "n1", 2, since=900)
     made.queued("two roles", "p", roles=(role("x"), role("y")), suspended=True)
     assert release_from(made) == release_from(made)
@@ -206,7 +206,7 @@ def test_release_is_deterministic(enabled: bool) -> None:
 
 @on_random_clusters(20)
 @given(document=clusters())
-def test_plan_after_a_release_is_empty(document: dict[str, Any]) -> None:
+def test_node_release_does_not_cause_further_evictions_or_rejections(document: dict[str, Any]) -> None:
     snapshot = _without_pending(load(document).snapshot)
     for pool in snapshot.pools:
         offered = [node.name for node in snapshot.nodes if node.pool == pool.name]

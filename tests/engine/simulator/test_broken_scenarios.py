@@ -131,7 +131,7 @@ def test_unmutated_scenario_is_valid() -> None:
         (("pools", 0, "fairshare", "half_life"), 0, "pools[0].fairshare.half_life"),
     ],
 )
-def test_error_names_the_invalid_key(path: KeyPath, value: Any, expected: str) -> None:
+def test_scenario_error_names_the_invalid_key(path: KeyPath, value: Any, expected: str) -> None:
     document = copy.deepcopy(VALID_SCENARIO)
     holder: Any = document
     for key in path[:-1]:
@@ -161,7 +161,7 @@ def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], e
 
 @on_random_clusters(25)
 @given(place=st.integers(0, 10**6), junk=st.binary(max_size=4), cut=st.booleans())
-def test_damaged_file_is_simulated_or_rejected_with_status_2(
+def test_damaged_scenario_file_is_simulated_or_rejected_with_status_2(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool
 ) -> None:
     text = (ROOT / "examples" / "scenarios" / "reclaim.yaml").read_bytes()

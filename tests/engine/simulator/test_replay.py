@@ -142,7 +142,9 @@ def test_openb_trace_has_gpu_fractions_and_models(tmp_path: Path) -> None:
         ("2017-10-03 00:00:00", "line 2, cluster"),
     ],
 )
-def test_unreadable_row_is_rejected_with_its_line_number(tmp_path: Path, row: str, message: str) -> None:
+def test_unreadable_trace_row_is_rejected_with_its_line_number(
+    tmp_path: Path, row: str, message: str
+) -> None:
     (tmp_path / "jobs.csv").write_text(HEAD + row + "\n")
     (tmp_path / "my_vc_nodes.csv").write_text(NODES)
     with pytest.raises(ScenarioError) as rejected:

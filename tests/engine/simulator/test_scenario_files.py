@@ -142,7 +142,7 @@ def test_yaml_aliases_are_resolved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
-def test_unreadable_file_is_rejected(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_scenario_file_is_rejected(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "scenario.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -168,7 +168,7 @@ def test_null_quota_is_unlimited_and_absent_quota_is_zero(quota: dict[str, Any],
     assert pool_quota(quota).quota == bounds
 
 
-def test_weight_is_one_number_or_one_per_resource() -> None:
+def test_quota_weight_may_be_one_number_or_one_per_resource() -> None:
     assert pool_quota({"weight": 2}).weights == (2.0, 2.0, 2.0)
     assert pool_quota({"weight": {"gpu": 2, "cpu": 0}}).weights == (2.0, 0.0, 1.0)
     assert pool_quota({"limit": {"gpu": 3}}).limit == Bounds(3000, None, None)
@@ -238,13 +238,13 @@ def test_simulate_command_prints_text_or_json(tmp_path: Path) -> None:
     assert (status, json.loads(text)["workloads"]["w"]["phase"]) == (0, "running")
 
 
-def test_invalid_file_exits_with_status_2_and_a_one_line_error(tmp_path: Path) -> None:
+def test_invalid_scenario_file_causes_exit_status_2_and_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
     assert run(path) == (2, "nodes[0].gpu: unknown key; received 'gpu'. Did you mean `gpus`?")
 
 
-def test_only_listed_actions_run(tmp_path: Path) -> None:
+def test_simulation_runs_only_the_listed_actions(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(scenario_with_workload({"name": "w"})))
     assert "No decisions." in run(path, actions=["stale_gangs"])[1]

@@ -43,7 +43,7 @@ def test_workload_ends_at_its_maximum_runtime() -> None:
     assert phases(document, "a", 4) == ["running", "running", "running", "completed"]
 
 
-def test_next_workload_starts_in_the_cycle_that_ends_the_first() -> None:
+def test_second_workload_starts_in_the_cycle_that_ends_the_first_workload() -> None:
     document = cluster(job("a", runtime_seconds=20), job("b", runtime_seconds=20))
     assert phases(document, "b", 5) == ["pending", "pending", "running", "running", "completed"]
 

@@ -40,7 +40,7 @@ def test_unlimited_simulation_ends_in_a_steady_state() -> None:
     assert len(played.cycles) < 10
 
 
-def test_skipping_steady_cycles_does_not_shift_the_last_cycle() -> None:
+def test_skipping_steady_cycles_does_not_change_the_time_of_the_last_cycle() -> None:
     played = play_scenario(load(cluster(PENDING, cycle_seconds=7)), cycles=1000)
     first, last = played.cycles[0][0].now, played.cycles[-1][0].now
     assert last - first == 999 * 7
@@ -87,7 +87,7 @@ def test_idle_cycles_are_listed_only_if_there_are_few() -> None:
     assert len(simulate(cluster(PENDING), cycles=UNLIMITED)["cycles"]) < 10
 
 
-def test_output_includes_the_number_of_cycles(tmp_path: Path) -> None:
+def test_simulator_output_includes_the_number_of_cycles(tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(cluster(PENDING)))
     _, text = run(file, cycles=UNLIMITED)

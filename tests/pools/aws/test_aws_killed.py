@@ -128,7 +128,7 @@ def test_expired_credentials_do_not_stop_running_nodes(place: Ec2Account) -> Non
 
 @pytest.mark.heavy
 @shows("SKY-59")
-def test_partial_launch_is_used_and_the_rest_is_requested(place: Ec2Account) -> None:
+def test_partial_launch_is_accepted_and_the_missing_nodes_are_requested(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     place.proxy.capacity["on-demand"] = 2
     stage.resize(3)

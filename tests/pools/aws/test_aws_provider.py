@@ -89,7 +89,7 @@ def test_only_spot_launches_tag_spot_requests(
 
 
 @pytest.mark.heavy
-def test_existing_resources_are_not_created_again(place: Ec2Account) -> None:
+def test_existing_aws_resources_are_not_created_again(place: Ec2Account) -> None:
     provider = place.provider()
     provider.provision(order("t-1"))
     provider.provision(order("t-2", start=2))
@@ -115,7 +115,7 @@ def test_machines_are_tagged_with_installation_and_pool(place: Ec2Account) -> No
 
 
 @pytest.mark.heavy
-def test_listing_reads_all_pages(place: Ec2Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instance_listing_reads_all_pages(place: Ec2Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "PAGE", 5)
     provider = place.provider()
     created = [provider.provision(order(f"t-{n}", count=1, start=n)).instances[0] for n in range(7)]

@@ -107,7 +107,7 @@ def test_error_names_the_invalid_budget(document: Any, path: str, message: str) 
     assert (problem.path, problem.message[: len(message)]) == (path, message)
 
 
-def test_budget_is_normalized_and_described() -> None:
+def test_disruption_budget_is_normalized_and_described() -> None:
     stored = budgets.normalize_budgets([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
     assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
     assert budgets.normalize_budgets(stored) == stored
@@ -151,7 +151,7 @@ def test_unavailable_nodes_never_exceed_the_budget(
 
 
 @pytest.mark.django_db
-def test_budget_slows_scale_down_but_not_expiry() -> None:
+def test_disruption_budget_slows_scale_down_but_not_pool_expiry() -> None:
     stage = Stage(pool((0, 8), disruption_budgets=[{"nodes": 1}]))
     stage.resize(5)
     stage.reconcile()

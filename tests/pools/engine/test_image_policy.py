@@ -105,7 +105,7 @@ def test_error_for_an_invalid_policy_states_what_is_allowed(value: object, probl
 @pytest.mark.parametrize(
     "pattern", ["train", "", "/train", "ghcr.io/", "https://ghcr.io/a", "ghcr.io/a b", 3]
 )
-def test_pattern_requires_a_registry_and_a_name(pattern: object) -> None:
+def test_image_pattern_requires_a_registry_and_a_name(pattern: object) -> None:
     with pytest.raises(Invalid) as rejected:
         normalize_policy({"patterns": ["ghcr.io/*", pattern]})
     (problem,) = rejected.value.problems

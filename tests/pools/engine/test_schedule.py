@@ -31,7 +31,7 @@ def at(text: str) -> datetime:
         ("0 0 1 JAN *", "2026-01-05 00:00", "2026-01-01 00:00"),
     ],
 )
-def test_last_run_of_a_schedule_is_computed(text: str, now: str, last: str) -> None:
+def test_cron_schedule_yields_its_last_run_before_a_time(text: str, now: str, last: str) -> None:
     assert parse_schedule(text).last_run(at(now), UTC, within=WEEK) == at(last)
 
 

@@ -25,7 +25,7 @@ def test_node_is_counted_once_in_its_current_phase() -> None:
     )  # fmt: skip
 
 
-def test_first_point_has_the_state_at_the_start_of_the_window() -> None:
+def test_first_timeline_point_has_the_state_at_the_start_of_the_window() -> None:
     assert build_timeline([NodeHistory(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (
         TimelinePoint(50, 1, 1, 0, 0),
     )

@@ -185,7 +185,7 @@ def test_failed_build_is_reported_with_its_last_output(
     )
 
 
-def test_missing_network_is_reported_as_the_cause(
+def test_installation_failure_names_an_unreachable_network_as_the_cause(
     here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -244,7 +244,7 @@ def test_installation_script_is_valid_shell_and_deterministic(tmp_path: Path) ->
     assert "@" not in text.replace("$@", "").replace("last thing", ""), "all placeholders are replaced"
 
 
-def test_any_script_output_can_be_parsed() -> None:
+def test_invalid_lines_in_the_installation_output_are_ignored() -> None:
     lines = [
         '{"phase": "apt", "state": "running", "seconds": 0, "message": ""}', "not json", '{"phase": "apt"',
         '{"phase": "apt", "state": "done", "seconds": 2, "message": ""}', "[]", '{"phase": "x", "state": 1}',

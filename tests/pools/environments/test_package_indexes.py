@@ -101,7 +101,7 @@ def test_scoped_package_is_installed_from_its_index_despite_pip_settings(
     assert installed_versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
-def test_only_the_pools_own_index_is_used(
+def test_only_the_package_index_of_the_pool_is_used(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(index("other", CUDA), fill_index(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)

@@ -72,7 +72,7 @@ def test_declared_plugins_form_one_environment_in_order(cast: Cast) -> None:
     assert built.phases == ["apt", "python", "pip", "code", "mps daemon"]
 
 
-def test_environment_name_depends_on_its_content(cast: Cast) -> None:
+def test_environment_id_depends_only_on_its_content(cast: Cast) -> None:
     pool = create(cast, environment={"pip": ["numpy"]})
     first = pool.built_environment_id
     assert first is not None
@@ -86,7 +86,7 @@ def test_environment_name_depends_on_its_content(cast: Cast) -> None:
     assert (pool.environment, pool.built_environment_id) == ({}, None)
 
 
-def test_edit_preserves_omitted_parts_of_an_environment(cast: Cast) -> None:
+def test_pool_edit_preserves_omitted_parts_of_the_environment(cast: Cast) -> None:
     pool = create(cast, environment={"python": "3.12", "apt": ["git"]})
     pool = edit(cast, pool, environment={"pip": ["numpy"]})
     assert pool.environment == {"python": "3.12", "apt": ["git"], "pip": ["numpy"]}
@@ -151,7 +151,7 @@ def test_failing_hook_is_reported_on_save(cast: Cast, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.shows("PLG-41")
-def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
+def test_plugin_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     pool = create(cast, plugins=["torch", {"name": "huggingface", "parameters": {"token": TOKEN}}])
     row = PluginSecret.objects.get(pool=pool)
     assert (row.plugin, row.parameter, row.variable) == ("huggingface", "token", "HF_TOKEN")
@@ -168,7 +168,7 @@ def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     assert TOKEN not in audit
 
 
-def test_token_is_kept_until_it_is_replaced_or_removed(cast: Cast) -> None:
+def test_plugin_token_is_kept_until_it_is_replaced_or_removed(cast: Cast) -> None:
     def token_env(pool: NodePool) -> dict[str, str]:
         return environment_secrets(pool, pool.built_environment)
 

@@ -79,7 +79,7 @@ def test_scripts_that_still_write_files_are_stopped_before_the_files_are_deleted
 
 
 @pytest.mark.heavy
-def test_files_written_by_processes_that_end_late_are_deleted(host: Host) -> None:
+def test_uninstallation_deletes_files_written_by_processes_that_end_late(host: Host) -> None:
     # Processes that the agent does not know, such as those of a plugin, may write until they end.
     loop = f"mkdir {host.state}/late; for i in $(seq 300); do mkdir {host.state}/late/$i || exit; done"
     late = subprocess.Popen(["sh", "-c", loop])

@@ -129,7 +129,9 @@ def test_outputs_over_the_limit_are_not_copied(stage: FakeKubernetesStage) -> No
         stage.runtime.list_files("p-1", ["huge"])
 
 
-def test_failed_pod_keeps_all_files_and_a_completed_pod_only_its_outputs(stage: FakeKubernetesStage) -> None:
+def test_failed_pod_keeps_all_files_and_a_completed_pod_keeps_only_its_outputs(
+    stage: FakeKubernetesStage,
+) -> None:
     for pod_id, code in (("p-1", 3), ("p-2", 0)):
         stage.runtime.start(stage.order(pod_id, "train", outputs=("state",), keeps_files=True))
         running(stage.runtime, pod_id)

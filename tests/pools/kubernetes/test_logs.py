@@ -33,7 +33,7 @@ def test_very_long_line_is_copied_in_parts(tmp_path: Path) -> None:
     assert copies.path("p-1").read_bytes() == expected + b"last\n"
 
 
-def test_gap_is_recorded_if_one_second_of_output_exceeds_the_fetch_size(
+def test_log_copy_records_a_gap_if_one_second_of_output_exceeds_the_fetch_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_copies, "FETCH_BYTES", 100)

@@ -277,7 +277,7 @@ def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) ->
 
 
 @pytest.mark.heavy
-def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
+def test_cluster_connection_is_closed_when_its_credentials_are_replaced(fleet: Fleet) -> None:
     pool = fleet.create()
     former = fleet.access.access_for_pool(pool).cluster
     former.mirror.pods()

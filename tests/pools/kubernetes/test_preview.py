@@ -38,7 +38,7 @@ def stage() -> Iterator[Stage]:
         yield Stage(cluster, url)
 
 
-def test_preview_shows_devices_foreign_pods_and_reasons_for_excluded_nodes(stage: Stage) -> None:
+def test_cluster_preview_shows_gpus_foreign_pods_and_reasons_for_excluded_nodes(stage: Stage) -> None:
     model = {"nvidia.com/gpu.product": "H100"}
     for name in ("busy", "claimed", "cordoned", "free", "tainted"):
         stage.cluster.add_node(name, gpus=4, labels=model)
@@ -63,7 +63,7 @@ def test_preview_shows_devices_foreign_pods_and_reasons_for_excluded_nodes(stage
     assert busy.details == "1 pod of others"
 
 
-def test_preview_is_read_only(stage: Stage) -> None:
+def test_cluster_preview_is_read_only(stage: Stage) -> None:
     stage.cluster.add_node("n", gpus=2)
     stage.preview()
     assert {verb for verb, _ in stage.cluster.calls} == {"list", "create"}

@@ -45,7 +45,7 @@ def test_quota_amounts_are_converted_to_pool_units(stage: FakeKubernetesStage) -
     )
 
 
-def test_only_foreign_pods_count_as_used(stage: FakeKubernetesStage) -> None:
+def test_cluster_quota_usage_counts_only_foreign_pods(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={GPUS: "8"})
     reads(stage, quota(stage, GPUS, "gpu", 8000))
     stage.runtime.start(stage.order("p-1", "sleep", "inf", devices=(0, 1)))
@@ -100,7 +100,7 @@ def test_requests_of_a_container_added_by_the_cluster_count_as_used(stage: FakeK
 
 
 @pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": []}}])
-def test_quota_that_might_not_apply_to_workloads_is_ignored(
+def test_resource_quota_that_might_not_apply_to_workloads_is_ignored(
     stage: FakeKubernetesStage, spec: dict[str, Any]
 ) -> None:
     stage.cluster.set_quota(stage.namespace, "other", hard={"pods": "1"}, **spec)

@@ -57,7 +57,7 @@ def test_slow_launch_runs_once_and_does_not_block_ticks(background_reconciler: B
 
 
 @pytest.mark.heavy
-def test_failed_pass_is_reported_and_does_not_prevent_the_next_pass(
+def test_failed_reconcile_pass_is_reported_and_does_not_prevent_the_next_pass(
     background_reconciler: BackgroundReconciler,
 ) -> None:
     def broken() -> bool:

@@ -17,7 +17,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-59")
-def test_partial_launch_is_used_and_the_rest_is_requested() -> None:
+def test_partial_launch_is_accepted_and_the_missing_nodes_are_requested() -> None:
     stage = Stage(pool(4))
     stage.provider.next("provision", ExtraInstances(more=-3))
     stage.reconcile()
@@ -172,7 +172,7 @@ def test_unknown_instances_are_not_terminated_while_paused() -> None:
 
 
 @pytest.mark.parametrize("nodes_desired", [1, 3])
-def test_lost_head_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -> None:
+def test_lost_head_node_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -> None:
     # Some pools cannot run any workload without node 0.
     stage = Stage(pool((0, 8)))
     stage.resize(4)
@@ -189,7 +189,7 @@ def test_lost_head_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -
     stage.check()
 
 
-def test_missing_head_is_requested_again_until_it_joins() -> None:
+def test_missing_head_node_is_requested_again_until_it_joins() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
     stage.reconcile()

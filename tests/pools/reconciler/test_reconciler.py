@@ -197,7 +197,7 @@ def test_all_nodes_of_an_expired_pool_are_terminated() -> None:
 
 @pytest.mark.heavy
 @shows("SKY-67")
-def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
+def test_nodes_with_the_least_work_to_lose_are_drained_first() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(4)
     stage.reconcile()

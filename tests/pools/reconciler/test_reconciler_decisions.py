@@ -42,7 +42,7 @@ def commands(state: Fleet) -> tuple[Command, ...]:
 
 
 @shows("SKY-47", "SKY-48", "SKY-49")
-def test_each_node_is_current_pending_or_draining() -> None:
+def test_each_node_counts_as_current_pending_or_draining() -> None:
     state = fleet(4, [0, 1], [2], [3])
     assert state.effective_size == 3
     assert state.phase == Phase.DRAINING
@@ -99,7 +99,7 @@ def test_lower_demand_during_provisioning_does_not_lose_launched_nodes() -> None
 
 
 @shows("SKY-59")
-def test_partial_launch_is_followed_by_a_request_for_the_rest() -> None:
+def test_missing_nodes_are_requested_after_a_partial_launch() -> None:
     delivered = after_provisioning(next_step(fleet(4)).fleet, [0])
     assert commands(delivered) == (Launch(3, 1),)
 
@@ -118,7 +118,7 @@ def test_lost_node_is_replaced() -> None:
     assert commands(without_node(fleet(4, range(4)), 2)) == (Launch(1, 4),)
 
 
-def test_lost_head_is_replaced_with_ordinal_0() -> None:
+def test_lost_head_node_is_replaced_with_ordinal_0() -> None:
     without_head = without_node(fleet(4, range(4)), 0)
     assert commands(without_head) == (Launch(1, 0),)
     two_lost = without_node(without_head, 3)
@@ -136,7 +136,7 @@ def test_surplus_nodes_are_drained_highest_ordinal_first() -> None:
 
 
 @shows("SKY-67")
-def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
+def test_nodes_with_the_least_work_to_lose_are_drained_first() -> None:
     def work_by_ordinal(**seconds: int) -> dict[int, LostWork]:
         return {int(name[1:]): LostWork(gpu_seconds=value, pods=1) for name, value in seconds.items()}
 
@@ -157,19 +157,19 @@ def test_drain_order_considers_non_preemptible_pods_then_gpu_seconds_then_cpu_se
 
 
 @shows("SKY-64")
-def test_head_is_not_drained_while_nodes_are_desired() -> None:
+def test_head_node_is_not_drained_while_nodes_are_desired() -> None:
     assert next_step(fleet(1, [0, 1]), {1: LostWork(gpu_seconds=10**6, pods=1)}).commands == (Drain((1,)),)
     assert commands(fleet(1, [0])) == ()
 
 
 @shows("SKY-39")
-def test_head_is_drained_last_when_no_node_is_desired() -> None:
+def test_head_node_is_drained_last_when_no_nodes_are_desired() -> None:
     assert commands(fleet(0, range(3))) == (Drain((2, 1, 0)),)
     assert commands(fleet(0, [0], [1])) == ()
 
 
 @shows("SKY-70")
-def test_phase_returns_to_watching_after_a_drain() -> None:
+def test_pool_phase_returns_to_watching_after_a_drain() -> None:
     draining = next_step(fleet(1, range(3))).fleet
     done = after_drain(after_drain(draining, 2), 1)
     assert done.phase == Phase.WATCHING
@@ -349,7 +349,7 @@ def test_pool_reaches_its_desired_number_of_nodes_after_random_events(events: li
         (fleet(0, [1]), (Drain((1,)),)),
     ],
 )
-def test_missing_head_is_requested_even_if_enough_nodes_exist(
+def test_missing_head_node_is_requested_even_if_enough_nodes_exist(
     state: Fleet, expected: tuple[object, ...]
 ) -> None:
     # The order waits for the current call and for the drain of the old head. Nodes must be desired.

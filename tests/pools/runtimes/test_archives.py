@@ -193,7 +193,7 @@ def test_malicious_archive_is_rejected_and_writes_nothing_outside_its_target(
 
 
 @pytest.mark.heavy
-def test_long_and_repeated_extended_headers_do_not_change_the_copy(tmp_path: Path) -> None:
+def test_long_and_repeated_extended_tar_headers_do_not_change_the_copied_file(tmp_path: Path) -> None:
     unused = [b"%d k%06d=\n" % (12, number) for number in range(EXTENDED_MAX // 12)]
     header = resized(member("x" * 200), len(b"".join(unused)))[:512]
     header += b"".join(unused).ljust(EXTENDED_MAX, b"\0")
@@ -214,7 +214,7 @@ def test_error_names_a_directory_whose_mode_cannot_be_set(
             unpack(data + rest + bytes(1024), target)
 
 
-def test_copy_lists_the_first_pod_messages_and_counts_the_rest() -> None:
+def test_file_copy_lists_the_first_errors_of_the_pod_and_counts_further_errors() -> None:
     errors = ErrorLines()
     for number in range(MESSAGES_MAX + 5):
         errors.feed(f"file-{number}: Perm".encode())
@@ -228,7 +228,7 @@ def test_copy_lists_the_first_pod_messages_and_counts_the_rest() -> None:
     assert errors.last == "x" * MESSAGE_BYTES_MAX
 
 
-def test_name_set_by_the_receiver_overrides_the_name_in_the_archive(tmp_path: Path) -> None:
+def test_requested_file_name_overrides_the_name_in_the_archive(tmp_path: Path) -> None:
     unpack(member(".bashrc", content=b"x") + bytes(1024), tmp_path, "out.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["out.pt"]
 

@@ -57,20 +57,20 @@ def test_output_since_the_last_check_has_the_modification_time_of_the_log(writer
     assert read_times(writer.path, 0, 8) == [(4, 1001000)], "the last bytes of a lost pod have no time"
 
 
-def test_log_without_recorded_times_has_no_times(tmp_path: Path) -> None:
+def test_log_from_an_earlier_version_has_no_timestamps(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"from an earlier version\n")
     assert read_times(log, 0, 100, grows=True) == []
 
 
-def test_incomplete_entry_is_ignored(writer: Writer) -> None:
+def test_incomplete_log_timestamp_is_ignored(writer: Writer) -> None:
     writer.write(b"one\n", at=1001, checked_at=1002)
     with Path(times_path(str(writer.path))).open("ab") as file:
         file.write(b"\1\2\3")
     assert read_times(writer.path, 0, 8) == [(4, 1001000)]
 
 
-def test_long_log_timestamps_take_little_space_and_stay_in_order(tmp_path: Path) -> None:
+def test_timestamps_of_a_long_log_take_little_space_and_stay_in_order(tmp_path: Path) -> None:
     path, count = str(tmp_path / "log"), 3 * LIMIT_MIN // ENTRY_BYTES
     for number in range(1, count + 1):
         append_entries(path, 0, [(10 * number, 2000 * number)])
@@ -94,7 +94,7 @@ def test_full_disk_does_not_end_the_pod(writer: Writer, monkeypatch: pytest.Monk
     assert read_times(writer.path, 0, 8)[-1] == (8, 1003000)
 
 
-def test_bytes_before_the_first_update_have_no_time(
+def test_log_output_before_the_first_timestamp_update_has_no_time(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"

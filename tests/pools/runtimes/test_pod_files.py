@@ -62,7 +62,7 @@ def test_links_and_special_files_are_omitted(work: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["link", "hard", "pipe", "directory/passwd", "../secret", "/etc/passwd", "none", ""]
 )
-def test_file_outside_the_directory_cannot_be_read(work: Path, path: str) -> None:
+def test_file_outside_the_pods_directory_cannot_be_read(work: Path, path: str) -> None:
     (work / "link").symlink_to("../secret")
     (work / "directory").symlink_to("/etc")
     os.link(work.parent / "secret", work / "hard")

@@ -53,7 +53,7 @@ def test_pods_requested_together_start_concurrently(
     assert sorted(jobs) == ["berth-p-0", "berth-p-1", "berth-p-2"]
 
 
-def test_start_raises_the_background_error_and_can_be_repeated(
+def test_pod_start_raises_the_error_of_its_background_start_and_can_be_repeated(
     runtime: RayRuntime, jobs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = [AgentUnreachable("the node is not responding")]

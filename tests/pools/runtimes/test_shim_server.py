@@ -94,7 +94,7 @@ def servers(root: Path) -> list[int]:
 # --- what shims inherit
 
 
-def test_shim_inherits_no_file_and_no_variable_of_the_runtime(
+def test_shim_inherits_no_open_files_or_environment_variables_from_the_runtime(
     stage: LocalStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgres://{SECRET}")
@@ -190,7 +190,7 @@ def test_pod_starts_without_a_shim_server(stage: LocalStage, monkeypatch: pytest
 
 
 @pytest.mark.heavy
-def test_pod_start_can_be_retried_after_failed_forks(
+def test_pod_start_can_be_retried_if_forking_fails(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:

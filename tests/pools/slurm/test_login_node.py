@@ -63,7 +63,7 @@ def test_jobs_are_submitted_and_cancelled_through_the_login_node(slurm: FakeSlur
 
 
 @pytest.mark.heavy
-def test_preview_uses_an_unsaved_key(slurm: FakeSlurm, server: SshServer) -> None:
+def test_slurm_preview_uses_an_unsaved_ssh_key(slurm: FakeSlurm, server: SshServer) -> None:
     login = {
         "address": server.address, "port": server.port, "user": "root", "host_key": server.host_key,
     }  # fmt: skip

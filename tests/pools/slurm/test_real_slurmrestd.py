@@ -76,7 +76,7 @@ def test_expired_token_is_rejected_until_it_is_replaced(server: SlurmRestServer)
     assert len(server.cluster.queue()) == 2
 
 
-def test_token_with_a_wrong_signature_is_rejected(server: SlurmRestServer) -> None:
+def test_slurm_token_with_a_wrong_signature_is_rejected(server: SlurmRestServer) -> None:
     head, claims, signature = server.token().split(".")
     token = f"{head}.{claims}.{signature[::-1]}"
     assert f"the token of user {server.user}" in failure(provider_of(server, token), token).message

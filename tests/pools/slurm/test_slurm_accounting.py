@@ -71,7 +71,7 @@ def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> l
     return created
 
 
-def test_repeated_request_finds_its_ended_jobs_in_the_accounting_database(
+def test_repeated_launch_request_finds_its_ended_jobs_in_the_accounting_database(
     slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
 ) -> None:
     provider = provider_of()

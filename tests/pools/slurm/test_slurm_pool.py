@@ -213,7 +213,7 @@ def test_allocation_that_ends_before_its_node_has_booted_counts_as_a_failed_boot
     assert slurm.queue() == [], "the next job is not ordered at once"
 
 
-def test_time_limit_shorter_than_boot_and_notice_period_is_rejected() -> None:
+def test_slurm_time_limit_shorter_than_boot_and_notice_period_is_rejected() -> None:
     with pytest.raises(Invalid) as raised:
         pool(provider="slurm", runtime="ray", provider_settings={"time_limit": "20m"})
     [problem] = raised.value.problems

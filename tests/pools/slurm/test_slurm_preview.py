@@ -57,7 +57,7 @@ def test_rejected_account_is_reported_with_slurms_message(slurm: FakeSlurm) -> N
         ({"partition": "debug"}, "Partition debug is down."),
     ],
 )
-def test_limits_that_prevent_jobs_from_running_are_reported_as_errors(
+def test_slurm_limits_that_prevent_jobs_from_running_are_reported_as_errors(
     slurm: FakeSlurm, settings: dict[str, str], message: str
 ) -> None:
     finding = slurm_provider(slurm, **settings).preview("small", SHAPE).findings[0]
@@ -65,7 +65,7 @@ def test_limits_that_prevent_jobs_from_running_are_reported_as_errors(
     assert finding.message.startswith(message)
 
 
-def test_preview_omits_machines_that_are_too_small(slurm: FakeSlurm) -> None:
+def test_slurm_preview_excludes_machines_that_are_too_small(slurm: FakeSlurm) -> None:
     preview = slurm_provider(slurm).preview("small", Shape(64_000, 8192, gpus=8))
     assert preview.nodes[0].obstacle == "too small: 2 of 8 GPUs, 8 of 64 cores"
     assert [finding.message for finding in preview.findings] == [

@@ -39,7 +39,7 @@ def test_slurm_job_requests_the_resources_of_a_pool_node(slurm: FakeSlurm) -> No
     } <= set(job["arguments"])  # fmt: skip
 
 
-def test_token_is_stored_only_in_a_private_file(slurm: FakeSlurm) -> None:
+def test_slurm_job_token_is_stored_only_in_a_private_file(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
     [job] = slurm.jobs
@@ -148,7 +148,7 @@ def test_request_beyond_a_submit_limit_is_partly_fulfilled_with_a_reason(slurm: 
     assert raised.value.kind is ProviderErrorKind.QUOTA
 
 
-def test_repeated_request_queries_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
+def test_repeated_launch_request_queries_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     created = provider.provision(order()).instances
     provider.terminate("small", [instance.instance_id for instance in created])
@@ -160,7 +160,9 @@ def test_repeated_request_queries_the_accounting_database_for_ended_jobs(slurm: 
     assert len(slurm.jobs) == 2
 
 
-def test_repeated_request_is_not_submitted_during_an_accounting_database_outage(slurm: FakeSlurm) -> None:
+def test_repeated_launch_request_is_not_submitted_during_an_accounting_database_outage(
+    slurm: FakeSlurm,
+) -> None:
     provider = slurm_provider(slurm)
     slurm.set(accounting="down")
     with pytest.raises(ProviderError, match="Problem talking to the database") as raised:
@@ -228,7 +230,7 @@ def test_hanging_command_raises_a_timeout_error(slurm: FakeSlurm, monkeypatch: p
     assert raised.value.kind is ProviderErrorKind.TIMEOUT
 
 
-def test_pilot_script_is_valid_and_names_the_private_file(slurm: FakeSlurm) -> None:
+def test_pilot_script_is_valid_shell_and_contains_the_path_of_the_private_file(slurm: FakeSlurm) -> None:
     script = pilot_script(slurm_provider(slurm, setup=["module load python/3.11"]).settings)
     assert subprocess.run(["bash", "-n"], input=script.encode(), check=False).returncode == 0
     assert f"file={slurm.root}/shared/pilots/@NAME@\n" in script

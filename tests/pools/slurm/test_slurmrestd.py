@@ -237,7 +237,7 @@ def test_submission_with_a_lost_response_is_found_by_its_name(rest: FakeSlurmRes
     assert len(provider.provision(repeated).instances) == len(rest.slurm.jobs) == 1
 
 
-def test_partially_accepted_request_returns_the_accepted_jobs_and_the_reason(rest: FakeSlurmRest) -> None:
+def test_partially_accepted_launch_returns_the_accepted_jobs_and_the_reason(rest: FakeSlurmRest) -> None:
     rest.slurm.set(accepts=1)
     result = provider_of(rest).provision(order(count=3))
     assert len(result.instances) == 1
@@ -258,7 +258,7 @@ def test_jobs_of_other_users_are_ignored_regardless_of_their_names(rest: FakeSlu
     assert [instance.ordinal for instance in provider.list_instances("small")] == [0]
 
 
-def test_job_that_ends_while_it_is_cancelled_is_ignored(rest: FakeSlurmRest) -> None:
+def test_cancelling_a_job_that_has_just_ended_is_not_an_error(rest: FakeSlurmRest) -> None:
     provider = provider_of(rest)
     created = provider.provision(order(count=2)).instances
     error = {"error_number": 2017, "error": "Invalid job id specified"}
@@ -278,7 +278,7 @@ def test_failed_cancellation_is_reported_after_all_cancellations_were_tried(rest
     assert [job["State"] for job in rest.slurm.jobs] == ["RUNNING", "CANCELLED"]
 
 
-def test_cancellation_stops_at_the_first_call_without_a_response(
+def test_cancellation_of_several_jobs_stops_at_the_first_request_without_a_response(
     rest: FakeSlurmRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = provider_of(rest)
@@ -357,7 +357,7 @@ def test_preview_shows_the_versions_of_slurm_and_its_api(rest: FakeSlurmRest) ->
     assert preview.findings == ()
 
 
-def test_preview_reports_machines_that_cannot_be_used(rest: FakeSlurmRest) -> None:
+def test_slurm_preview_reports_machines_that_cannot_be_used(rest: FakeSlurmRest) -> None:
     states = (
         {"state": ["IDLE", "DRAIN"]} if rest.is_structured else {"state": "idle", "state_flags": ["DRAIN"]}
     )
@@ -375,7 +375,7 @@ def test_preview_reports_machines_that_cannot_be_used(rest: FakeSlurmRest) -> No
         (timedelta(days=8), ""),
     ],
 )
-def test_preview_reports_a_token_that_expires_soon(
+def test_slurm_preview_reports_a_token_that_expires_soon(
     rest: FakeSlurmRest, lifetime: timedelta, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = token_expiring_at(now() + lifetime)

@@ -25,14 +25,14 @@ from tests.pools.slurm.test_slurmrestd import now, token_expiring_at
         ("unix:socket", "must contain an absolute path of printable characters"),
     ],
 )
-def test_unusable_url_is_rejected(url: str, message: str) -> None:
+def test_invalid_slurmrestd_url_is_rejected_with_the_reason(url: str, message: str) -> None:
     assert problems(rest_url=url) == {"rest_url": message}
 
 
 @pytest.mark.parametrize(
     "url", ["http://[::1]:6820", "http://localhost:6820/", "https://slurm.example.org/api"]
 )
-def test_usable_url_is_accepted(url: str) -> None:
+def test_valid_slurmrestd_url_is_accepted(url: str) -> None:
     assert problems(rest_url=url) == {}
 
 

@@ -79,7 +79,7 @@ def test_tasks_are_released_in_index_order(stage: Stage) -> None:
     assert active(array) == [2, 6], "the tick that records the end places the next task"
 
 
-def test_tasks_start_and_are_queued_in_index_order(stage: Stage) -> None:
+def test_array_tasks_start_and_are_queued_in_index_order(stage: Stage) -> None:
     one_gpu = [{"name": "worker", "replicas": 1, "gpu": 1}]
     array = submit_array(stage, roles=one_gpu, array={"tasks": 14})
     stage.tick(2)

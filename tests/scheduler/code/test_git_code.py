@@ -178,7 +178,7 @@ def test_secret_version_used_to_fetch_the_code_is_recorded(scene: Scene, persona
     assert TOKEN not in repr(asdict(scene.stage.runtime.order(str(pod.pk))))
 
 
-def test_fetches_that_cannot_succeed_are_rejected_at_submission(scene: Scene, settings: Any) -> None:
+def test_submission_is_rejected_if_its_code_can_never_be_fetched(scene: Scene, settings: Any) -> None:
     with pytest.raises(Invalid, match=r"code\.git\.secret: is not a secret of vision"):
         scene.submit(git={"secret": "robot"})
     with pytest.raises(Invalid, match=r"code\.git\.secret: is not one of your personal secrets"):
@@ -202,7 +202,7 @@ def test_workload_fails_with_the_reason_if_its_code_cannot_be_fetched(scene: Sce
 
 
 @pytest.mark.heavy
-def test_fetch_is_repeated_after_a_failure_until_the_last_attempt(scene: Scene, settings: Any) -> None:
+def test_code_fetch_is_repeated_after_a_failure_until_the_last_attempt(scene: Scene, settings: Any) -> None:
     settings.BERTH_GIT_CA = ""
     workload = scene.submit()
     scene.fetch()
@@ -246,7 +246,9 @@ def test_code_of_a_cancelled_workload_is_not_fetched(scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_edit_keeps_the_commit_unless_it_changes_the_code(scene: Scene, repository: Repository) -> None:
+def test_workload_edit_keeps_the_git_commit_unless_it_changes_the_code(
+    scene: Scene, repository: Repository
+) -> None:
     workload = scene.submit()
     alice = scene.stage.cast.alice
     scene.fetch()

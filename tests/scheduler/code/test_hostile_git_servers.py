@@ -69,7 +69,7 @@ def test_long_default_branch_name_is_omitted(scene: Scene, repository: Repositor
     assert CodeFetch.objects.get().branch == ""
 
 
-def test_former_leader_does_not_overwrite_the_commit(scene: Scene, repository: Repository) -> None:
+def test_former_leader_does_not_overwrite_the_fetched_commit(scene: Scene, repository: Repository) -> None:
     workload = scene.submit(git={"ref": "main"})
     assert scene.fetcher.run_once()
     wait([running.result for running in scene.fetcher._running.values()])
@@ -91,7 +91,7 @@ def test_former_leader_does_not_overwrite_the_commit(scene: Scene, repository: R
         "user:pass@git.example.org:o/r",
     ],
 )  # fmt: skip
-def test_address_with_a_token_or_an_invalid_ip_address_is_rejected(scene: Scene, url: str) -> None:
+def test_git_url_with_a_token_or_an_invalid_ip_address_is_rejected(scene: Scene, url: str) -> None:
     with pytest.raises(Invalid) as rejected:
         scene.submit(git={"url": url, "secret": None})
     assert "ghp_0123456789" not in str(rejected.value.problems)

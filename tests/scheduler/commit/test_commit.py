@@ -216,7 +216,7 @@ def test_deadlock_drops_bundles_without_counting_as_a_database_outage(
     assert [bundle.workload for bundle, _ in outcome.stale] == ["vision/first"]
 
 
-def test_quota_edit_waits_for_the_running_commit(stage: Stage) -> None:
+def test_quota_edit_waits_for_the_schedulers_commit(stage: Stage) -> None:
     stage.submit()
     seen, plan = observe_cluster(stage)
 

@@ -125,7 +125,7 @@ def test_timed_ticks_are_less_frequent_without_live_workloads(rounds: Rounds) ->
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_workload_submitted_between_any_two_queries_is_scheduled_before_the_scheduler_idles(
+def test_workload_submitted_at_any_point_in_a_tick_is_scheduled_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
     # While the scheduler starts one workload, another is submitted before one of its statements.
@@ -145,7 +145,7 @@ def test_workload_submitted_between_any_two_queries_is_scheduled_before_the_sche
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.heavy) for first in range(1, STRIDE))]
 )
-def test_gpus_freed_between_any_two_queries_are_allocated_before_the_scheduler_idles(
+def test_gpus_freed_at_any_point_in_a_tick_are_allocated_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
     running = rounds.stage.submit("first", roles=ALL_GPUS)
@@ -222,7 +222,7 @@ def test_stale_bundle_is_replanned_before_the_scheduler_idles(rounds: Rounds) ->
 
 
 @pytest.mark.parametrize("step", sample(["record_reports", "observe", "decide_pools", "commit"], 1))
-def test_failed_step_is_retried_before_the_scheduler_idles(
+def test_failed_tick_step_is_retried_before_the_scheduler_idles(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     original, failures = getattr(tick, step), [KeyError("a row appeared during the step")]

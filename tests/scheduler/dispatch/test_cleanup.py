@@ -92,7 +92,7 @@ def test_workspace_deletion_is_idempotent(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_failed_cleanup_is_retried_later(stage: Stage) -> None:
+def test_failed_workspace_cleanup_is_retried_later(stage: Stage) -> None:
     workload = ended(stage)
     control.delete(actor=stage.cast.alice, workload=workload)
     stage.runtime.next("drop_workspace", RuntimeFailure("the disk is unavailable"))

@@ -191,7 +191,7 @@ def test_eviction_of_a_pod_that_berth_is_stopping_is_not_recorded(stage: Stage) 
     assert not Eviction.objects.exists()
 
 
-def test_cluster_eviction_is_shown_over_rest_and_on_pages(stage: Stage) -> None:
+def test_api_and_pages_show_evictions_by_the_cluster(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 1)
     stage.tick(2)

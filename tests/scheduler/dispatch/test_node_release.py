@@ -68,7 +68,7 @@ def submit_one_per_node(stage: PoolStage, **more: Any) -> list[Workload]:
     return workloads
 
 
-def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) -> None:
+def test_paused_pools_and_pools_without_a_policy_release_no_nodes(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pass_time(HOUR / 4)
     stage.pool(node_consolidation="when_underutilized")
@@ -146,7 +146,9 @@ def test_when_empty_policy_releases_nodes_without_moving_workloads(stage: PoolSt
 
 
 @pytest.mark.heavy
-def test_release_is_prevented_by_budget_minimum_runtime_or_minimum_nodes(stage: PoolStage) -> None:
+def test_node_release_is_prevented_by_a_budget_a_minimum_runtime_or_a_minimum_node_count(
+    stage: PoolStage,
+) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (
@@ -166,7 +168,7 @@ def test_release_is_prevented_by_budget_minimum_runtime_or_minimum_nodes(stage: 
 
 
 @pytest.mark.heavy
-def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
+def test_nodes_are_released_once_the_budget_window_has_ended(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
     stage.pool(node_consolidation="when_underutilized", disruption_budgets=[window])

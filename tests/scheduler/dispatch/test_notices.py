@@ -103,7 +103,7 @@ def test_imminent_node_interruption_shortens_the_lead_time(stage: Stage) -> None
     assert event.data["lead_seconds"] == 10, "SIGTERM arrives 20 s before the interruption"
 
 
-def test_kubernetes_pool_cannot_send_the_signal(stage: Stage) -> None:
+def test_preemption_notice_is_rejected_for_a_kubernetes_pool(stage: Stage) -> None:
     NodePool.objects.update(runtime="kubernetes")
     with pytest.raises(Invalid) as rejected:
         stage.submit(preemption=NOTICE, image="ghcr.io/org/train:1")

@@ -139,7 +139,7 @@ def test_restart_avoids_the_failed_node_and_states_the_reason(stage: Stage) -> N
 
 
 @pytest.mark.heavy
-def test_removing_the_rule_makes_avoided_nodes_available_again(stage: Stage) -> None:
+def test_removing_the_retry_rule_makes_avoided_nodes_available_again(stage: Stage) -> None:
     Node.objects.exclude(name="local-0").delete()
     workload = running(stage, {"on": [1], "other_node": True})
     assert fail(stage, workload, exit_code=1) == Phase.PENDING
@@ -159,7 +159,7 @@ def grown(stage: Stage, workload: Workload) -> tuple[int, int, int]:
     return workload.spec["roles"][0]["memory_mib"], row.memory_mib, order.memory_limit_mib
 
 
-def test_memory_grows_with_each_restart_up_to_its_maximum(stage: Stage) -> None:
+def test_memory_request_grows_with_each_restart_up_to_its_maximum(stage: Stage) -> None:
     NodePool.objects.update(runtime="local")
     rule = {"on": ["out_of_memory"], "memory_factor": 1.5, "memory_max_mib": 130}
     workload = running(stage, rule, roles=[{"name": "worker", "replicas": 1, "gpu": 1, "memory_mib": 64}])
@@ -227,7 +227,7 @@ def test_lost_node_counts_as_a_restart_only_if_a_rule_lists_it(stage: Stage) -> 
 
 
 @pytest.mark.heavy
-def test_lost_node_rule_ends_a_gang_below_its_minimum(stage: Stage) -> None:
+def test_retry_rule_for_lost_nodes_can_fail_a_gang_below_its_minimum(stage: Stage) -> None:
     workload = running(stage, {"on": ["node_lost"], "action": "fail"}, roles=[{"replicas": 2, "gpu": 1}])
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="gone")
     stage.tick(3)
@@ -307,7 +307,7 @@ def test_start_timeout_counts_as_a_failed_image_pull_only_during_a_pull(
 
 
 @pytest.mark.heavy
-def test_first_failed_replica_selects_the_rule(stage: Stage) -> None:
+def test_first_failed_replica_selects_the_retry_rule(stage: Stage) -> None:
     workload = running(stage, {"on": [75]}, roles=[{"replicas": 2, "gpu": 1}])
     first, second = stage.pods(workload)
     stage.runtime.end(str(second.pk), exit_code=75)

@@ -210,7 +210,7 @@ def test_workload_with_a_deleted_secret_fails_immediately_and_names_the_secret(
 
 
 @pytest.mark.heavy
-def test_running_workload_continues_if_a_replacement_lacks_a_secret(stage: Stage) -> None:
+def test_workload_keeps_running_while_a_replacement_pod_waits_for_a_secret(stage: Stage) -> None:
     set_token(stage, "first")
     roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]
     workload = stage.submit(secrets=USES, kind="elastic", roles=roles)

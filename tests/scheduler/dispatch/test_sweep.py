@@ -55,7 +55,7 @@ def test_pod_records_are_deleted_in_batches_of_bounded_size(
     assert recording_runtime.most_unfinished == FORGETS_AHEAD
 
 
-def test_sweep_stops_contacting_a_cluster_after_a_failure(
+def test_pod_sweep_stops_contacting_a_cluster_after_a_failure(
     stage: Stage, recording_runtime: RecordingRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording_runtime.is_silent = True

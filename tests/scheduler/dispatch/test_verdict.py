@@ -58,7 +58,7 @@ def test_failed_pod_ends_the_gang_with_its_exit_code() -> None:
     assert "exit code 3" in step.message
 
 
-def test_signal_is_reported_as_a_shell_exit_code() -> None:
+def test_signal_that_kills_a_pod_is_reported_as_a_shell_exit_code() -> None:
     step = decide_verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
     assert step is not None
     assert step.exit_code == 137
@@ -115,7 +115,7 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
         ({"created_at": at(0), "ended_at": at(15)}, "failed"),  # this pod could not be started
     ],
 )
-def test_failure_after_a_lost_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
+def test_pod_failure_after_a_lost_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", **failed)]
     step = decide_verdict(gang(pods=pods, replaced=[PodFact("worker", 0, "lost", ended_at=at(10))]))
     assert step is not None
@@ -152,7 +152,7 @@ def test_failure_during_or_after_a_peer_eviction_counts_as_a_loss(
     assert (step.next_phase, step.retry) == (next_phase, None)
 
 
-def test_message_names_the_evicted_pod_and_the_reason() -> None:
+def test_requeue_message_names_the_evicted_pod_and_the_reason() -> None:
     peer = PodFact("worker", 0, "running", eviction="the pod was deleted")
     step = decide_verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)]))
     assert step is not None
@@ -187,7 +187,7 @@ def test_gang_without_progress_fails_after_too_many_peer_failures(
     assert step.peer_failures == (None if is_failure else 0)
 
 
-def test_lost_node_rule_replaces_the_limit_on_failures_after_a_lost_peer() -> None:
+def test_retry_rule_for_lost_nodes_overrides_the_peer_failure_limit() -> None:
     document = {"name": "train", "command": "true", "roles": [{}], "retry": [{"on": ["node_lost"]}]}
     peer = PodFact("worker", 0, "lost", ended_at=at(10))
     pods = [peer, PodFact("worker", 1, "failed", **FAILURE)]
@@ -229,7 +229,7 @@ def test_role_tree_is_running_when_enough_children_are_running() -> None:
     assert step.to == "running"
 
 
-def test_optional_role_group_is_stale_after_losing_one_pod_but_not_after_losing_all() -> None:
+def test_gang_is_stale_if_an_optional_role_group_loses_one_pod_but_not_if_it_loses_all() -> None:
     tree = RoleGroup("all", (RoleGroup("x", (role("a"),), 1), RoleGroup("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
     assert decide_verdict(gang(pods=pods, tree=tree)) is None

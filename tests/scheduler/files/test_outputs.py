@@ -81,7 +81,7 @@ def test_outputs_of_an_evicted_pod_are_stored(producer: Producer) -> None:
     assert producer.collect().state == "stored"
 
 
-def test_files_are_deleted_after_a_day_if_nothing_stores_them(producer: Producer) -> None:
+def test_outputs_that_are_never_stored_are_deleted_after_a_day(producer: Producer) -> None:
     producer.end()
     for hours, is_kept in ((23, True), (2, False)):
         producer.stage.clock.advance(hours * 3600)
@@ -131,7 +131,7 @@ def test_files_lost_with_their_node_are_reported(producer: Producer) -> None:
 
 
 @pytest.mark.heavy
-def test_copy_from_an_unreachable_node_is_retried_until_its_deadline(producer: Producer) -> None:
+def test_output_copy_from_an_unreachable_node_is_retried_until_its_deadline(producer: Producer) -> None:
     producer.end()
     failure = RuntimeFailure("the node does not respond")
     producer.stage.runtime.next("list_files", failure)
@@ -185,7 +185,7 @@ def test_only_a_few_chunks_are_in_memory_at_once(producer: Producer, monkeypatch
 
 
 @pytest.mark.heavy
-def test_copy_is_interrupted_if_the_scheduler_loses_leadership(producer: Producer) -> None:
+def test_output_copy_is_interrupted_if_the_scheduler_loses_leadership(producer: Producer) -> None:
     producer.end()
     producer.collector._stop_requested.set()
     with pytest.raises(LeadershipLost):
@@ -223,7 +223,9 @@ def test_stored_files_are_kept_as_long_as_their_workload(producer: Producer) -> 
         (["x" * 256], "longer than"), (["a"] * 33, "too many"),
     ],
 )  # fmt: skip
-def test_invalid_paths_are_rejected_at_submission(stage: Stage, outputs: list[str], message: str) -> None:
+def test_invalid_output_paths_are_rejected_at_submission(
+    stage: Stage, outputs: list[str], message: str
+) -> None:
     with pytest.raises(Invalid) as rejected:
         stage.submit("bad", outputs=outputs)
     assert message in str(rejected.value.problems[0])

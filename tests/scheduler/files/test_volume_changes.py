@@ -98,7 +98,7 @@ def writer(stage: Stage, store: ObjectStore, request: pytest.FixtureRequest) -> 
     return Writer(stage, store, f"changes-{abs(hash(request.node.nodeid))}")
 
 
-def test_changes_are_stored_after_the_pod_has_ended(writer: Writer) -> None:
+def test_volume_changes_are_stored_after_the_pod_has_ended(writer: Writer) -> None:
     etag = writer.store.client.head_object(Bucket=writer.bucket, Key="results/old")["ETag"]
     writer.leave({"results/new": b"new"}, ("old", etag))
     assert writer.collect().state == "waiting", "the pod is still running"
@@ -119,7 +119,7 @@ def test_only_writable_s3_volumes_report_changes(writer: Writer) -> None:
     assert not PodOutputs.objects.filter(pod__workload=reader).exists()
 
 
-def test_pod_that_changed_nothing_needs_no_object_store(writer: Writer) -> None:
+def test_object_store_is_not_contacted_if_the_pod_changed_no_files(writer: Writer) -> None:
     writer.leave({})
     writer.define(endpoint="http://127.0.0.1:9")
     PodOutputs.objects.update(source="")
@@ -192,7 +192,9 @@ def test_transfer_is_interrupted_if_the_scheduler_loses_leadership(writer: Write
 
 
 @pytest.mark.heavy
-def test_long_transfer_continues_in_the_next_turn(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_volume_transfer_continues_in_the_next_turn(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer.leave({"results/a": b"1", "results/large": LARGE, "results/z": b"2"})
     writer.end()
     monkeypatch.setattr(volumes, "TURN_SECONDS", 0.0)
@@ -281,7 +283,7 @@ def test_pod_that_never_started_has_no_files_to_lose(writer: Writer) -> None:
         {"name": "renamed"},
     ],
 )
-def test_changes_are_rejected_if_the_project_has_lost_write_access(
+def test_volume_changes_are_rejected_if_the_project_has_lost_write_access(
     writer: Writer, changes: dict[str, Any]
 ) -> None:
     writer.end()

@@ -71,7 +71,9 @@ def test_submissions_predictions_and_explanations_state_the_burst_time_and_price
     assert explain(actor, stored.workload, stage.clock.now()).burst == ""
 
 
-def test_edit_prediction_uses_the_last_pool_after_the_burst_delay(stage: Stage, cloud: NodePool) -> None:
+def test_dry_run_of_an_edit_uses_the_last_pool_only_after_the_burst_delay(
+    stage: Stage, cloud: NodePool
+) -> None:
     workload, actor = stage.submit(**BURST), stage.cast.alice
     outcomes = []
     for seconds in (60, 1800):

@@ -52,7 +52,7 @@ def test_workload_without_gpus_scales_up_an_empty_pool(stage: Stage, empty_pool:
         ({"replicas": 3, "gpu": 1}, 2, "gpu"),
     ],
 )
-def test_binding_resource_determines_the_number_of_nodes(
+def test_resource_that_needs_the_most_nodes_determines_the_pool_size(
     stage: Stage, empty_pool: NodePool, role: dict[str, object], nodes: int, binding: str
 ) -> None:
     stage.submit(roles=[role])

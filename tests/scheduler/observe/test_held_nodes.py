@@ -68,7 +68,7 @@ def test_four_runs_are_too_few_for_a_runtime_estimate(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_pool_that_never_holds_nodes_reads_no_run_history(stage: Stage) -> None:
+def test_no_runtime_is_estimated_for_a_pool_that_never_holds_nodes(stage: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     complete(stage, 100, 100, 100, 100, 100)
     assert expected(stage)["vision"] is None
@@ -103,7 +103,7 @@ def test_nodes_are_held_for_a_large_workload_after_ten_minutes(small_stage: Stag
 
 
 @pytest.mark.heavy
-def test_holding_nodes_can_be_disabled_per_pool(small_stage: Stage) -> None:
+def test_pool_can_disable_holding_nodes_for_large_workloads(small_stage: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     small_stage.submit("first", roles=ONE)
     small_stage.tick(2, seconds=10)

@@ -219,7 +219,7 @@ def test_held_tasks_are_not_mirrored(template: Workload) -> None:
 
 
 @pytest.mark.heavy
-def test_workload_that_ended_and_was_deleted_between_reads_is_removed(template: Workload) -> None:
+def test_mirror_drops_a_workload_that_ended_and_was_deleted_between_reads(template: Workload) -> None:
     mirror = Mirror(WORKLOADS)
     mirror.read()
     Workload.objects.update(phase=Phase.CANCELLED, ended_at=timezone.now())

@@ -36,7 +36,7 @@ def test_documents_that_differ_only_in_name_are_validated_once(
         assert by_name[row.name] == parse(row.spec)
 
 
-def test_document_with_an_invalid_name_is_unreadable(stage: Stage) -> None:
+def test_stored_document_with_an_invalid_name_is_reported_as_unreadable(stage: Stage) -> None:
     for name in ("one", "two"):
         stage.submit(name)
     row = Workload.objects.get(name="two")
@@ -48,7 +48,9 @@ def test_document_with_an_invalid_name_is_unreadable(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("document", [[], "text", {}, 5])
-def test_document_of_another_type_is_unreadable(stage: Stage, document: object) -> None:
+def test_stored_value_that_is_not_a_workload_document_is_reported_as_unreadable(
+    stage: Stage, document: object
+) -> None:
     row = stage.submit("one")
     Workload.objects.filter(pk=row.pk).update(spec=document)
     assert read_all(SpecCache())["one"] == specs.parse_spec(document)

@@ -87,7 +87,7 @@ def since(now: int, mode: dict[str, Any]) -> int:
 @pytest.mark.shows("RAI-74", "RAI-75", "RAI-79")
 @pytest.mark.parametrize("mode", sample(MODES.values(), 2), ids=MODES)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.heavy)])
-def test_usage_ledger_equals_the_integral_of_usage_at_every_change(
+def test_usage_ledger_matches_the_integrated_usage_at_every_change(
     cast: Cast, mode: dict[str, Any], seed: int
 ) -> None:
     story = make_story(seed, least=WINDOW // STEPS)
@@ -102,7 +102,7 @@ def test_usage_ledger_equals_the_integral_of_usage_at_every_change(
     ledger_usage(cast, story, mode, check_error)
 
 
-def test_interpolation_error_is_less_than_one_step(cast: Cast) -> None:
+def test_usage_interpolation_error_is_less_than_one_step(cast: Cast) -> None:
     dice = Random(5)
     story = [(dice.randint(1, 4), dice.choice([0.0, 4000.0])) for _ in range(40)]
     step = WINDOW / STEPS

@@ -114,7 +114,7 @@ def test_scheduler_loop_registers_the_periodic_tasks(stage: Stage) -> None:
     assert Schedule.objects.filter(name__startswith="berth: ").count() == len(PERIODIC_TASKS)
 
 
-def test_only_expired_data_is_deleted(cast: Cast) -> None:
+def test_cleanup_task_deletes_only_expired_data(cast: Cast) -> None:
     now = timezone.now()
     user = cast.dave.user
     for name, ends, revoked in (

@@ -48,7 +48,7 @@ def test_digest_is_computed_if_the_registry_returns_none(tiny: TinyRegistry) -> 
 
 
 @pytest.mark.parametrize("status", [307, 429, 500, 503])
-def test_unexpected_status_is_a_transient_error(tiny: TinyRegistry, status: int) -> None:
+def test_unexpected_http_status_is_a_transient_error(tiny: TinyRegistry, status: int) -> None:
     error = find_error(tiny.image(f"status-{status}:1"))
     assert (error.fault, error.is_permanent) == (RegistryErrorKind.FAILED, False)
     assert str(error) == f"Registry {tiny.address} responded with status {status}."

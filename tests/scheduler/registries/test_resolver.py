@@ -33,7 +33,7 @@ def test_hanging_registry_does_not_delay_other_registries() -> None:
         assert wait_for_results(resolver, key, *stuck) == {key: Resolution(DIGEST)}
 
 
-def test_result_is_returned_once_and_only_for_its_run() -> None:
+def test_digest_lookup_result_is_returned_once_and_only_to_its_run() -> None:
     with running_tiny_registry() as registry:
         resolver = HttpResolver()
         key = (uuid.uuid4(), 1)
@@ -48,7 +48,7 @@ def test_result_is_returned_once_and_only_for_its_run() -> None:
         assert resolver.take_results([key]) == {}
 
 
-def test_lookup_with_invalid_credentials_fails() -> None:
+def test_digest_lookup_with_invalid_credentials_fails() -> None:
     with running_tiny_registry() as registry:
         resolver = HttpResolver()
         key = (uuid.uuid4(), 1)

@@ -32,7 +32,7 @@ def test_no_gang_fits_without_free_gpus() -> None:
     )
 
 
-def test_fragmentation_of_large_nodes_covers_existing_sizes_and_powers_of_two() -> None:
+def test_fragmentation_report_lists_powers_of_two_and_the_free_gpu_counts_of_large_nodes() -> None:
     assert [level.gpus for level in build_fragmentation([33, 64], 64).levels] == [
         0,
         1,

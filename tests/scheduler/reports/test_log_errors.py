@@ -89,7 +89,7 @@ def test_error_after_a_gap_has_its_line_number_in_the_stored_log() -> None:
     assert (match.text, match.at.line) == (b"ERROR", 4)
 
 
-def test_search_stops_at_its_time_limit_and_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_search_stops_at_its_time_limit_and_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_errors, "CHUNK_SIZE", 10)
     data = b"ERROR one\n" * 3
     ticks = chain([0.0], repeat(9.0))
@@ -97,7 +97,7 @@ def test_search_stops_at_its_time_limit_and_can_be_continued(monkeypatch: pytest
     assert (first.matches, first.resume_at, first.is_complete) == (1, LinePosition(10, 2), False)
 
 
-def test_search_stops_at_its_time_limit_within_a_chunk() -> None:
+def test_error_search_stops_at_its_time_limit_within_a_chunk() -> None:
     data = b"ok\n" + b"ERROR one\n" * 5 + b"ok\n"
     ticks = chain([0.0, 1.0, 2.0], repeat(9.0))
     first = search_errors(read(data), max_matches=9, context_lines=0, clock=lambda: next(ticks))

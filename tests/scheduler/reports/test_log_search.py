@@ -58,7 +58,9 @@ def test_search_text_is_not_interpreted_as_a_regular_expression() -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64])
-def test_search_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_search_results_do_not_depend_on_the_chunk_size(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_search, "CHUNK_SIZE", piece)
     chance = random.Random(piece)
     for _ in range(60):
@@ -73,7 +75,7 @@ def test_search_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: py
         assert [line.text for line in result.lines] == [lines[number - 1] for number in matching]
 
 
-def test_all_matches_are_counted_and_paginated() -> None:
+def test_log_search_counts_and_paginates_all_matches() -> None:
     log = Log(b"".join(b"%d hit\nmiss\n" % number for number in range(10)))
     first = search_log(log.read, "hit", max_matches=4)
     assert (first.matches, len(first.lines)) == (10, 4)
@@ -84,7 +86,7 @@ def test_all_matches_are_counted_and_paginated() -> None:
     assert second.matches == 6
 
 
-def test_search_resumes_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_search_resumes_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_search, "CHUNK_SIZE", 8)
     log = Log(b"abcd\nwanted\nabcd\nwanted")
     ticks = iter(range(100))

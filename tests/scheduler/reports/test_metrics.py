@@ -88,7 +88,7 @@ def test_log_of_a_pod_that_ended_during_scheduler_downtime_is_read_on_restart(tr
     assert not Metric.objects.exists(), "the log is complete, so it is not read again"
 
 
-def test_crash_neither_loses_nor_repeats_a_report(training: Training) -> None:
+def test_crash_neither_loses_nor_duplicates_a_reported_metric(training: Training) -> None:
     training.report(1, loss=float("nan"))
     training.report(2, loss=0.5)
 
@@ -101,7 +101,7 @@ def test_crash_neither_loses_nor_repeats_a_report(training: Training) -> None:
     assert (training.points(), training.metric().not_finite) == ([(2, 0.5)], 1)
 
 
-def test_report_is_not_lost_if_the_database_fails_once(training: Training) -> None:
+def test_reported_metric_is_not_lost_if_the_database_fails_once(training: Training) -> None:
     training.report(1, loss=0.5)
 
     def fail(name: str) -> None:
@@ -139,7 +139,7 @@ def test_each_round_and_transaction_stores_a_bounded_number_of_values(
     assert written == [2, 2], "the next round reads what is left"
 
 
-def test_former_leader_stores_nothing(training: Training) -> None:
+def test_former_leader_stores_no_metrics(training: Training) -> None:
     training.report(1, loss=0.5)
     stale = lease.acquire("metrics", "first", 0.0)
     assert stale is not None

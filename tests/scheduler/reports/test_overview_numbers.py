@@ -30,7 +30,7 @@ def test_overview_has_capacity_and_allocated_gpus_per_hour(stage: Stage) -> None
 
 
 @pytest.mark.heavy
-def test_pending_times_include_only_recent_visible_starts(stage: Stage) -> None:
+def test_pending_times_include_only_recent_starts_visible_to_the_user(stage: Stage) -> None:
     for number, waited in enumerate((10, 20, 30, 1000)):
         workload = stage.submit(f"w{number}", roles=ONE)
         workload.pool = stage.cast.pool

@@ -42,7 +42,7 @@ def test_healthy_pool_has_no_findings(cast: Cast) -> None:
     assert findings(healthy_pool(cast)) == {}
 
 
-def test_errors_come_before_warnings_and_notes(cast: Cast) -> None:
+def test_pool_diagnosis_lists_errors_before_warnings_and_notes(cast: Cast) -> None:
     pool = healthy_pool(cast, last_error="UnauthorizedOperation", paused=True)
     make.workload(cast.vision, "waits", pools=["train"])
     severities = [finding.severity for finding in diagnose_pool(pool, timezone.now())]

@@ -173,7 +173,7 @@ def test_tasks_at_different_steps_are_compared_over_several_rounds(
 
 
 @pytest.mark.heavy
-def test_failing_rule_does_not_delay_the_rules_of_other_arrays(stage: Stage) -> None:
+def test_failing_stop_rule_does_not_delay_the_stop_rules_of_other_arrays(stage: Stage) -> None:
     broken = arrays.submit(
         actor=stage.cast.alice, document={**document(project="vision"), "name": "broken"}
     ).array
@@ -186,7 +186,7 @@ def test_failing_rule_does_not_delay_the_rules_of_other_arrays(stage: Stage) -> 
 
 
 @pytest.mark.heavy
-def test_leader_applies_all_rules_after_it_regains_the_lease(
+def test_leader_applies_all_stop_rules_after_it_regains_the_lease(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.report_all(step=9)

@@ -35,7 +35,7 @@ def test_idle_ticks_and_reconcile_passes_run_few_sql_statements(stage: Stage) ->
     assert counts["reconcile"] <= RECONCILE_MAX, counts
 
 
-def test_starting_a_workload_runs_few_statements(stage: Stage) -> None:
+def test_starting_a_workload_runs_few_sql_statements(stage: Stage) -> None:
     for number in range(2):  # the first start composes some statements and reads rows for the first time
         stage.submit(f"train-{number}", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
         counts: Counts = {}
@@ -75,7 +75,7 @@ def test_deadline_check_does_not_read_all_workloads(stage: Stage) -> None:
     assert "using workload_deadline on projects_workload" in plan
 
 
-def test_statement_count_for_earlier_cycles_does_not_grow_with_their_number(
+def test_statement_count_for_recording_cycles_does_not_grow_with_their_number(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(name: str, cycles: int) -> int:

@@ -54,7 +54,7 @@ def tick(stage: Stage, counts: Counts, label: str) -> None:
     stage.clock.advance(CHECK_INTERVAL.total_seconds())
 
 
-def test_start_skips_queries_for_reservations_claims_and_arrays_if_there_are_none(
+def test_workload_start_runs_no_queries_for_absent_reservations_claims_or_arrays(
     stage: Stage,
 ) -> None:
     stage.submit("small", roles=ONE_CPU)

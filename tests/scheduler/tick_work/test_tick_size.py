@@ -29,7 +29,7 @@ def test_tick_size_shrinks_in_proportion_to_a_long_tick(seconds: float, starts: 
     assert size.starts == starts
 
 
-def test_each_tick_adapts_the_size_of_the_next(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_tick_adapts_the_size_of_the_next_tick(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, bool]] = []
     monkeypatch.setattr(
         TickSize, "adapt", lambda self, seconds, *, has_more: seen.append((seconds, has_more))

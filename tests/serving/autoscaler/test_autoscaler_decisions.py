@@ -182,7 +182,7 @@ def test_cooldown_depends_on_the_last_scaling_action(last: ScalingAction, length
 
 
 @pytest.mark.shows("RLX-85")
-def test_no_decision_is_made_while_a_scaling_request_is_pending() -> None:
+def test_autoscaler_does_not_act_while_a_scaling_request_is_pending() -> None:
     decision = Watch().take_sample(queue=900.0, times=4).decide(pending=True)
     assert (decision.action, decision.held) == (ScalingAction.NONE, HoldReason.PENDING)
 
@@ -195,7 +195,7 @@ def test_disabled_autoscaler_only_observes() -> None:
 
 
 @pytest.mark.shows("RLX-65")
-def test_decision_has_no_side_effects() -> None:
+def test_autoscaler_decision_has_no_side_effects() -> None:
     watch = Watch().take_sample(usage=0.95, times=3)
     before = watch.window
     assert [watch.decide() for _ in range(5)] == [watch.decide()] * 5

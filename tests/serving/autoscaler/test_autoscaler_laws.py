@@ -59,7 +59,7 @@ CLOCKS = st.builds(ScalingTimes, st.just(0.0), st.none() | st.floats(-400, 100),
 
 @settings(max_examples=40)
 @given(stories(), FLEETS, CLOCKS, st.booleans())
-def test_no_decision_violates_the_bounds_or_removes_an_initial_engine(
+def test_autoscaler_respects_engine_limits_and_never_removes_an_initial_engine(
     story: tuple[SampleWindow, AutoscalerConfig, float], fleet: Fleet, clock: ScalingTimes, pending: bool
 ) -> None:
     window, config, now = story
@@ -98,7 +98,9 @@ def test_no_engine_is_removed_without_complete_readings(
 
 @settings(max_examples=40)
 @given(stories())
-def test_stored_window_is_restored_unchanged(story: tuple[SampleWindow, AutoscalerConfig, float]) -> None:
+def test_stored_autoscaler_window_is_restored_unchanged(
+    story: tuple[SampleWindow, AutoscalerConfig, float],
+) -> None:
     window, config, _ = story
     again = window_from_json(json.loads(json.dumps(to_json(window), allow_nan=False)))
     assert again == window
@@ -107,7 +109,7 @@ def test_stored_window_is_restored_unchanged(story: tuple[SampleWindow, Autoscal
 
 @settings(max_examples=40)
 @given(stories(), st.floats(-50, 50))
-def test_condition_streak_never_lasts_longer_than_its_samples(
+def test_condition_duration_never_exceeds_the_time_covered_by_its_samples(
     story: tuple[SampleWindow, AutoscalerConfig, float], step: float
 ) -> None:
     window, config, now = story

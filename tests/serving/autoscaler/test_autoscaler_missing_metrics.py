@@ -49,7 +49,7 @@ def test_backlog_is_measured_per_reporting_engine() -> None:
     assert watch.decide().action is ScalingAction.OUT
 
 
-def test_no_decision_is_made_without_samples() -> None:
+def test_autoscaler_does_not_act_without_samples() -> None:
     assert Watch().decide().held is HoldReason.BLIND
 
 

@@ -43,7 +43,7 @@ def test_idle_engines_are_removed_down_to_the_initial_count() -> None:
     assert [scaling.decision.target for scaling in replayed.scalings] == [3, 2]
 
 
-def test_gap_in_the_samples_resets_the_streak() -> None:
+def test_gap_in_the_samples_restarts_the_condition_duration() -> None:
     points = recorded(3, usage=0.95)
     later = [replace(point, at=point.at + 500.0) for point in points]
     assert replay([*points, *later], CONFIG, 1).scalings == ()

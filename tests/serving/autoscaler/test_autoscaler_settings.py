@@ -75,7 +75,7 @@ def test_rollout_service_url_can_be_set() -> None:
 
 
 @pytest.mark.shows("RLX-92")
-def test_durations_may_be_set_individually() -> None:
+def test_autoscaler_condition_durations_may_be_set_individually() -> None:
     config, problems = parse({"scale_in_policy": {"durations": {"no_queue": 45}}})
     assert problems == ()
     assert dict(config.scale_in_policy.durations) == {
@@ -116,7 +116,7 @@ def test_error_for_a_misspelled_field_suggests_the_nearest_field() -> None:
     assert (problem.received, problem.allowed) == ("'max_engine'", "Did you mean `max_engines`?")
 
 
-def test_all_errors_are_reported_together() -> None:
+def test_all_errors_in_autoscaler_settings_are_reported_together() -> None:
     _, problems = parse({"max_engines": 0, "enabled": "yes", "scale_out_policy": {"max_delta": 0}})
     assert [problem.path for problem in problems] == ["max_engines", "enabled", "scale_out_policy.max_delta"]
 

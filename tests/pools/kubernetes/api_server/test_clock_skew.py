@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-def test_unplaceable_pod_fails_after_30_seconds_by_the_clusters_clock(
+def test_unplaceable_pod_fails_after_30_seconds_on_the_clusters_clock(
     tmp_path: Path, ahead: timedelta
 ) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
@@ -41,7 +41,9 @@ def make_older(stage: FakeKubernetesStage, name: str, age: timedelta) -> None:
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-def test_node_is_lost_after_two_minutes_by_the_clusters_clock(tmp_path: Path, ahead: timedelta) -> None:
+def test_unresponsive_node_is_lost_after_two_minutes_on_the_clusters_clock(
+    tmp_path: Path, ahead: timedelta
+) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         stage.cluster.clock_ahead = ahead
         stage.cluster.set_ready("node-1", "Unknown", "Kubelet stopped posting node status.")

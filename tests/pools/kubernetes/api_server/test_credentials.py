@@ -50,7 +50,7 @@ def test_kubeconfig_cannot_make_the_server_run_programs_or_read_files(user: dict
     assert (path, message) == (f"kubeconfig.users.{key}", "is not supported on the server")
 
 
-def test_certificate_authority_in_a_file_is_rejected() -> None:
+def test_kubeconfig_with_a_certificate_authority_file_is_rejected() -> None:
     path, message = problems(kubeconfig(None, **{"certificate-authority": "/etc/hostname"}))[0]
     assert (path, message) == ("kubeconfig.clusters.certificate-authority", "refers to a file")
 

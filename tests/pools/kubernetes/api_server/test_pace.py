@@ -34,7 +34,7 @@ def test_requests_over_the_burst_limit_are_spread_over_time() -> None:
     assert time.delays == [0.1, 0.1, 0.1]
 
 
-def test_retry_pause_delays_all_requests_up_to_a_maximum() -> None:
+def test_requested_pause_delays_every_request_by_at_most_the_maximum() -> None:
     time = Time()
     pace = time.pace()
     pace.pause(2)

@@ -197,7 +197,7 @@ def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
 
 
 @pytest.mark.heavy
-def test_background_start_reports_its_rejection(k8s: SilentStage) -> None:
+def test_rejection_of_a_background_start_is_reported(k8s: SilentStage) -> None:
     k8s.cluster.rejections["create", "pods"] = Rejection(403, "Forbidden", "exceeded quota: compute")
     k8s.runtime.begin_start(k8s.long("p-1"))
     with pytest.raises(StartRejected, match="exceeded quota"):

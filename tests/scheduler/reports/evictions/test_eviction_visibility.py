@@ -211,5 +211,5 @@ def _events(case: Case) -> list[Any]:
         ("", ""),
     ],
 )
-def test_name_at_the_beginning_of_a_rule_keeps_its_case(rule: str, sentence: str) -> None:
+def test_project_name_at_the_start_of_an_eviction_rule_keeps_its_case(rule: str, sentence: str) -> None:
     assert capitalize_rule(rule, {"diffusion-xl", "vision"}) == sentence

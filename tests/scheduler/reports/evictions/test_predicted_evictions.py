@@ -34,7 +34,7 @@ def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
     assert not table.has_several_preemptors
 
 
-def test_summary_counts_hidden_workloads_but_describes_a_single_one() -> None:
+def test_eviction_summary_describes_one_hidden_workload_but_only_counts_several() -> None:
     hidden = document("a 4-GPU workload in project speech", "reclaim", 4, 0)
     assert build_prediction_table([hidden]).summary == f"Evicts {hidden['victim']} (4 GPUs)"
     assert build_prediction_table([hidden, hidden]).summary == "Evicts 2 workloads (8 GPUs)"
@@ -61,7 +61,7 @@ def test_preposition_before_the_preemptor_matches_the_action() -> None:
     assert "<strong>moved</strong> <span>for ads/daily</span>" in text
 
 
-def test_common_alternatives_are_listed_once_but_queues_are_listed_for_each_eviction() -> None:
+def test_prediction_lists_alternatives_once_and_queues_for_each_eviction() -> None:
     table = build_prediction_table(
         [
             document("vision/a", "reclaim", 8, 36_000, "evicting b alone"),
@@ -72,7 +72,7 @@ def test_common_alternatives_are_listed_once_but_queues_are_listed_for_each_evic
     assert [row.queues for row in table.rows] == [["ads: 2 GPUs before"]] * 2
 
 
-def test_rule_is_in_the_present_tense_and_names_its_condition() -> None:
+def test_predicted_eviction_rule_uses_the_present_tense_and_states_its_condition() -> None:
     bounds = "its quota of 8 GPUs and its fair share of 9.25 GPUs"
     above = f"vision had 12 GPUs allocated or reserved, more than {bounds}"
     within = "ads stays within its quota of 4 GPUs, and vision was over its own"

@@ -32,7 +32,7 @@ def test_explanation_of_a_pending_workload_includes_its_queues(stage: Stage) -> 
     assert explanation.queue["department"]["quota"]["gpu"] == 4
 
 
-def test_remaining_backoff_is_current_without_new_writes(stage: Stage) -> None:
+def test_remaining_backoff_is_computed_when_the_explanation_is_read(stage: Stage) -> None:
     workload = stage.submit()
     until = stage.clock.now() + timedelta(seconds=90)
     Workload.objects.filter(pk=workload.pk).update(preemptions=1, backoff_until=until)

@@ -70,7 +70,7 @@ def test_changes_in_the_main_pending_reason_are_recorded(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_resuming_a_workload_adds_an_entry_with_the_same_reason(stage: Stage) -> None:
+def test_resuming_a_workload_adds_a_pending_period_with_the_same_reason(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
@@ -99,7 +99,7 @@ def test_restarted_scheduler_continues_the_pending_history(stage: Stage) -> None
     assert read_history(waits) == before
 
 
-def test_only_the_latest_history_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_pending_reasons_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MAX_REASONS", 3)
     full_size(stage)
     stage.submit("first", roles=TWO, preemptible=False)

@@ -67,7 +67,7 @@ def test_parts_of_a_split_request_add_up_to_the_request(
     assert split_request(*amounts) == parts
 
 
-def test_fair_share_trace_reads_only_the_pending_gpus_of_workloads(stage: Stage) -> None:
+def test_fair_share_trace_sums_pending_gpus_in_one_query(stage: Stage) -> None:
     stage.quota(stage.cast.product, 2)
     stage.submit("train")
     stage.tick()

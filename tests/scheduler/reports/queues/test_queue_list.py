@@ -80,7 +80,7 @@ def test_evictions_are_summed_by_victim_and_preemptor(stage: Stage) -> None:
     ]  # fmt: skip
 
 
-def test_large_eviction_matrix_shows_the_largest_losses_and_counts_the_rest() -> None:
+def test_large_eviction_matrix_shows_the_largest_losses_and_counts_omitted_pairs() -> None:
     totals = [ProjectPair(f"a{n:02}", f"b{n:02}", 1, 1000, n) for n in range(20)] + [
         ProjectPair("a19", "b00", 1, 1000, 1)
     ]

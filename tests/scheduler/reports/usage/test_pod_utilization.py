@@ -108,7 +108,7 @@ def test_killed_writer_leaves_no_partial_or_duplicate_data_points(
 
 
 @pytest.mark.heavy
-def test_measurement_continues_in_another_process(measured_workload: MeasuredWorkload) -> None:
+def test_utilization_measurement_continues_in_another_process(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     second = measured_workload.another("second")
     assert not second.run_once(), "the first process still holds the lease"

@@ -81,7 +81,7 @@ def test_predicted_victims_match_the_actual_victims(stage: Stage) -> None:
     )
 
 
-def test_edit_prediction_keeps_the_queue_time_unless_the_request_grows(stage: Stage) -> None:
+def test_predicted_edit_keeps_the_queue_position_unless_the_request_grows(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600, priority=90)
     stage.tick(2, seconds=10)
     first, second = stage.submit("first", roles=FOUR), stage.submit("second", roles=FOUR)
@@ -170,7 +170,7 @@ def test_edit_page_names_the_workloads_that_would_be_evicted(stage: Stage) -> No
     assert ">Submit and evict</span>" in answer.content.decode()
 
 
-def test_prediction_states_when_the_end_of_a_backoff_may_change_it(stage: Stage) -> None:
+def test_prediction_states_when_the_end_of_another_workloads_backoff_may_change_it(stage: Stage) -> None:
     stage.submit("held", roles=FOUR)
     stage.tick()
     retried = stage.submit("retried", roles=FOUR)

@@ -67,7 +67,7 @@ def test_group_preview_lists_quotas_evictions_and_starts(
     assert [(row["project"], row["workload"]) for row in impact.starts] == [("ads", "rank")]
 
 
-def test_preview_matches_the_next_cycle(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_quota_group_preview_matches_the_next_cycle(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     impact = preview(stage, h100, cloud)
     groups.edit_group(actor=stage.cast.alice, group=h100, pools=[cloud], expected_version=int(impact.tag))
     stage.tick()
@@ -75,7 +75,7 @@ def test_preview_matches_the_next_cycle(stage: Stage, h100: QuotaGroup, cloud: N
 
 
 @pytest.mark.heavy
-def test_preview_writes_nothing(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_quota_group_preview_writes_nothing(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     with CaptureQueriesContext(connection) as captured:
         preview(stage, h100, cloud)
     assert [row["sql"] for row in captured if row["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE")] == []
@@ -101,7 +101,7 @@ def test_preview_of_a_quota_group_with_unchanged_pools_is_empty(
     assert not (impact.quotas or impact.over_quota or impact.shares or impact.evictions)
 
 
-def test_preview_without_pools_or_permission_is_rejected(stage: Stage, h100: QuotaGroup) -> None:
+def test_quota_group_preview_without_pools_or_permission_is_rejected(stage: Stage, h100: QuotaGroup) -> None:
     with pytest.raises(Invalid, match="is not a list of pools"):
         preview(stage, h100)
     with pytest.raises(Forbidden):

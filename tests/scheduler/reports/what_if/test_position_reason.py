@@ -25,11 +25,13 @@ def full_stage(stage: Stage) -> Stage:
     return stage
 
 
-def test_first_queue_position_has_no_reason(full_stage: Stage) -> None:
+def test_first_queue_position_needs_no_explanation(full_stage: Stage) -> None:
     assert reason(full_stage, full_stage.cast.alice) == (1, "")
 
 
-def test_position_in_a_project_depends_on_priority_and_time(full_stage: Stage) -> None:
+def test_queue_position_within_a_project_is_explained_by_priority_and_submission_time(
+    full_stage: Stage,
+) -> None:
     full_stage.submit("first", roles=FOUR)
     full_stage.tick(2, seconds=10)
     alice = full_stage.cast.alice
@@ -38,7 +40,7 @@ def test_position_in_a_project_depends_on_priority_and_time(full_stage: Stage) -
     assert reason(full_stage, alice, 60) == (1, "")
 
 
-def test_position_behind_another_project_is_explained_by_quota(full_stage: Stage) -> None:
+def test_queue_position_behind_another_project_is_explained_by_quota(full_stage: Stage) -> None:
     cast = full_stage.cast
     for queue in (cast.product, cast.ads):
         full_stage.quota(queue, 4)

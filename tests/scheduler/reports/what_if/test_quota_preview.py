@@ -49,7 +49,7 @@ def full_stage(stage: Stage) -> Stage:
     return stage
 
 
-def test_preview_lists_starts_evictions_and_changed_fair_shares(full_stage: Stage) -> None:
+def test_quota_preview_lists_starts_evictions_and_changed_fair_shares(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, GIVE_TO_ADS)
     assert [(entry["project"], entry["workload"], entry["gpus"]) for entry in impact.starts] == [
         ("ads", "rank", 2)
@@ -66,7 +66,7 @@ def test_preview_lists_starts_evictions_and_changed_fair_shares(full_stage: Stag
     }  # fmt: skip
 
 
-def test_preview_matches_the_next_cycle(full_stage: Stage) -> None:
+def test_quota_preview_matches_the_next_cycle(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, GIVE_TO_ADS)
     draft = read_draft(full_stage.cast.alice, GIVE_TO_ADS)
     apply_draft(actor=full_stage.cast.alice, draft=draft, expected=impact.tag)
@@ -76,7 +76,7 @@ def test_preview_matches_the_next_cycle(full_stage: Stage) -> None:
     assert row.gpu_milli == impact.evictions[0]["gpus"] * 1000
 
 
-def test_preview_writes_nothing(full_stage: Stage) -> None:
+def test_quota_preview_writes_nothing(full_stage: Stage) -> None:
     before = [Quota.objects.count(), Audit.objects.count(), QuotaChange.objects.count()]
     with CaptureQueriesContext(connection) as captured:
         preview_impact(full_stage, GIVE_TO_ADS)
@@ -87,14 +87,14 @@ def test_preview_writes_nothing(full_stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_preview_reports_that_a_draft_has_no_effect(full_stage: Stage) -> None:
+def test_quota_preview_reports_that_a_draft_has_no_effect(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, build_draft(quota_change("project", "vision", gpu=4)))
     assert impact.changes_nothing
     assert not (impact.starts or impact.evictions or impact.shares or impact.reasons)
 
 
 @pytest.mark.heavy
-def test_preview_lists_changed_pending_reasons(full_stage: Stage) -> None:
+def test_quota_preview_lists_changed_pending_reasons(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, build_draft(quota_change("project", "ads", gpu=0, limit={"gpu": 1})))
     (entry,) = impact.reasons
     assert (entry["project"], entry["workload"]) == ("ads", "rank")
@@ -143,7 +143,7 @@ def test_quota_below_non_preemptible_allocation_causes_a_warning(stage: Stage) -
     )
 
 
-def test_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> None:
+def test_quota_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> None:
     vision, research = quota_change("project", "vision", gpu=2), quota_change("department", "research", gpu=2)
     assert preview_impact(full_stage, build_draft(vision), "bob").quotas
     for who, entries in (("carol", [vision]), ("dave", [vision]), ("bob", [vision, research])):
@@ -154,7 +154,7 @@ def test_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> Non
     assert rejected.value.problems[0].path == "changes[0].project"
 
 
-def test_preview_counts_but_does_not_list_effects_on_invisible_workloads(full_stage: Stage) -> None:
+def test_quota_preview_counts_but_does_not_list_effects_on_hidden_workloads(full_stage: Stage) -> None:
     # Bob administers research and lowers vision's quota. He may not see other projects' workloads.
     document = build_draft(quota_change("project", "vision", gpu=0, limit={"gpu": 0}))
     impact = preview_impact(full_stage, document, "bob")

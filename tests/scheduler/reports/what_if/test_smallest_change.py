@@ -124,9 +124,7 @@ def test_explanation_names_a_pool_below_its_ready_threshold(stage: Stage) -> Non
 
 
 @pytest.mark.heavy
-def test_smallest_change_is_unknown_after_an_engine_failure(
-    held: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_smallest_change_is_unknown_if_the_search_fails(held: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
