@@ -60,7 +60,8 @@ class UtilizationChart:
         if self.unit == "GPUs" and self.top == self.of:
             return "100%"
         unit = self.unit.removesuffix("s") if self.top == MILLI else self.unit
-        return f"{thousandths(self.top)} {unit}"
+        top = round(self.top, -2) if self.top >= 10 * MILLI else self.top
+        return f"{thousandths(top)} {unit}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ def test_sparkline_axis_is_labelled_with_its_maximum(cast: Cast, sign_in: SignIn
     assert tops() == ["100%", "80 GiB", "2 cores", "4 GiB"], "the allocated amounts"
     make.past_utilization(pod, make.ago(minutes=2), cpu=3500, gpus=1, busy=50, gpu_memory=2048)
     assert tops()[2] == "3.5 cores", "the pod used more than it requested"
+    make.past_utilization(pod, make.ago(minutes=1), cpu=500, gpus=1, busy=50, gpu_memory=82_410)
+    assert tops()[1] == "80.5 GiB"
     chart = (HEIGHT * 3500) // 4000  # the scale ends at the next round number, the small chart below it
     assert f'viewBox="0 {HEIGHT - chart} 1000 {chart}"' in page(sign_in("erin"), path)
 
