@@ -15,6 +15,7 @@ from tests.browser.data.workloads.long_log import write_log
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.browser.driver.held_requests import hold_requests
+from tests.support.present import present
 
 
 @pytest.mark.heavy
@@ -220,6 +221,16 @@ def test_pod_bars_are_aligned_and_the_id_fits_on_one_line(opened: Open, scene: S
         assert len(set(bars.locator(".bar").evaluate_all(tops))) == len(rows)
         lines = "code => code.getClientRects().length"
         assert page.locator("#workload-id").evaluate(lines) == 1
+        assert faults == []
+
+
+def test_facts_and_events_of_a_workload_that_has_not_run_stand_side_by_side(
+    opened: Open, scene: Scene
+) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['paused-run'].pk}")
+        facts, events = (present(each.bounding_box()) for each in page.locator("#side > section").all())
+        assert facts["y"] == events["y"] and facts["width"] == events["width"]
         assert faults == []
 
 
