@@ -101,6 +101,11 @@ class ArrayProgress:
         return [{"count": count, "word": word} for word, count in parts.items() if count]
 
     @property
+    def highlights(self) -> list[dict[str, Any]]:
+        """Counts for the workload list, whose state and queue positions already cover pending tasks."""
+        return [part for part in self.summary_parts if part["word"] in ("running", "unschedulable", "failed")]
+
+    @property
     def legend(self) -> list[dict[str, Any]]:
         """Legend of the bar: the colour, label, count and tab of each task state, in the bar's order.
 

@@ -50,7 +50,7 @@ def test_links_and_selected_text_in_a_row_do_not_open_the_workload(opened: Open,
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         page.get_by_role("link", name="Show 2 added engines").click()
-        expect(page.get_by_role("link", name="Hide added engines")).to_be_visible()
+        expect(page.get_by_role("link", name="Hide 2 added engines")).to_be_visible()
         name = page.get_by_role("row", name="ablation-7").get_by_text("Would exceed fair share", exact=True)
         place = present(name.bounding_box())
         middle = place["y"] + place["height"] / 2

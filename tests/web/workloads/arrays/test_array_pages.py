@@ -48,9 +48,7 @@ def test_list_shows_an_array_as_one_row_with_its_progress(
     assert page.count('<th scope="row">') == 2 and "alone" in page and "sweep-5" not in page
     assert f"/arrays/{sweep.pk}" in page
     assert "1 of 120 tasks completed" in page
-    status = page.partition("1 running")[2].partition("2 failed")
-    assert "46 pending" in status[0] and "70 waiting" in status[0]
-    assert status[0].endswith('<span class="nowrap bad">')
+    assert ">1 running</span>" in page and re.search(r'class="nowrap bad"[^>]*>2 failed', page)
 
 
 def test_each_array_is_counted_and_listed_in_one_state(
@@ -393,7 +391,7 @@ def test_waiting_array_counts_as_pending_since_its_last_task_ended(
     title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
     assert ">Pending" in title
     row = text(client, "/workloads").partition(f'id="a-{sweep.pk}"')[2].partition("</tr>")[0]
-    assert ">Pending<" in row and '<span class="nowrap">2 of 120 completed</span>' in row
+    assert ">Pending<" in row and '<span class="nowrap">2 of 120<' in row
     assert f'datetime="{ended.isoformat()}" data-style="lasting"' in row
     words = " ".join(re.sub(r"<[^>]+>", " ", row).split())
     assert "0 of 4 GPUs 2 per task" in words, words

@@ -38,10 +38,10 @@ def test_added_engines_are_collapsed_below_their_service(cast: Cast, sign_in: Si
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
     assert _listed(client, "?sort=name") == ["chat", "train"]
-    assert "Show 2 added engines<" in client.get("/workloads").content.decode()
+    assert "Show </span>2 added engines<" in client.get("/workloads").content.decode()
     assert _listed(client, f"?sort=name&open={service.pk}") == ["chat", "chat-e2", "chat-e3", "train"]
     opened = client.get(f"/workloads?open={service.pk}").content.decode()
-    assert "Hide added engines<" in opened and opened.count('<tr class="nested">') == 2
+    assert "Hide </span>2 added engines<" in opened and opened.count('<tr class="nested">') == 2
 
 
 def test_added_engine_in_another_state_than_its_service_has_its_own_row(cast: Cast, sign_in: SignIn) -> None:
@@ -91,7 +91,7 @@ def test_engine_is_listed_if_its_service_does_not_match_the_filters(cast: Cast, 
     assert _listed(client, "?state=pending") == ["chat-e3"]
     assert _listed(client, "?search=chat-e2") == ["chat-e2"]
     assert _listed(client, "?state=running") == ["chat"]
-    assert "Show 1 added engine<" in client.get("/workloads?state=running").content.decode()
+    assert "Show </span>1 added engine<" in client.get("/workloads?state=running").content.decode()
 
 
 def test_gpus_of_a_service_include_those_of_added_engines(cast: Cast, sign_in: SignIn) -> None:

@@ -137,11 +137,11 @@ def test_array_row_shows_queue_positions_and_the_next_start(cast: Cast, sign_in:
         )
     tasks.filter(array_index__gt=1).update(held=True)
     row = list_row(sign_in, "sweep")
-    assert f"0 of 4 completed Positions 2\N{EN DASH}3 next start {start:%Y-%m-%d %H:%M} UTC" in row
+    assert f"0 of 4 completed Positions 2\N{EN DASH}3 starts {start:%Y-%m-%d %H:%M} UTC" in row
     tasks.filter(array_index=0).update(explanation={"queue_position": 7, "pool": "local"})
-    assert "completed Positions 2, 7 next start" in list_row(sign_in, "sweep"), "as on the queue page"
+    assert "completed Positions 2, 7 starts" in list_row(sign_in, "sweep"), "as on the queue page"
     tasks.filter(array_index=0).update(phase="running")
-    assert "completed Position 2 next start" in list_row(sign_in, "sweep")
+    assert "completed 1 running Position 2 starts" in list_row(sign_in, "sweep")
     tasks.filter(array_index=1).update(held=True)
     assert "Position" not in list_row(sign_in, "sweep"), "the other tasks wait for earlier ones"
     tasks.update(held=False, explanation={"queue_position": 2, "pool": "local"})

@@ -317,7 +317,7 @@ def test_ended_array_shows_its_runtime_and_the_cause_of_failures(cast: Cast, sig
         )
     WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=started + timedelta(minutes=20))
     text = sign_in("dave").get("/workloads?state=ended").content.decode()
-    assert '<span class="nowrap bad">3 failed (exit code 1)</span>' in text
+    assert '3 failed</span></span><span class="sub">Exit code 1</span>' in text
     assert re.search(r'data-label="Runtime">.*?20 min', text)
 
 
