@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from berth.server.web.overview.utilization import MeanUtilization
 from pools.models import NodePool
 from projects.models import Workload
 from scheduler.models import Allocation, UtilizationPoint
@@ -32,6 +33,10 @@ def test_moved_workloads_do_not_count_as_evictions(cast: Cast, sign_in: SignIn, 
         for _ in range(count):
             make.eviction(running, running, cast.pool, kind=kind)
     assert figure(sign_in("dave"), "Evictions (24 h)")[1].split() == ["2", "and", "1", "moved"]
+
+
+def test_average_utilization_states_only_a_small_measured_share() -> None:
+    assert [MeanUtilization(60, measured).is_partial for measured in (74, 75, 100)] == [True, False, False]
 
 
 def test_average_utilization_excludes_time_without_measurements(
@@ -65,6 +70,6 @@ def test_average_utilization_excludes_time_without_measurements(
     )
     page = client.get("/").content.decode()
     card = " ".join(re.sub(r"<[^>]+>", " ", page.partition('id="course-title"')[2]).split())
-    assert re.search(r"92% used on average, \d+% of the time measured", card)
+    assert re.search(r"92% used on average, \d+% measured · hourly averages", card)
     row = re.search(r"<tbody><tr>(.*?)</tr>", page.partition('id="course-table"')[2])
     assert row and "".join(re.findall(r'<td class="num">(.*?)</td>', row[1])[:1]) == "60%"

@@ -160,9 +160,9 @@ def _failed_array_items(tasks: QuerySet[Workload]) -> list[AttentionItem]:
     failures = failures_by_array(latest)
     return [
         AttentionItem(
-            "Failed", "bad", rows[pk].handle, reverse("array", args=[pk]),
-            f"{failure_sentence(failures[pk], rows[pk].task_count)}.", task.ended_at, failed=task,
-            is_failed=rows[pk].state == ArrayState.FAILED,
+            "Tasks failed" if rows[pk].state == ArrayState.ACTIVE else "Failed", "bad", rows[pk].handle,
+            reverse("array", args=[pk]), f"{failure_sentence(failures[pk], rows[pk].task_count)}.",
+            task.ended_at, failed=task, is_failed=rows[pk].state == ArrayState.FAILED,
         )
         for pk, task in latest.items()
         if pk in rows and pk in failures  # skip arrays that were just deleted or retried

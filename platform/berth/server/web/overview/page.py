@@ -30,7 +30,7 @@ from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem
-from projects.models import ArrayState, Phase, Workload
+from projects.models import Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.engine_rows import folded_count
@@ -224,21 +224,18 @@ def select_busiest(tops: list[QuotaLine]) -> tuple[list[tuple[QuotaLine, list[Qu
 def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
     """Return the number of workloads by state, as in the workload list.
 
-    `failed` counts the workloads that failed in the last day, and `failed_tasks` the failed tasks of active
-    arrays. `partly_pending` counts running arrays with pending tasks. `waiting_since` is the time at which
-    the longest wait began, or None.
+    `failed` counts the workloads that failed in the last day, and `partly_pending` the running arrays with
+    pending tasks. `waiting_since` is the time at which the longest wait began, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts = {state: state_count(state) for state in COUNTED_STATES}
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
-    in_active_array = Q(array__state=ArrayState.ACTIVE, phase=Phase.FAILED, superseded=False)
     queued = Q(phase__in=PENDING_PHASES, held=False) & ~Q(reason=UNSCHEDULABLE)
     result = rows.aggregate(
         **counts,
         folded=folded_count(rows, phase_condition("running")),
         partly_pending=Count("array", filter=in_part, distinct=True),
         failed=workload_count(failed_since_condition(now - DAY)),
-        failed_tasks=Count("pk", filter=in_active_array & Q(ended_at__gte=now - DAY)),
         waiting_since=Min("pending_since", filter=queued),
     )
     return {**result, "running": result["running"] - result["folded"]}

@@ -9,6 +9,8 @@ from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour
 from scheduler.reports.utilization.storage import HOUR
 
+FULLY_MEASURED = 75  # percentage of measured time from which the page does not state it
+
 
 @dataclass(frozen=True, slots=True)
 class MeanUtilization:
@@ -19,6 +21,11 @@ class MeanUtilization:
 
     used: int
     measured: int
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether so little of the time was measured that the page says how much."""
+        return self.measured < FULLY_MEASURED
 
 
 def mean_utilization(hours: Iterable[UtilizationHour]) -> MeanUtilization | None:
