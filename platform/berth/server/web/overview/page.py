@@ -163,7 +163,6 @@ def index(request: Request) -> HttpResponse:
         "mine": mine,
         "mine_total": count_own_workloads(actor, now, pool_name) if mine else 0,
         "mine_has_gpus": any(own.row.gpu_milli_min for own in mine),
-        "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
         "first": (first := first_steps(actor, can_submit=request.may_submit)),
         "is_guided": bool(first.steps) and not first.is_folded,
         "is_new": bool(first.steps) and not first.is_folded and is_admin,
