@@ -63,18 +63,26 @@ class Forecast:
 
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     """Return the forecast for each workload that the plan leaves pending."""
+    return {
+        rejection.workload: forecast
+        for rejection, forecast in forecast_rejections(snapshot, plan, plan.rejections)
+    }
+
+
+def forecast_rejections(
+    snapshot: Snapshot, plan: Plan, rejections: Iterable[Rejection]
+) -> Iterator[tuple[Rejection, Forecast]]:
+    """Yield the forecast for each rejection in its pool."""
     by_name = {workload.name: workload for workload in snapshot.workloads}
     by_pool: dict[str, list[Rejection]] = {}
-    for rejection in plan.rejections:
+    for rejection in rejections:
         by_pool.setdefault(rejection.pool, []).append(rejection)
-    result: dict[str, Forecast] = {}
     bounds = RequestBounds(snapshot)
-    for pool, rejections in by_pool.items():
+    for pool, in_pool in by_pool.items():
         future = _FutureCapacity(snapshot, plan, pool, by_name)
-        for rejection in sorted(rejections, key=lambda rejection: rejection.position or 0):
+        for rejection in sorted(in_pool, key=lambda rejection: rejection.position or 0):
             workload = by_name[rejection.workload]
-            result[rejection.workload] = _forecast(rejection, workload, future, bounds, snapshot.now)
-    return result
+            yield rejection, _forecast(rejection, workload, future, bounds, snapshot.now)
 
 
 def minimum_request(tree: RoleGroup | Role) -> tuple[int, int, int]:

@@ -287,12 +287,23 @@ class Rejections(Sequence[Rejection]):
         return chain.from_iterable(pool.expand() for pool in self._pools)
 
     @cached_property
-    def _expanded_rejections(self) -> tuple[Rejection, ...]:
-        rejections = [*self._ready, *self._left]
+    def in_all_pools(self) -> tuple[Rejection, ...]:
+        """All rejections, including several of one workload."""
+        rejections = (*self._ready, *self._left)
         self._ready = []
-        if len(self._pools) == 1:
-            return tuple(rejections)
-        return tuple(_renumber_positions(preferred_rejections(rejections).values()))
+        return rejections
+
+    @property
+    def has_several_per_workload(self) -> bool:
+        return len(self._pools) > 1 and len(self.in_all_pools) > len(self)
+
+    def choose(self, starts: Mapping[tuple[str, str], int]) -> tuple[Rejection, ...]:
+        """Return one rejection per workload. `starts` contains expected starts by workload and pool."""
+        return tuple(_renumber_positions(preferred_rejections(self.in_all_pools, starts).values()))
+
+    @cached_property
+    def _expanded_rejections(self) -> tuple[Rejection, ...]:
+        return self.in_all_pools if len(self._pools) == 1 else self.choose({})
 
     @overload
     def __getitem__(self, at: int) -> Rejection: ...

@@ -1,6 +1,7 @@
 """Choose one rejection for each workload that several pools reject, and add the pool to its message."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.engine.explain.reasons import blocker, reason_rank
@@ -10,11 +11,14 @@ from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 
 
-def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection]:
+def preferred_rejections(
+    rejections: Sequence[Rejection], starts: Mapping[tuple[str, str], int]
+) -> dict[int, Rejection]:
     """Choose one rejection per workload, and return these rejections keyed by their index in `rejections`.
 
-    The rejection with the least dominant first blocker is chosen or, if the workload is too large, the
-    rejection by the largest pool.
+    `starts` contains the expected starts by workload and pool. The rejection by the pool with the earliest
+    start is chosen. Without starts, the rejection with the least dominant first blocker is chosen or, if the
+    workload is too large, the rejection by the largest pool.
     """
     by_workload: dict[str, list[int]] = {}
     for index, rejection in enumerate(rejections):
@@ -24,16 +28,17 @@ def preferred_rejections(rejections: Sequence[Rejection]) -> dict[int, Rejection
         if len(indexes) == 1:
             result[indexes[0]] = rejections[indexes[0]]
             continue
-        index = max(indexes, key=lambda index: _preference_key(rejections[index].blockers[0]))
+        index = max(indexes, key=lambda index: _preference_key(rejections[index], starts))
         result[index] = _name_pool_if_too_large(
             rejections[index], [rejections[other].blockers[0] for other in indexes]
         )
     return dict(sorted(result.items()))
 
 
-def _preference_key(first: Blocker) -> tuple[int, float]:
+def _preference_key(rejection: Rejection, starts: Mapping[tuple[str, str], int]) -> tuple[float, int, float]:
+    first, start = rejection.blockers[0], starts.get((rejection.workload, rejection.pool), math.inf)
     most = first.numbers.get("most") if first.reason in SIZE_REASONS else None
-    return reason_rank(first.reason), most if isinstance(most, int | float) else 0
+    return -start, reason_rank(first.reason), most if isinstance(most, int | float) else 0
 
 
 def _name_pool_if_too_large(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:

@@ -13,6 +13,7 @@ from projects.models import Phase, Workload
 from projects.services.workloads import name_taken_error
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine import model
+from scheduler.engine.earliest_pool import with_earliest_pools
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.from_spec import to_timestamp, workload_from_spec
@@ -57,7 +58,7 @@ def predict_workloads(
         prefix = workload.handle.removesuffix(workload.name)
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
         snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
-        plan = decide_pools(snapshot, cache.layouts)
+        plan = with_earliest_pools(snapshot, decide_pools(snapshot, cache.layouts))
         viewer = viewer_for(actor)
         prediction = _predict_first(snapshot, plan, workload, candidate, view, viewer)
         tasks = _sum_task_outcomes(prediction, plan, candidates, view, viewer)
@@ -66,7 +67,7 @@ def predict_workloads(
         former = next((each for each in view.snapshot.workloads if each.name == edited.handle), None)
         if former is None or former == candidate:
             return replace(tasks, unedited=prediction)
-        plan = decide_pools(view.snapshot, cache.layouts)
+        plan = with_earliest_pools(view.snapshot, decide_pools(view.snapshot, cache.layouts))
         return replace(tasks, unedited=_predict_first(view.snapshot, plan, edited, former, view, viewer))
 
 

@@ -86,6 +86,12 @@ class PredictedOutcome:
         return priority_label(self.prediction.workload["priority"], kind) if self.prediction else ""
 
     @property
+    def start_pool(self) -> str:
+        """Pool for which the start is predicted, or "" if the workload allows only one pool."""
+        blockers = self.prediction.blockers if self.prediction else []
+        return str(blockers[0]["numbers"].get("pool", "")) if blockers else ""
+
+    @property
     def never_starts(self) -> bool:
         """Whether the workload can never start as specified. If so, the button and the message say this."""
         return self.prediction is not None and self.prediction.outcome == "unschedulable"

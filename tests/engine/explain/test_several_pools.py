@@ -2,9 +2,12 @@
 
 import pytest
 
+from scheduler.engine.decide import decide
+from scheduler.engine.earliest_pool import with_earliest_pools
+from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Pool
 from scheduler.engine.plan import Blocker, Reason
-from tests.engine.world import World
+from tests.engine.world import NOON, World
 
 POOLS = {"local": 4.0, "serve": 4.0, "train": 64.0}
 
@@ -45,3 +48,20 @@ def test_pending_reason_names_only_one_pool_if_pools_reject_for_different_reason
     first = rejection(5, 2)
     assert first.reason is Reason.EXCEEDS_POOL_MAX
     assert first.message == "Requests 10 GPUs, more than pool train provides at its maximum size (8 GPUs)."
+
+
+@pytest.mark.parametrize("pools", [("soon", "late"), ("late", "soon")])
+def test_pool_with_the_earliest_expected_start_is_chosen(pools: tuple[str, ...]) -> None:
+    world = World(pool=Pool("soon"))
+    world.pools.append(Pool("late"))
+    world.department("d", pools={"soon": 8, "late": 16})
+    world.project("p", "d", pools={"soon": 0, "late": 8}).project("q", "d", pools={"soon": 8, "late": 8})
+    world.node("s", 8).node("l", 8, pool="late")
+    world.running("q/short", "q", "s", 8, since=100, max_runtime=700, pools=("soon",))
+    world.running("q/long", "q", "l", 8, since=100, max_runtime=1300, pools=("late",))
+    snapshot = world.queued("p/w", "p", 1, 8, pools=pools).snapshot()
+    plan = decide(snapshot)
+    assert [each.pool for each in plan.rejections] == ["late"], "its first reason is the least dominant"
+    chosen = with_earliest_pools(snapshot, plan)
+    assert [(each.pool, each.position) for each in chosen.rejections] == [("soon", 1)]
+    assert forecasts(snapshot, chosen)["p/w"].at == NOON + 600

@@ -333,3 +333,19 @@ def test_prediction_for_several_pools_names_the_pool_that_its_numbers_refer_to(
         words = " ".join(re.sub(r"<[^>]+>", " ", unescape(prediction)).split())
         assert re.search(f"6 are free{where}. ", words), words
         assert re.search(f"have 2 GPUs allocated in pool ({cast.pool.name}|spare), ", words), words
+
+
+def test_prediction_is_for_the_pool_with_the_earliest_start(cast: Cast, dave: Client) -> None:
+    for pool, hours in ((cast.pool, 3), (make.pool("spare"), 2)):
+        make.quota(cast.research, pool, 8)
+        make.quota(cast.vision, pool, 0 if hours == 2 else 8)
+        row = make.workload(
+            cast.ads, pool.name, phase="running", run=1, pool=pool, max_runtime=hours * 3600,
+            started_at=make.ago(hours=1), preemptible=False,
+        )  # fmt: skip
+        make.place(row, make.node(pool, gpus=8), [*range(8)])
+    NodePool.objects.update(nodes_max=1)
+    text = f"name: wide\nproject: vision\ncommand: run\nroles:\n- gpu: 8\npools: [{cast.pool.name}, spare]\n"
+    prediction = dave.post("/submit/prediction", {"document": text}).content.decode()
+    words = " ".join(re.sub(r"<[^>]+>", " ", unescape(prediction)).split())
+    assert re.search(r"Expected start About \S+ \S+ UTC in pool spare ?,", words), words
