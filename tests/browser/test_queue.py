@@ -170,6 +170,8 @@ def test_selected_workloads_are_suspended_from_the_queue(
     pending = scene.workloads["policy-sweep"]
     with opened("ada", viewport=viewport) as (page, faults):
         open_settled(page, "/queue")
+        page.keyboard.press("j")
+        expect(page.locator("tbody tr:has(.pick) th > a").first).to_be_focused()  # no pool
         page.get_by_role("checkbox", name=f"Select {pending.name}").check()
         edit = page.get_by_role("link", name="Edit the selected workload")
         expect(edit).to_have_attribute("href", f"/workloads/{pending.pk}/edit")

@@ -6,7 +6,7 @@
   const PAGES = { o: "/", w: "/workloads", q: "/queue", s: "/submit" }, PATIENCE = 1500;
   let awaitsPage = 0; // time until which the key that follows g opens a page
 
-  const links = () => [...document.querySelectorAll("main tbody tr > * > a.plain-link[href]")].filter(
+  const links = () => [...document.querySelectorAll("main tbody tr:not(.queue-rows .group) > * > a.plain-link[href]")].filter(
     (link, place, all) => link.offsetParent && all.findIndex((other) => other.closest("tr") === link.closest("tr")) === place,
   );
   const currentRow = () => document.activeElement?.closest?.("main tbody tr");
