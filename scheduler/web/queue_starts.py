@@ -49,9 +49,7 @@ class WorkloadsWithoutMaxRuntime:
 
 
 def load_workloads_without_max_runtime(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set `endless` on each row: the running workloads without a maximum runtime that make its expected start
-    unknown.
-    """
+    """Set `without_max_runtime` of each row: the running workloads that make its expected start unknown."""
     pools = set()
     for row, *_ in entries:
         row.without_max_runtime = WorkloadsWithoutMaxRuntime()
