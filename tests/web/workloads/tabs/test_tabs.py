@@ -88,6 +88,7 @@ def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal
     Workload.objects.filter(pk=elastic_workload.pk).update(phase="suspended")
     text = operator.get(f"{path}/terminal").content.decode()
     assert "grows is suspended. Commands can only be run while the workload is running." in text
+    assert "<span>suspended since <time" in text
     assert "terminal-open" not in text
 
 
