@@ -190,7 +190,7 @@ def test_selecting_no_code_removes_the_files_from_the_document(form: Page, tmp_p
     form.get_by_role("radio", name="Git repository").check()
     expect(form.get_by_text("The document uses uploaded files. Remove them to use a Git")).to_be_visible()
     form.get_by_role("radio", name="No code").check()
-    expect(form.get_by_text("No code. Pods start in an empty directory")).to_be_visible()
+    expect(form.get_by_text("Pods start in an empty directory")).to_be_visible()
     expect(form.get_by_role("button", name="Select directory")).to_be_hidden()
     assert "code:" not in form.locator("#document").input_value()
 

@@ -382,7 +382,7 @@ def test_long_document_lines_fade_out_until_they_are_scrolled_to_the_end(opened:
 def test_fields_fill_each_row_of_the_form(opened: Open, width: int) -> None:
     gaps = """grids => grids.filter(grid => grid.checkVisibility()).map(grid => {
       const ends = new Map();
-      for (const each of grid.querySelectorAll(":scope > .field")) {
+      for (const each of grid.querySelectorAll(":scope > .field:not([hidden])")) {
         const {top, right} = each.getBoundingClientRect();
         ends.set(top, Math.max(ends.get(top) ?? 0, right));
       }

@@ -26,13 +26,13 @@ from scheduler.web.submit.form.role_locations import list_length, role_locations
 from scheduler.web.submit.form.secret_choices import SecretChoice
 
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
-PRIORITY_HINT = f"Any number from {LOWEST} to {HIGHEST} in the document"
+PRIORITY_HINT = f"Or {LOWEST} to {HIGHEST} in the document"
 PREEMPTIBLE_HINT = f"By default, below priority {PREEMPTIBLE_BELOW}"
 SECRETS_HINT = (
     "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line. "
     "Personal secrets are named personal/NAME"
 )
-NOTICE_HINT = "Sent before SIGTERM on evictions and suspensions, for example USR1"
+NOTICE_HINT = "Sent before SIGTERM, such as USR1"
 OUTPUTS_HINT = "Files and directories to store after each pod has ended, one path per line: results"
 KEEP_HINT = "How long the files of a failed pod are kept, for example 30m"
 RETRY_HINT = (
@@ -47,7 +47,7 @@ GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, a
 GIT_ACCESS_HINT = "Private key for SSH, or a token, if the repository is private"
 NO_LEVELS, NO_MODELS = "No topology levels in the allowed pools.", "No GPU models in the allowed pools."
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
-AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
+AUTOSCALER_HINT = "Leave both empty for a fixed number"
 SESSION_HINT = (
     "The session lasts until this command ends. Open a shell in its tab Terminal or with "
     "`berth exec -it NAME -- bash`. For JupyterLab, start it here and add `ports` to the document"
@@ -57,13 +57,11 @@ ARRAY_HINT = "Number of tasks, or indexes such as 0-29"
 SELECTION_HINT = "Select some of the tasks, such as 0-2"
 MATRIX_HINT = "One variable per line, such as LR=0.1, 0.01. One task for each combination"
 VALUES_HINT = "One task per line, such as LR=0.1 DEPTH=2, or a value for BERTH_ARRAY_VALUE"
-IDLE_HINT = "Ends the workload after this time without output or requests, for example 2h"
-GRACE_HINT = "Time between SIGTERM and SIGKILL, for example 90s"
-LEAD_HINT = "Time between the preemption signal and SIGTERM, for example 5m"
-IMAGE_HINT = (
-    "For example docker.io/library/python:3.12. Without an image, the pods run the node's own programs"
-)
-MAX_RUNTIME_HINT = "Stops a run after this time, for example 2h or 7d. Also used to estimate starts"
+IDLE_HINT = "Time without output or requests, such as 2h"
+GRACE_HINT = "Between SIGTERM and SIGKILL"
+LEAD_HINT = "Between the signal and SIGTERM"
+IMAGE_HINT = "Without an image, pods run the node's own programs"
+MAX_RUNTIME_HINT = "Stops a run after this time, such as 2h or 7d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = role_locations(data)
     return [
         FormPart(WORKLOAD_TITLE, *_workload_fields(data, offer), more_title=MORE_OF_WORKLOAD),
-        *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
+        *([FormPart("Service", _service_fields(data))] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, offer, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart(
             SCHEDULING_TITLE, _scheduling_fields(data, offer), _advanced_fields(offer), MORE_OF_SCHEDULING
@@ -149,7 +147,7 @@ def _workload_fields(
 ) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
     """Return the fields that most workloads need, and the other fields."""
     identity = (
-        FormField(("name",), "Name", hint="a-z, 0-9 and hyphens"),
+        FormField(("name",), "Name"),
         FormField(
             ("project",),
             "Project",
@@ -196,9 +194,9 @@ def _role_part(
         _replicas_field(at, is_service=is_service),
         # Offer a maximum only for elastic training. Other kinds show the field if the document has one.
         *((_max_replicas_field(at),) if is_elastic or value_at(data, (*at, "max")) is not None else ()),
-        FormField((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Whole GPUs, or a fraction such as 0.5"),
-        FormField((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, for example 2, 0.5 or 800m"),
-        FormField((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, for example 4 GiB or 512 MiB"),
+        FormField((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Or a fraction, such as 0.5"),
+        FormField((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, such as 2 or 800m"),
+        FormField((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, such as 4 GiB"),
     )
     more = (
         *((role_name,) if alone else ()),
@@ -216,13 +214,13 @@ def _role_part(
             (*at, "gpu_memory_mib"),
             "GPU memory",
             field_kinds.MEMORY,
-            "Instead of GPUs, for example 8 GiB",
+            "Instead of GPUs, such as 8 GiB",
         ),
         FormField(
             (*at, "gpu_devices"),
             "Shared devices",
             field_kinds.AMOUNT,
-            "Number of devices over which the GPU share or memory is split",
+            "Split over this number",
         ),
         FormField((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
         *_topology_fields(at, offer),
@@ -272,7 +270,7 @@ def _replicas_field(at: Location, *, is_service: bool) -> FormField:
 
 
 def _max_replicas_field(at: Location) -> FormField:
-    hint = "Scales up to this number while capacity is free"
+    hint = "Used while capacity is free"
     return FormField((*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, hint)
 
 
@@ -295,15 +293,16 @@ def _has_uploaded_code(data: Mapping[str, Any]) -> bool:
     return value_at(data, ("code", "tree")) is not None
 
 
-def _service_fields() -> tuple[FormField, ...]:
+def _service_fields(data: Mapping[str, Any]) -> tuple[FormField, ...]:
     return (
-        FormField(("service", "model_name"), "Model", hint="Name under which the engines serve it"),
+        FormField(("service", "model_name"), "Model", hint="Name in requests"),
         FormField(("service", "engine"), "Engine", field_kinds.CHOICE, choices=ENGINES),
         FormField(("service", "router", "kind"), "Router", field_kinds.CHOICE, choices=ROUTERS),
         FormField(
             ("service", "router", "url"),
             "Router address",
-            hint="Where the router listens, for example http://router:30000",
+            hint="For example http://router:30000",
+            is_hidden=value_at(data, ("service", "router")) is None,
         ),
         FormField(
             ("service", "autoscaler", "min_engines"), "Min engines", field_kinds.AMOUNT, AUTOSCALER_HINT
@@ -317,7 +316,7 @@ def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[For
         ("pools",),
         "Node pools",
         field_kinds.NAMES,
-        "Leave empty for any pool",
+        "" if data.get("pools") else "Leave empty for any pool",
         choices=_name_choices(offer.pools),
         many=True,
         wide=True,
@@ -338,7 +337,7 @@ def _advanced_fields(offer: FormChoices) -> tuple[FormField, ...]:
         FormField(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
         FormField(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, IDLE_HINT),
         FormField(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
-              "Pending time after which the last of the node pools may be used, for example 30m"),
+              "Pending time before the last pool is used"),
         *_topology_fields((), offer),
         FormField(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
         FormField(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, GRACE_HINT),

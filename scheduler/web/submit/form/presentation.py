@@ -335,8 +335,8 @@ def _fill_rows(fields: Iterable[RenderedField]) -> list[RenderedField]:
     """Set the widths of the fields so that they fill each row."""
     shown = list(fields)
     for is_wide, group in groupby(shown, lambda each: each.form_field.wide):
-        run = list(group)
-        if is_wide:
+        run = [each for each in group if not each.form_field.is_hidden]
+        if is_wide or not run:
             continue
         if len(run) == 1:
             run[0].width = "wide"
