@@ -164,7 +164,7 @@ def test_edit_page_names_the_workloads_that_would_be_evicted(stage: Stage) -> No
     low = Workload.objects.get(name="low")
     assert f'<a href="/workloads/{low.pk}">vision/low</a> would be <strong>preempted</strong></p>' in page
     assert f'Evicts <a href="/workloads/{low.pk}">vision/low</a> (4' in page
-    assert "<summary>Why this eviction</summary>" in page and ">Save and evict</span>" in page
+    assert 'Why<span class="visually-hidden"> this eviction' in page and ">Save and evict</span>" in page
     form = dump_workload({**waiting.spec, "name": "other", "project": "vision", "priority": 90})
     answer = client.post("/submit/prediction", {"document": form})
     assert ">Submit and evict</span>" in answer.content.decode()
