@@ -58,7 +58,7 @@ DAY = timedelta(days=1)
 HOURS = 24
 # With up to MIN_HISTORY hours of data, a sentence replaces the chart.
 MIN_HISTORY = 2
-EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
+EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 12
 FREE_POOLS_MAX = 3  # maximum number of pools that are listed with their free GPUs
 # Load more candidates than are shown, because several may be tasks of one array.
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
