@@ -114,7 +114,7 @@ def test_overview_lists_the_longest_pending_workloads_with_one_row_per_array(
     ):
         make.workload(cast.vision, name, since=make.ago(hours=hours), reason=reason)
     card = sign_in("erin").get("/").content.decode().partition("Longest pending")[2].partition("</ul>")[0]
-    assert re.findall(r">([a-z-]+)</a>", card) == ["sweep", "older", "new"]
+    assert re.findall(r">([a-z-]+)</a>", card) == ["sweep", "older", "new", "newer"]
     assert f'href="/arrays/{array.pk}"' in card and ">Restart delay<" in card
 
 

@@ -70,6 +70,6 @@ def test_average_utilization_excludes_time_without_measurements(
     )
     page = client.get("/").content.decode()
     card = " ".join(re.sub(r"<[^>]+>", " ", page.partition('id="course-title"')[2]).split())
-    assert re.search(r"92% used on average, \d+% measured · hourly averages", card)
+    assert re.search(r"92% used on average, \d+% measured · by hour", card)
     row = re.search(r"<tbody><tr>(.*?)</tr>", page.partition('id="course-table"')[2])
     assert row and "".join(re.findall(r'<td class="num">(.*?)</td>', row[1])[:1]) == "60%"

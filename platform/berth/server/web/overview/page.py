@@ -61,7 +61,7 @@ MIN_HISTORY = 2
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 12
 FREE_POOLS_MAX = 3  # maximum number of pools that are listed with their free GPUs
 # Load more candidates than are shown, because several may be tasks of one array.
-LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
+LONGEST_MAX, LONGEST_CANDIDATES = 5, 20
 FEW_DEVICES = 4  # nodes with at most this many devices are drawn in two columns
 
 
