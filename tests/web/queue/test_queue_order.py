@@ -210,7 +210,8 @@ def test_new_workload_that_allows_several_pools_is_not_listed_under_a_pool(
     for name in ("empty", "spare", "third"):
         make.pool(name)
     make.workload(cast.vision, "placed", explanation={"pool": "spare", "queue_position": 1})
-    make.workload(cast.vision, "any", pools=["local", "spare", "third"])
+    new: Any = {"reason": "Submitted", "message": "Waiting for the next scheduling cycle."}
+    make.workload(cast.vision, "any", pools=["local", "spare", "third"], **new)
     client = sign_in("dave")
     page = client.get("/queue").content.decode()
     headings = re.findall(
@@ -221,6 +222,7 @@ def test_new_workload_that_allows_several_pools_is_not_listed_under_a_pool(
         ("Several pools", "1 pending, 1 GPU requested, no pool chosen yet"),
     ]
     assert "allows local or 2 other pools" in page
+    assert "waiting for the next scheduling cycle" not in page, "the pools need the line"
     context: Any = client.get("/queue").context
     assert context["pools"] == [("empty", 0), ("local", 1), ("spare", 2), ("third", 1)]
     for pool, names in (("empty", []), ("local", ["any"]), ("spare", ["placed", "any"])):
@@ -228,6 +230,7 @@ def test_new_workload_that_allows_several_pools_is_not_listed_under_a_pool(
         assert [row.name for row, *_ in context["rows"]] == names, pool
     by_name = client.get("/queue?sort=name").content.decode()
     assert 'title="Also allows spare, third">local +2<span class="visually-hidden"> other pools' in by_name
+    assert "waiting for the next scheduling cycle" in by_name
 
 
 def test_selecting_a_pool_keeps_the_filters(cast: Cast, sign_in: SignIn) -> None:
