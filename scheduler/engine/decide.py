@@ -31,7 +31,7 @@ def decide_with_layout(
     Pass the layout as `previous_layout` in the next cycle, so that only changed parts are rebuilt.
     """
     layout = prepare_layout(snapshot, previous_layout)
-    boards, choices = layout.quota_groups.boards_in_order(), range(layout.max_pool_choices)
+    boards, choices = layout.quota_groups.boards_in_processing_order(), range(layout.max_pool_choices)
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
     _run_actions(boards, chosen, choices, layout.quota_groups)
     for _ in range(MAX_ROUNDS):

@@ -106,19 +106,19 @@ def _forecast(
     exceeded = bounds.exceeded_by(workload, rejection)
     if exceeded is not None:
         is_limit = exceeded.reason in LIMIT_REASONS
-        return _unknown_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
+        return _forecast_without_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
     reason = rejection.blockers[0].reason
     if reason in UNKNOWN_START:
-        return _unknown_start(UNKNOWN_START[reason])
+        return _forecast_without_start(UNKNOWN_START[reason])
     if workload.pods:
-        return _unknown_start(PARTLY_PLACED)
+        return _forecast_without_start(PARTLY_PLACED)
     if rejection.position is not None and rejection.position > MAX_ESTIMATES:
-        return _unknown_start(TOO_FAR_BACK)
+        return _forecast_without_start(TOO_FAR_BACK)
     return future.start(workload, max(now, workload.backoff_until or 0))
 
 
 @cache
-def _unknown_start(reason: str) -> Forecast:
+def _forecast_without_start(reason: str) -> Forecast:
     return Forecast(None, reason)
 
 
@@ -147,7 +147,7 @@ class _FutureCapacity:
         for kind, resource in enumerate(RESOURCES):
             missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
-                return Forecast(None, self._no_start_reason(kind, resource, missing))
+                return Forecast(None, self._explain_unknown_start(kind, resource, missing))
         short = [kind for kind in range(3) if requested[kind] > self._free[kind]]
         awaited: dict[str, tuple[Sums, int]] = {}  # freed amounts and end time, by workload
         while self._ends:
@@ -166,11 +166,13 @@ class _FutureCapacity:
         if at <= self._began:
             self._allocate_until_end(workload, requested, at)
             return Forecast(None, CAPACITY_FREE)
-        after = self._necessary_ends(awaited, requested) if short else self._latest if at == self._now else {}
+        after = (
+            self._ends_before_start(awaited, requested) if short else self._latest if at == self._now else {}
+        )
         self._allocate_until_end(workload, requested, at)
         return Forecast(at, ASSUMPTIONS, tuple(after.items()))
 
-    def _necessary_ends(
+    def _ends_before_start(
         self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
         """Return the end times, by name, of the awaited workloads that must end before the request fits."""
@@ -192,7 +194,7 @@ class _FutureCapacity:
             _add_amounts(self._freed_later, amounts)
             heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts, workload.name))
 
-    def _no_start_reason(self, kind: int, resource: str, missing: int) -> str:
+    def _explain_unknown_start(self, kind: int, resource: str, missing: int) -> str:
         undeclared = self._undeclared[kind]
         if missing > undeclared:
             more = format_amount(resource, missing - undeclared)

@@ -32,10 +32,10 @@ def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: SimulatedC
     with_demand = [
         workload for workload in now.workloads if _has_demand(workload, rejections.get(workload.name))
     ]
-    times = chain(_decision_times(now), _times_when_holds_change(now, with_demand))
+    times = chain(_decision_times(now), _hold_change_times(now, with_demand))
     if any(time > now.now for time in times):
         return False
-    return (not with_demand or now.now >= _time_when_victim_order_settles(now)) and not any(
+    return (not with_demand or now.now >= _victim_order_settling_time(now)) and not any(
         _is_usage_changing(pool, with_demand, before, now) for pool in now.pools
     )
 
@@ -72,7 +72,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
             yield workload.stale_since + max(graces if own is None else [own])
 
 
-def _times_when_holds_change(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
+def _hold_change_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return
@@ -102,7 +102,7 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
         yield queue.preempt_min_runtime or 0
 
 
-def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
+def _victim_order_settling_time(snapshot: Snapshot) -> float:
     runs = [(pod, _last_save_time(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:

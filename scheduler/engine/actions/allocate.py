@@ -11,7 +11,7 @@ from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.board.quota_hold import hold_quotas
 from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.placement.find_room import may_use_held_nodes, place_arrangement
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.plan import Kind, Numbers, Reason
 
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_reject_all_if_none_start` tries
@@ -103,8 +103,8 @@ def _explain_rejection(board: Board, gang: Gang) -> Rejection:
 def _place_gang(board: Board, gang: Gang) -> bool:
     return any(
         exceeded_bound(gang, total_request(arrangement), arrangement) is None
-        and place_arrangement(board, gang, arrangement, horizon)
-        for horizon in _placement_horizons(board)
+        and place_arrangement(board, gang, arrangement, capacity)
+        for capacity in _capacities_to_try(board)
         for arrangement in arrangements(gang)
     )
 
@@ -134,11 +134,11 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     return False
 
 
-def _placement_horizons(board: Board) -> list[Horizon]:
+def _capacities_to_try(board: Board) -> list[UsableCapacity]:
     """Return when replicas may start: now and, if applicable, once pods have stopped or nodes have booted."""
-    horizons = [Horizon.NOW]
+    capacities = [UsableCapacity.NOW]
     if board.nodes.leaving:
-        horizons.append(Horizon.LEAVING)
+        capacities.append(UsableCapacity.LEAVING)
     if any(board.nodes.booting):
-        horizons.append(Horizon.BOOTING)
-    return horizons
+        capacities.append(UsableCapacity.BOOTING)
+    return capacities

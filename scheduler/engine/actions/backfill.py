@@ -16,14 +16,14 @@ from scheduler.engine.board.ledger import QueueAccount, fits_within, main_resour
 from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.board.order import GangKey, PendingOrder, gang_sort_key
 from scheduler.engine.board.run_ends import (
+    has_finite_runtime,
     has_waited_long_enough,
-    known_end,
-    known_ends,
-    may_end,
+    known_end_time,
+    known_end_times,
 )
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import place_arrangement
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 
 # Length in seconds of the first hold without a known end. Each later hold is twice as long.
 FIRST_PERIOD = 1800
@@ -40,7 +40,7 @@ def clear_hold(board: Board) -> None:
 
 
 def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Arrange for nodes to be held for the first eligible group in `hold_order`.
+    """Arrange for nodes to be held for the first eligible group in `gangs_in_hold_order`.
 
     The nodes are chosen only when a decision depends on them.
     """
@@ -52,14 +52,14 @@ def hold_nodes_for_first_pending_gang(board: Board, groups: Iterable[PendingGrou
 
 
 def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold | None:
-    for gang in hold_order(board, overdue):
+    for gang in gangs_in_hold_order(board, overdue):
         hold_nodes(board, gang)
         if board.cycle.backfill_hold is not None:
             break
     return board.cycle.backfill_hold
 
 
-def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
+def gangs_in_hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
     """Yield each group's next gang.
 
     Gangs that are first in their project and wait only for nodes come before all others.
@@ -193,7 +193,7 @@ class _HoldSearch:
         """Return a hold that lasts until the first known end time at which the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
-        for end, gang in known_ends(self._board, declared_only):
+        for end, gang in known_end_times(self._board, declared_only):
             if end <= now + MAX_WAIT:
                 ending[max(end, now)].append(gang)
         last = max(ending, default=0)
@@ -217,8 +217,8 @@ class _HoldSearch:
         ends: dict[int, list[int | None]] = {}
         for number, node in enumerate(order, 1):
             gangs = {move.gang.name: move.gang for move in board.on_node[node].values()}
-            ending = [gang for gang in gangs.values() if may_end(gang)]
-            ends[node] = [known_end(gang, board.now) for gang in ending]
+            ending = [gang for gang in gangs.values() if has_finite_runtime(gang)]
+            ends[node] = [known_end_time(gang, board.now) for gang in ending]
             self._treat_as_ended(ending)
             nodes = self._try_to_fit(last=number == len(order))
             if nodes is not None:
@@ -278,7 +278,7 @@ class _HoldSearch:
 def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
     for arrangement in arrangements(gang):
         before = board.log_position()
-        if place_arrangement(board, gang, arrangement, Horizon.LEAVING):
+        if place_arrangement(board, gang, arrangement, UsableCapacity.LEAVING):
             return frozenset(move.node for move in board.moves_since(before))
     return None
 

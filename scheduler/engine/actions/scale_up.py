@@ -22,7 +22,7 @@ from scheduler.engine.board.gang import (
 )
 from scheduler.engine.board.ledger import fits_within
 from scheduler.engine.placement.find_room import may_use_held_nodes, place_arrangement
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.plan import Kind
 
 MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cycle
@@ -126,10 +126,10 @@ def is_step_allowed(step: ScaleUpStep, deserved_only: bool) -> bool:
 
 def _try_step(board: Board, step: ScaleUpStep) -> bool:
     with board.trial(step.gang, default_reason=None) as trial:
-        for horizon in (Horizon.NOW, Horizon.LEAVING):
-            if horizon is Horizon.LEAVING and not board.nodes.leaving:
+        for capacity in (UsableCapacity.NOW, UsableCapacity.LEAVING):
+            if capacity is UsableCapacity.LEAVING and not board.nodes.leaving:
                 continue
-            if place_arrangement(board, step.gang, step.arrangement, horizon):
+            if place_arrangement(board, step.gang, step.arrangement, capacity):
                 trial.accept(Kind.GROW)
                 break
     return trial.kind is not None

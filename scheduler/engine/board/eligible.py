@@ -198,17 +198,17 @@ def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numb
     pool_quota = group.pool_quota
     bounds = [pool_quota.limit[kind], None if pool_quota.over_quota else pool_quota.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
-    return _with_group_numbers(
+    return _use_group_amounts(
         numbers, sum(account.allocated[kind] for account in group.accounts.values()), bound
     )
 
 
 def _group_quota_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
-    return _with_group_numbers(numbers, allocated, group.pool_quota.quota[kind] or 0)
+    return _use_group_amounts(numbers, allocated, group.pool_quota.quota[kind] or 0)
 
 
-def _with_group_numbers(numbers: Numbers, allocated: int, bound: int) -> Numbers:
+def _use_group_amounts(numbers: Numbers, allocated: int, bound: int) -> Numbers:
     missing = allocated + int(numbers["requested"] or 0) - bound
     return {**numbers, "allocated": allocated, "bound": bound, "missing": missing}
 

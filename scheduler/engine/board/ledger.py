@@ -47,7 +47,7 @@ class QueueKey(NamedTuple):
     dominant_share: float  # dominant share including the next workload
     dominant_share_now: float
 
-    def sentences(self, name: str) -> tuple[str, ...]:
+    def describe(self, name: str) -> tuple[str, ...]:
         return (
             f"{name}: {OVER_QUOTA if self.over_quota else WITHIN_QUOTA}",
             f"rank {-self.rank}",

@@ -44,7 +44,7 @@ class PendingOrder:
     """
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
-        self._gangs = gangs = _NextGangs(board)
+        self._gangs = gangs = _NextGangLookup(board)
         by_project: dict[QueueAccount, list[Head]] = {}
         for group in groups:
             gang = gangs.next_gang(group)
@@ -73,7 +73,7 @@ class PendingOrder:
         return members.get(None, [])
 
 
-class _NextGangs:
+class _NextGangLookup:
     """Lookup of each group's next gang, separate from `PendingOrder` to avoid a reference cycle."""
 
     __slots__ = ("board", "skipped")
@@ -91,7 +91,7 @@ class _ProjectHeap:
 
     __slots__ = ("account", "gangs", "heap")
 
-    def __init__(self, gangs: _NextGangs, account: QueueAccount, heap: list[Head]) -> None:
+    def __init__(self, gangs: _NextGangLookup, account: QueueAccount, heap: list[Head]) -> None:
         self.gangs, self.account, self.heap = gangs, account, heap
         heapify(self.heap)
 

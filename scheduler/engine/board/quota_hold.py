@@ -13,7 +13,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS, NOTHING, QueueAccount, fits_within
 from scheduler.engine.board.order import gang_sort_key
-from scheduler.engine.board.run_ends import declared_end, has_waited_long_enough, may_end
+from scheduler.engine.board.run_ends import declared_end_time, has_finite_runtime, has_waited_long_enough
 from scheduler.engine.plan import Numbers
 
 
@@ -88,7 +88,7 @@ class QuotaHold:
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None
-        release, end = self.awaited_release(), declared_end(gang, self.board.now)
+        release, end = self.awaited_release(), declared_end_time(gang, self.board.now)
         if release is None or (end is not None and release.until is not None and end <= release.until):
             return None
         account, held = gang.account, self.gang.requested
@@ -118,19 +118,19 @@ def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]
     gangs = (other for other in board.by_project.get(account, {}).values() if other.non_preemptible)
-    for ending in sorted(filter(may_end, gangs), key=lambda other: _end_sort_key(other, now)):
+    for ending in sorted(filter(has_finite_runtime, gangs), key=lambda other: _end_sort_key(other, now)):
         for part in ending.parts:
             for kind in KINDS:
                 amount = part.amounts[kind] * len(part.live)
                 used[kind] -= amount
                 amounts[kind] += amount
         if fits_within(used, account.non_preemptible_quota, gang.requested):
-            return QuotaRelease(declared_end(ending, now), amounts)
+            return QuotaRelease(declared_end_time(ending, now), amounts)
     return None
 
 
 def _end_sort_key(gang: Gang, now: int) -> tuple[bool, int, str]:
-    end, started = declared_end(gang, now), gang.workload.started
+    end, started = declared_end_time(gang, now), gang.workload.started
     if end is not None:
         return False, end, gang.name
     return True, now if started is None else started, gang.name

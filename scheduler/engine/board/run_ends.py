@@ -8,12 +8,12 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 
 
-def known_end(gang: Gang, now: int) -> int | None:
+def known_end_time(gang: Gang, now: int) -> int | None:
     """Return the gang's declared or expected end time, or None if unknown.
 
     A pending gang is assumed to start now.
     """
-    end, workload = declared_end(gang, now), gang.workload
+    end, workload = declared_end_time(gang, now), gang.workload
     if end is not None:
         return end
     started = _start_time(gang, now)
@@ -21,7 +21,7 @@ def known_end(gang: Gang, now: int) -> int | None:
     return started + expected if expected is not None and started + expected > now else None
 
 
-def declared_end(gang: Gang, now: int) -> int | None:
+def declared_end_time(gang: Gang, now: int) -> int | None:
     """Return the gang's latest possible end time, or None if it declares no maximum runtime."""
     max_runtime = gang.workload.max_runtime
     return None if max_runtime is None else _start_time(gang, now) + max_runtime
@@ -38,12 +38,12 @@ def has_waited_long_enough(board: Board, gang: Gang) -> bool:
     return after is not None and board.now - gang.workload.submitted >= after
 
 
-def may_end(gang: Gang) -> bool:
+def has_finite_runtime(gang: Gang) -> bool:
     """Return whether the gang has a maximum runtime or is expected to complete."""
     return gang.workload.max_runtime is not None or not gang.workload.endless
 
 
-def known_ends(board: Board, declared_only: bool) -> Iterator[tuple[int, Gang]]:
+def known_end_times(board: Board, declared_only: bool) -> Iterator[tuple[int, Gang]]:
     """Yield (end, gang) for each gang with pods and a known end time."""
     for account, gangs in board.by_project.items():
         includes_expected = not declared_only and account.queue.expected_runtime is not None
@@ -55,6 +55,6 @@ def known_ends(board: Board, declared_only: bool) -> Iterator[tuple[int, Gang]]:
                 if gang.workload.max_runtime is not None or (includes_expected and not gang.workload.endless)
             ]
         for gang in account.cache[key]:
-            end = known_end(gang, board.now)
+            end = known_end_time(gang, board.now)
             if end is not None:
                 yield end, gang

@@ -21,7 +21,7 @@ from scheduler.engine.explain.scale_up_demand import (
 )
 from scheduler.engine.placement.find_room import place_as_many_as_fit, place_replicas
 from scheduler.engine.placement.overcommit import ignoring_limits, may_overcommit
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 
 NOTHING = (0, 0, 0)
@@ -56,20 +56,22 @@ def unmet_demand(board: Board, group_demands: Sequence[GroupDemand]) -> tuple[De
     for group_demand in group_demands:
         first, workloads = group_demand.first, group_demand.count
         for need in next(arrangements(first)):
-            shapes.append(_unmet_shape(first, need.part, need.count, workloads, gang=True))
+            shapes.append(_build_unmet_shape(first, need.part, need.count, workloads, gang=True))
             loads.append(_replica_load(first, need.part, need.count * workloads))
     nodes = _NewNodeSimulation(
         board, group_demands, sum(shape.replicas * shape.workloads for shape in shapes)
     )
     extra = Counter((added.gang, added.part) for added in nodes.scale_ups for _ in range(added.replicas))
     for (gang, part), count in extra.items():
-        shapes.append(_unmet_shape(gang, part, count, 1, gang=False))
+        shapes.append(_build_unmet_shape(gang, part, count, 1, gang=False))
         loads.append(_replica_load(gang, part, count))
     queued = Load(*map(sum, zip(*loads, strict=True)))
-    return Demand(board.pool.name, queued, _placed_load(board), nodes.used, tuple(shapes)), nodes.served
+    return Demand(board.pool.name, queued, _allocated_load(board), nodes.used, tuple(shapes)), nodes.served
 
 
-def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *, gang: bool) -> UnmetShape:
+def _build_unmet_shape(
+    first: Gang, part: BoardRole, replicas: int, workloads: int, *, gang: bool
+) -> UnmetShape:
     amounts, devices = Amounts(*part.amounts), part.request.devices
     return UnmetShape(first.name, part.role.name, workloads, replicas, amounts, devices, gang)
 
@@ -84,7 +86,7 @@ def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
     return Load(gpu * count, request.limit_cpu * count, request.limit_memory_mib * count, count)
 
 
-def _placed_load(board: Board) -> Load:
+def _allocated_load(board: Board) -> Load:
     nodes = board.nodes
     if "total load" not in nodes.static_cache:
         nodes.static_cache["total load"] = Load(
@@ -121,7 +123,7 @@ def demand_within_bounds(
         sums = list(_amounts_and_bounds(first, allocated, non_preemptible, counted))
         fits = len(group.gangs) - group.at - excluded_counts[group]
         for now, bound in sums:
-            fits = min(fits, _max_count_within(now, bound, first.requested))
+            fits = min(fits, _max_requests_within_bound(now, bound, first.requested))
         for now, _ in sums:
             for kind in KINDS:
                 now[kind] += first.requested[kind] * fits
@@ -179,7 +181,7 @@ def _is_at_or_after_first_pending_gang(gang: Gang, group: PendingGroup) -> bool:
     return group.at < len(group.gangs) and gang_sort_key(group.gangs[group.at]) <= gang_sort_key(gang)
 
 
-def _max_count_within(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
+def _max_requests_within_bound(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
     return max(
         0, min([(bound[k] - counted[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )
@@ -256,13 +258,15 @@ def _try_place_gang(
     for need in next(arrangements(gang)):
         name, left = need.part.role.name, need.count
         if (request_key, name) not in full:
-            left -= place_as_many_as_fit(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
+            left -= place_as_many_as_fit(
+                board, gang, ReplicaRequest(need.part, left), UsableCapacity.BOOTING, None
+            )
             # Nodes that are full only because of spread limits have room for other gangs.
             if left and need.part.replicas_by_node is None:
                 full.add((request_key, name))
         if left:
             if not place_replicas(
-                new_board, twin, ReplicaRequest(twin.find_part(name), left), Horizon.NOW, None
+                new_board, twin, ReplicaRequest(twin.find_part(name), left), UsableCapacity.NOW, None
             ):
                 return None
             on_new_nodes.append(UnplacedReplicas(gang, need.part, left))

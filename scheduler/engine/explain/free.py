@@ -19,7 +19,7 @@ from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import NodeState, Pod
 from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.overcommit import may_overcommit
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 
 GPU_MEMORY = "gpu_memory_mib"
 CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
@@ -247,8 +247,8 @@ def fits_now(board: Board, gang: Gang) -> bool:
     """
     start = board.log_position()
     fits = any(
-        place_arrangement(board, gang, arrangement, horizon)
-        for horizon in (Horizon.LEAVING, Horizon.BOOTING)
+        place_arrangement(board, gang, arrangement, capacity)
+        for capacity in (UsableCapacity.LEAVING, UsableCapacity.BOOTING)
         for arrangement in arrangements(gang)
     )
     board.rewind(start)
@@ -259,7 +259,10 @@ def fits_without_topology(board: Board, gang: Gang, arrangement: Arrangement) ->
     """Return whether the replicas fit if topology constraints are ignored."""
     start = board.log_position()
     fits = place_arrangement(
-        board, gang, tuple(ReplicaRequest(need.part, need.count) for need in arrangement), Horizon.LEAVING
+        board,
+        gang,
+        tuple(ReplicaRequest(need.part, need.count) for need in arrangement),
+        UsableCapacity.LEAVING,
     )
     board.rewind(start)
     return fits

@@ -81,7 +81,7 @@ class PendingReasons:
     ) -> Reasons:
         board = self._board
         if reason not in MISSING_CAPACITY or not (
-            within_share or not Preempt.has_no_victims_over_share(board, gang)
+            within_share or not Preempt.has_no_victims_if_over_share(board, gang)
         ):
             return {reason: numbers}
         if reason is Reason.FRAGMENTED:

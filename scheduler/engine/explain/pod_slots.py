@@ -9,7 +9,7 @@ from scheduler.engine.placement.find_room import (
     place_arrangement,
     place_as_many_as_fit,
 )
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.plan import Numbers, Reason
 
 
@@ -39,7 +39,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
 
 def _fits_without_limits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     start = board.log_position()
-    fits = place_arrangement(board, gang, arrangement, Horizon.LEAVING)
+    fits = place_arrangement(board, gang, arrangement, UsableCapacity.LEAVING)
     board.rewind(start)
     return fits
 
@@ -49,7 +49,7 @@ def slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
     start, within = board.log_position(), available_nodes(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=difficulty_key):
-        place_as_many_as_fit(board, gang, need, Horizon.LEAVING, within)
+        place_as_many_as_fit(board, gang, need, UsableCapacity.LEAVING, within)
     result = len(board.moves_since(start))
     board.rewind(start)
     return {

@@ -53,7 +53,7 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
         return ""
     bound = convert_units("bound", numbers["bound"], numbers)
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
-    excess = f"{numbers['queue']} would have {amounts[0]}{_in_pool(numbers)}{entire}"
+    excess = f"{numbers['queue']} would have {amounts[0]}{_pool_suffix(numbers)}{entire}"
     excess += f"{_sum_clause(numbers)}, more than its "
     excess += f"{_bound_name(reason, numbers)} of {bound}"
     if reason != Reason.WOULD_EXCEED_FAIR_SHARE:
@@ -80,10 +80,10 @@ def _shortage_clause(numbers: Numbers) -> str:
     if numbers.get("resource") in ("pods", "replicas") or not _are_integers(numbers, "requested", "free"):
         return ""
     needed = format_amount(str(numbers.get("resource", "gpu")), int(numbers["requested"] or 0))
-    return f"needs {needed}, {free_phrase(numbers, 'free')} free{_in_pool(numbers)}"
+    return f"needs {needed}, {free_phrase(numbers, 'free')} free{_pool_suffix(numbers)}"
 
 
-def _in_pool(numbers: Numbers) -> str:
+def _pool_suffix(numbers: Numbers) -> str:
     """Return " in POOL" if the numbers are about a single pool, else ""."""
     return f" in {numbers['pool']}" if "pool" in numbers and "group" not in numbers else ""
 

@@ -75,7 +75,7 @@ class Reclaimable:
         )
 
 
-class UnitsByProtection(NamedTuple):
+class VictimsByProtection(NamedTuple):
     """Victims in a project, split into victims that can be evicted now and protected victims."""
 
     free: Counter[EvictionUnit]
@@ -115,12 +115,12 @@ class ReclaimableAmounts:
 
     def preemptible_amounts(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
         """Return how much of a resource the gang can preempt from its project's lower-priority workloads."""
-        if Preempt.has_no_victims_over_share(self._board, gang):
+        if Preempt.has_no_victims_if_over_share(self._board, gang):
             return Reclaimable()
         key = gang.account, gang.workload.priority, kind, view.usable_nodes, view.units
         if key not in self._amounts:
             policy = Preempt(self._board, gang, gang.requested)
-            units = self._project_units(policy, gang.account, view, kind, kind)
+            units = self._victims_in_project(policy, gang.account, view, kind, kind)
             self._amounts[key] = Reclaimable(
                 *(sum(unit.total.freed * count for unit, count in part.items()) for part in units)
             )
@@ -138,7 +138,7 @@ class ReclaimableAmounts:
         best = [0, 0, 0]
         for charged_kind, threshold in thresholds:
             excess, units = victim_queue.allocated[charged_kind] - threshold, Counter[EvictionUnit]()
-            by_project = [self._project_units(policy, p, view, kind, charged_kind) for p in projects]
+            by_project = [self._victims_in_project(policy, p, view, kind, charged_kind) for p in projects]
             for level, parts in enumerate(zip(*by_project, strict=True)):
                 for part in parts:
                     units.update(part)
@@ -146,9 +146,9 @@ class ReclaimableAmounts:
         free, with_runtime, everything = best
         return Reclaimable(free, with_runtime - free, everything - with_runtime)
 
-    def _project_units(
+    def _victims_in_project(
         self, policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
-    ) -> UnitsByProtection:
+    ) -> VictimsByProtection:
         """Return the project's victims, cached until its allocation changes.
 
         Victims that depend on the time or on this cycle are not cached.
@@ -159,13 +159,13 @@ class ReclaimableAmounts:
         key = "victims", kind, charged_kind, view.usable_nodes, view.units
         if key not in project.cache:
             project.cache[key] = _count_units(policy, project, view, kind, charged_kind)
-        result: UnitsByProtection = project.cache[key]
+        result: VictimsByProtection = project.cache[key]
         return result
 
 
 def _count_units(
     policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
-) -> UnitsByProtection:
+) -> VictimsByProtection:
     board, excluded = policy.board, policy.board.cycle.excluded
     may_protect = policy.min_runtime(project) > 0 or policy.protects_new_gangs
     free, by_runtime, non_preemptible = (
@@ -190,7 +190,7 @@ def _count_units(
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1
             by_runtime[parts] += 1
-    return UnitsByProtection(
+    return VictimsByProtection(
         _to_eviction_units(free), _to_eviction_units(by_runtime), _to_eviction_units(non_preemptible)
     )
 

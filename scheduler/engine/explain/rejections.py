@@ -15,7 +15,7 @@ from scheduler.engine.board.eligible import find_pending_groups, first_pending_g
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import GangKey, gang_sort_key
-from scheduler.engine.board.run_ends import known_ends
+from scheduler.engine.board.run_ends import known_end_times
 from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
 from scheduler.engine.explain.reasons import BlockerFormatter, is_schedulable
 from scheduler.engine.explain.several_pools import preferred_rejections
@@ -74,7 +74,7 @@ class PoolRejections:
         position, formatter = 0, BlockerFormatter()
         own_reasons = self.own_reasons
         shared = {group: formatter.blockers(group.reasons) for group in self.groups}
-        for group, gang in _in_queue_order(self.groups, self.served):
+        for group, gang in _gangs_in_queue_order(self.groups, self.served):
             blockers = shared[group]
             if gang.name in own_reasons:
                 blockers = formatter.blockers({**group.reasons, **own_reasons[gang.name]})
@@ -115,7 +115,7 @@ class PoolRejections:
         return Rejection(gang.name, blockers, position, key, start, self.pool)
 
 
-def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
+def _gangs_in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
     """Yield the pending gangs in the order of `PendingOrder`, on a board that no longer changes."""
     by_project: dict[QueueAccount, list[ReportedGroup]] = {}
     for group in groups:
@@ -209,7 +209,7 @@ def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[
 
 
 def _expected_starts(board: Board) -> dict[str, int]:
-    if board.cycle.find_hold is not None and next(known_ends(board, declared_only=False), None) is None:
+    if board.cycle.find_hold is not None and next(known_end_times(board, declared_only=False), None) is None:
         return {}  # no start can be predicted if no workload has a known end
     hold = board.cycle.held_nodes()
     return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
@@ -236,7 +236,7 @@ def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
     return tuple(
         sentence
         for account in reversed(group.account.path)
-        for sentence in group.queue_keys[account].sentences(account.name)
+        for sentence in group.queue_keys[account].describe(account.name)
     )
 
 

@@ -11,7 +11,7 @@ from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import Ledger
 from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place_replicas
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 
 MAX_REPLICAS = 256  # maximum replicas counted per pool and cycle; later cycles count more
 
@@ -84,25 +84,25 @@ def simulate_scale_up(
     return result
 
 
-class _PlacedStep(NamedTuple):
+class _StepPlacement(NamedTuple):
     on_booting: list[UnplacedReplicas]
     on_new_nodes: list[UnplacedReplicas]
 
 
-def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | None:
+def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _StepPlacement | None:
     """Place one scale-up step. If it does not fit, return None and leave both boards unchanged."""
-    gang, placed = step.gang, _PlacedStep([], [])
+    gang, placed = step.gang, _StepPlacement([], [])
     before, new_board_mark = board.log_position(), new_board.log_position()
     twin = new_board.gangs.get(gang.name) or new_board.add(gang.workload, 0, ())
     for need in step.arrangement:
         part = need.part
         for _ in range(need.count):
             mark = board.log_position()
-            if place_replicas(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
+            if place_replicas(board, gang, ReplicaRequest(part, 1), UsableCapacity.BOOTING, None):
                 if board.nodes.booting[board.moves_since(mark)[0].node]:
                     placed.on_booting.append(UnplacedReplicas(gang, part, 1))
             elif place_replicas(
-                new_board, twin, ReplicaRequest(twin.find_part(part.role.name), 1), Horizon.NOW, None
+                new_board, twin, ReplicaRequest(twin.find_part(part.role.name), 1), UsableCapacity.NOW, None
             ):
                 placed.on_new_nodes.append(UnplacedReplicas(gang, part, 1))
             else:

@@ -200,11 +200,11 @@ def divide(
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
     for rank_claims in ranks:
-        _note_phase(notes, "quota", rank_claims)
+        _record_phase(notes, "quota", rank_claims)
         within = [min(claim.quota, claim.wanted) for claim in rank_claims]
         left -= _distribute(left, unit, rank_claims, within, _quota_weights(total), notes)
     for rank_claims in ranks:
-        _note_phase(notes, "over_quota", rank_claims)
+        _record_phase(notes, "over_quota", rank_claims)
         weighted = [claim for claim in rank_claims if claim.weight > 0]
         left -= _distribute(
             left, unit, weighted, [claim.wanted for claim in weighted], _history_weights(k), notes
@@ -212,7 +212,7 @@ def divide(
     return claims
 
 
-def _note_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Claim]) -> None:
+def _record_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Claim]) -> None:
     if notes is not None:
         notes.phase, notes.rank = phase, rank_claims[0].account.rank
 

@@ -10,9 +10,9 @@ from operator import attrgetter, is_, is_not
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import NO_POOL_QUOTA
+from scheduler.engine.layout.board_updates import start_cycle
 from scheduler.engine.layout.difference import find_differences
 from scheduler.engine.layout.layout import Layout, is_finished, reservations_by_workload
-from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated_nodes, unmatched_reservations
 from scheduler.engine.model import PoolQuota, Queue, Snapshot, Workload
 

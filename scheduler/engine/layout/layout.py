@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import Gang, leaf_roles
 from scheduler.engine.board.ledger import KINDS, fits_within
 from scheduler.engine.explain.dependencies import dependency_numbers
 from scheduler.engine.explain.feasible import permanent_obstacle
-from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle
+from scheduler.engine.layout.board_updates import by_name, enqueue, remove_gang, start_cycle
 from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.layout.request_shapes import request_key
 from scheduler.engine.layout.soundness import (
@@ -228,7 +228,7 @@ class Layout:
         kind = gang.account, gang.requested, gang.non_preemptible
         result = self._startable.get(kind)
         if result is None:
-            result = self._startable[kind] = _could_ever_start(gang)
+            result = self._startable[kind] = _fits_empty_queues(gang)
         return result
 
 
@@ -272,7 +272,7 @@ def _amounts_within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
     return [max(0, min(more[kind], quota[kind] - allocated[kind])) for kind in KINDS]
 
 
-def _could_ever_start(gang: Gang) -> bool:
+def _fits_empty_queues(gang: Gang) -> bool:
     requested, nothing = gang.requested, (0, 0, 0)
     return all(
         fits_within(nothing, account.limit, requested)

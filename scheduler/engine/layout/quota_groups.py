@@ -39,7 +39,7 @@ class QuotaGroups:
         self._seen: dict[str, tuple[int, ...]] = {}
         # Pools whose amounts have changed since the last call of `changed_pools`.
         self._changed: set[str] = set()
-        for group in _account_groups(boards.values()):
+        for group in _build_queue_groups(boards.values()):
             for pool, account in group.accounts.items():
                 account.group = group
                 self._accounts[pool].append(account)
@@ -57,7 +57,7 @@ class QuotaGroups:
             self._seen[pool] = (0,) * (len(self._boards) - 1)
         self._changed.clear()
 
-    def boards_in_order(self) -> list[Board]:
+    def boards_in_processing_order(self) -> list[Board]:
         """Return the pools' boards in the order in which the engine processes them.
 
         A group's remaining quota goes to the first board that needs it, so boards are sorted by their first
@@ -124,7 +124,7 @@ class QuotaGroups:
         return changed
 
 
-def _account_groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
+def _build_queue_groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:
         for account in board.ledger.accounts.values():

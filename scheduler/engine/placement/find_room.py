@@ -6,9 +6,9 @@ from collections.abc import Set as AbstractSet
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, Scope
 from scheduler.engine.board.ledger import NO_BOUND
-from scheduler.engine.board.run_ends import known_end
+from scheduler.engine.board.run_ends import known_end_time
 from scheduler.engine.placement.search import MAX_STEPS, MIN_STEPS, is_search_useful, search
-from scheduler.engine.placement.slots import Horizon, interchangeable_slots, pick_slot
+from scheduler.engine.placement.slots import UsableCapacity, interchangeable_slots, pick_slot
 
 MAX_DOMAINS = 256  # maximum number of domains tried per gang
 
@@ -17,7 +17,7 @@ def place_arrangement(
     board: Board,
     gang: Gang,
     arrangement: Arrangement,
-    horizon: Horizon,
+    capacity: UsableCapacity,
     within: AbstractSet[int] | None = None,
 ) -> bool:
     """Place all replicas of the arrangement.
@@ -33,9 +33,9 @@ def place_arrangement(
     within = available_nodes(board, gang, within)
     if scoped:
         all_nodes = board.topology.all_nodes if within is None else frozenset(within)
-        placed = _ScopedPlacement(board, gang, horizon).place(arrangement, all_nodes)
-        return placed or search(board, gang, arrangement, horizon, within)
-    return _place_without_scopes(board, gang, arrangement, horizon, within)
+        placed = _ScopedPlacement(board, gang, capacity).place(arrangement, all_nodes)
+        return placed or search(board, gang, arrangement, capacity, within)
+    return _place_without_scopes(board, gang, arrangement, capacity, within)
 
 
 def available_nodes(
@@ -53,7 +53,7 @@ def may_use_held_nodes(board: Board, gang: Gang) -> bool:
     hold = board.cycle.held_nodes()
     if hold is None or hold.name == gang.name:
         return True
-    end = None if hold.until is None else known_end(gang, board.now)
+    end = None if hold.until is None else known_end_time(gang, board.now)
     return end is not None and hold.until is not None and end <= hold.until
 
 
@@ -61,17 +61,17 @@ def _place_without_scopes(
     board: Board,
     gang: Gang,
     arrangement: Arrangement,
-    horizon: Horizon,
+    capacity: UsableCapacity,
     within: AbstractSet[int] | None,
     max_steps: int = MAX_STEPS,
 ) -> bool:
     start = board.log_position()
     for order in _reordered_arrangements(arrangement) if len(arrangement) > 1 else (arrangement,):
-        if all(place_replicas(board, gang, need, horizon, within) for need in order):
+        if all(place_replicas(board, gang, need, capacity, within) for need in order):
             return True
         board.rewind(start)
     return is_search_useful(arrangement) and search(
-        board, gang, _without_scopes(arrangement), horizon, within, max_steps
+        board, gang, _without_scopes(arrangement), capacity, within, max_steps
     )
 
 
@@ -106,15 +106,15 @@ class _ScopedPlacement:
     domains.
     """
 
-    def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
-        self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
+    def __init__(self, board: Board, gang: Gang, capacity: UsableCapacity) -> None:
+        self.board, self.gang, self.capacity, self.left = board, gang, capacity, MAX_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
         """Place the arrangement, with each topology scope within one domain. Return whether it was placed."""
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
             return not arrangement or _place_without_scopes(
-                self.board, self.gang, arrangement, self.horizon, within, MIN_STEPS
+                self.board, self.gang, arrangement, self.capacity, within, MIN_STEPS
             )
         inner = tuple(
             w for w in arrangement if len(w.scopes) > depth and w.scopes[depth].parts == scope.parts
@@ -147,28 +147,28 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 
 
 def place_replicas(
-    board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, gang: Gang, need: ReplicaRequest, capacity: UsableCapacity, within: AbstractSet[int] | None
 ) -> bool:
     """Place all replicas, each in its best slot.
 
     Return False if that fails. Some replicas may then remain on the board.
     """
-    return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
+    return place_as_many_as_fit(board, gang, need, capacity, within) == need.count
 
 
 def place_as_many_as_fit(
-    board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, gang: Gang, need: ReplicaRequest, capacity: UsableCapacity, within: AbstractSet[int] | None
 ) -> int:
     """Place as many replicas as fit, each in its best slot. Return the number placed."""
     part, free = need.part, need.part.free_indices()
     if need.count == 1:
         index = next(free, None)
-        slot = None if index is None else pick_slot(board, part, horizon, within)
+        slot = None if index is None else pick_slot(board, part, capacity, within)
         if index is None or slot is None:
             return 0
         board.place_pod(gang, part, index, slot)
         return 1
-    slots = interchangeable_slots(board, part, need.count, horizon, within)
+    slots = interchangeable_slots(board, part, need.count, capacity, within)
     for placed in range(need.count):
         index = next(free, None)
         slot = next(slots, None) if index is not None else None

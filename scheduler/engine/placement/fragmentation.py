@@ -119,7 +119,7 @@ class Fragmentation:
 
         `device` is the device to share, or -1.
         """
-        kind = self._evaluated_kind(part)
+        kind = self._current_losses(part)
         losses = kind.losses
         if among is not None:
             chosen = _to_int_array(sorted(among))
@@ -133,7 +133,7 @@ class Fragmentation:
                 return
             yield int(i), int(kind.device[i])
 
-    def _evaluated_kind(self, part: BoardRole) -> _KindLosses:
+    def _current_losses(self, part: BoardRole) -> _KindLosses:
         self._apply_changes()
         key = (part.request, part.mask, part.ignores_limits)
         kind = self._kinds.get(key)
@@ -168,12 +168,14 @@ class Fragmentation:
         if not len(candidates):
             return
         if request.devices == 1 and bool((milli < MILLI).any()):
-            self._evaluate_shared(kind, request, candidates, milli)
+            self._evaluate_shared_devices(kind, request, candidates, milli)
             return
-        states = self._states_after(
-            request, candidates, _amount_from_tightest_devices(self._free[candidates], milli, request.devices)
+        states = self._node_states_after_placement(
+            request,
+            candidates,
+            _milli_used_on_tightest_devices(self._free[candidates], milli, request.devices),
         )
-        kind.losses[candidates] = self._scores(states)
+        kind.losses[candidates] = self._added_losses(states)
         if not request.devices:
             # Among equal nodes, prefer one without GPUs.
             kind.losses[candidates] += self._has_devices[candidates]
@@ -200,7 +202,9 @@ class Fragmentation:
             fits &= (self._free[stale] >= milli[:, None]).sum(axis=1) >= request.devices
         return stale[fits], milli[fits]
 
-    def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
+    def _evaluate_shared_devices(
+        self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints
+    ) -> None:
         """Evaluate the devices that have room for the request.
 
         If devices of a node have the same free capacity, only one of them is evaluated.
@@ -215,12 +219,12 @@ class Fragmentation:
                 continue
             used = np.zeros((len(rows), self._width), np.int64)
             used[:, device] = milli[rows]
-            scores = self._scores(self._states_after(request, candidates[rows], used))
+            scores = self._added_losses(self._node_states_after_placement(request, candidates[rows], used))
             better = scores < best[rows]
             best[rows[better]], which[rows[better]] = scores[better], device
         kind.losses[candidates], kind.device[candidates] = best, which
 
-    def _states_after(self, request: Request, candidates: Ints, used: Ints) -> _NodeStates:
+    def _node_states_after_placement(self, request: Request, candidates: Ints, used: Ints) -> _NodeStates:
         return _NodeStates(
             candidates,
             self._cpu[candidates] - request.limit_cpu,
@@ -228,7 +232,7 @@ class Fragmentation:
             self._free[candidates] - used,
         )
 
-    def _scores(self, after: _NodeStates) -> Ints:
+    def _added_losses(self, after: _NodeStates) -> Ints:
         """Return the loss that each node state would add, in fifths of a device per replica of the mix."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._losses_by_state(after) - self._losses[after.node]) // divisor
@@ -258,7 +262,7 @@ class Fragmentation:
         return np.asarray(unusable + (total - usable) * int(mix.weights.sum()))
 
 
-def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
+def _milli_used_on_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
     """Return how many milli-GPU a replica would use on each device.
 
     The replica uses the `count` fullest devices on which it fits.

@@ -10,7 +10,7 @@ from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
 from scheduler.engine.board.gang import Gang, arrangements
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.placement.find_room import place_arrangement
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.plan import Kind
 
 OVERCOMMIT_MESSAGE = "overcommitted: its requests fit, its limits do not"
@@ -45,7 +45,8 @@ def may_overcommit(gang: Gang) -> bool:
 def _place_by_requests(board: Board, gang: Gang) -> bool:
     with ignoring_limits(gang):
         return any(
-            place_arrangement(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang)
+            place_arrangement(board, gang, arrangement, UsableCapacity.NOW)
+            for arrangement in arrangements(gang)
         )
 
 

@@ -10,7 +10,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, smallest_request
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Slot
-from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
+from scheduler.engine.placement.slots import UsableCapacity, find_slot_on_node, has_room
 
 # Maximum number of steps in small pools. It is lower in larger pools, because each step costs more.
 MAX_STEPS = 3000
@@ -26,7 +26,7 @@ def search(
     board: Board,
     gang: Gang,
     arrangement: Arrangement,
-    horizon: Horizon,
+    capacity: UsableCapacity,
     within: AbstractSet[int] | None,
     max_steps: int = MAX_STEPS,
 ) -> bool:
@@ -39,12 +39,12 @@ def search(
     )
     if any(requested[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
-    if any(not _fits_anywhere(board, need, horizon, usable) for need in arrangement):
+    if any(not _fits_anywhere(board, need, capacity, usable) for need in arrangement):
         return False
     if sum(need.count for need in arrangement) > MAX_REPLICAS:
         return False
     replicas = [need for need in sorted(arrangement, key=_difficulty_key) for _ in range(need.count)]
-    return _Search(board, gang, replicas, horizon, usable, max_steps).place(0, 0, {})
+    return _Search(board, gang, replicas, capacity, usable, max_steps).place(0, 0, {})
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
@@ -61,11 +61,14 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
     return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 
-def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
+def _fits_anywhere(
+    board: Board, need: ReplicaRequest, capacity: UsableCapacity, usable: Sequence[int]
+) -> bool:
     """Return whether one replica fits on any node, a cheap check that rejects most gangs that do not fit."""
     part = need.part
     return any(
-        has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None
+        has_room(board.nodes, i, part, capacity)
+        and find_slot_on_node(board.nodes, i, part, capacity) is not None
         for i in usable
     )
 
@@ -86,12 +89,12 @@ class _Search:
         board: Board,
         gang: Gang,
         replicas: Sequence[ReplicaRequest],
-        horizon: Horizon,
+        capacity: UsableCapacity,
         usable: Sequence[int],
         max_steps: int,
     ) -> None:
         self.board, self.gang, self.replicas = board, gang, replicas
-        self.horizon, self.usable = horizon, usable
+        self.capacity, self.usable = capacity, usable
         self.left = max(MIN_STEPS, min(max_steps, MAX_EVALUATIONS // max(1, len(usable))))
         levels = sorted({
             scope.constraint.required
@@ -133,7 +136,7 @@ class _Search:
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
-            if not has_room(nodes, i, part, self.horizon):
+            if not has_room(nodes, i, part, self.capacity):
                 continue
             domains = self._with_node_domains(need.scopes, i, inside)
             if domains is None:
@@ -187,7 +190,7 @@ class _Search:
     def _possible_slots(self, i: int, part: BoardRole) -> list[Slot]:
         """Return device combinations, tightest first. Equally free devices are interchangeable."""
         nodes = self.board.nodes
-        packed = slot_on_node(nodes, i, part, self.horizon)
+        packed = find_slot_on_node(nodes, i, part, self.capacity)
         if packed is None or packed.milli == MILLI or not packed.devices:
             return [] if packed is None else [packed]
         free, leaving = nodes.devices[i], i in nodes.leaving
@@ -196,7 +199,7 @@ class _Search:
             (
                 d
                 for d, left in enumerate(free)
-                if left >= packed.milli and (now[d] or self.horizon > Horizon.NOW)
+                if left >= packed.milli and (now[d] or self.capacity > UsableCapacity.NOW)
             ),
             key=lambda d: (not now[d], free[d], d),
         )

@@ -14,7 +14,7 @@ from scheduler.engine.model import Strategy
 RANKING_THRESHOLD = 64  # for this number of replicas or more, nodes are ranked only once
 
 
-class Horizon(IntEnum):
+class UsableCapacity(IntEnum):
     """Capacity that a placement may use. Each member includes the capacity of the members before it."""
 
     NOW = 0  # capacity that is free now
@@ -23,19 +23,19 @@ class Horizon(IntEnum):
 
 
 def pick_slot(
-    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
+    board: Board, part: BoardRole, capacity: UsableCapacity, within: AbstractSet[int] | None = None
 ) -> Slot | None:
     """Return the best slot for one replica, or None if no slot fits. Ties are resolved by node name."""
     if part.avoid_mask is not None:
         kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
-        preferred = _pick_slot(board, part, horizon, within, kind)
+        preferred = _pick_slot(board, part, capacity, within, kind)
         if preferred is not None:
             return preferred
-    return _pick_slot(board, part, horizon, within, None)
+    return _pick_slot(board, part, capacity, within, None)
 
 
 def interchangeable_slots(
-    board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, part: BoardRole, count: int, capacity: UsableCapacity, within: AbstractSet[int] | None
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.
 
@@ -51,45 +51,50 @@ def interchangeable_slots(
         else strategy is Strategy.BINPACK and whole
     )
     if count >= RANKING_THRESHOLD and not refill:
-        yield from _ranked_slots(board, part, horizon, within)
+        yield from _ranked_slots(board, part, capacity, within)
         return
-    while (slot := pick_slot(board, part, horizon, within)) is not None:
+    while (slot := pick_slot(board, part, capacity, within)) is not None:
         yield slot
         i = slot.node
-        while refill and has_room(nodes, i, part, horizon):
-            more = slot_on_node(nodes, i, part, horizon, spread)
+        while refill and has_room(nodes, i, part, capacity):
+            more = find_slot_on_node(nodes, i, part, capacity, spread)
             if more is None:
                 break
             yield more
 
 
 def _ranked_slots(
-    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, part: BoardRole, capacity: UsableCapacity, within: AbstractSet[int] | None
 ) -> Iterator[Slot]:
     """Yield the slots that repeated calls to `pick_slot` would return."""
     preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
     for only in (None,) if preferred is None else (preferred, None):
-        yield from _slots_from_heap(board, part, horizon, within, only)
+        yield from _slots_from_heap(board, part, capacity, within, only)
 
 
 def _slots_from_heap(
     board: Board,
     part: BoardRole,
-    horizon: Horizon,
+    capacity: UsableCapacity,
     within: AbstractSet[int] | None,
     only: Sequence[bool] | None,
 ) -> Iterator[Slot]:
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
-    key = _node_sort_key(board, part, horizon, within)
+    key = _node_sort_key(board, part, capacity, within)
     heap = [
         (key(i), i)
         for i in (range(len(nodes.nodes)) if within is None else within)
-        if (only is None or only[i]) and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
+        if (only is None or only[i])
+        and (nodes.ready[i] or (capacity >= UsableCapacity.BOOTING and nodes.booting[i]))
     ]
     heapify(heap)
     while heap:
         i = heap[0][1]
-        slot = slot_on_node(nodes, i, part, horizon, spread) if has_room(nodes, i, part, horizon) else None
+        slot = (
+            find_slot_on_node(nodes, i, part, capacity, spread)
+            if has_room(nodes, i, part, capacity)
+            else None
+        )
         if slot is None:
             heappop(heap)
             continue
@@ -98,55 +103,63 @@ def _slots_from_heap(
 
 
 def _node_sort_key(
-    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, part: BoardRole, capacity: UsableCapacity, within: AbstractSet[int] | None
 ) -> Callable[[int], tuple[float, ...]]:
     """Return a sort key that orders nodes in the same way as `_candidates`."""
     nodes = board.nodes
     if board.pool.node_strategy is not Strategy.BINPACK:
         return _spreading_key(nodes, part)
     packed = _packing_key(nodes, part)
-    if within is not None or horizon >= Horizon.BOOTING or not part.request.devices:
+    if within is not None or capacity >= UsableCapacity.BOOTING or not part.request.devices:
         return packed
     shared = nodes.partly_free_nodes
     return lambda i: (0, *packed(i)) if i in shared else (1, nodes.whole[i], i)
 
 
 def _pick_slot(
-    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+    board: Board,
+    part: BoardRole,
+    capacity: UsableCapacity,
+    within: AbstractSet[int] | None,
+    only: bytes | None,
 ) -> Slot | None:
     if board.pool.node_strategy is Strategy.FRAGMENTATION:
-        return _pick_least_fragmenting_slot(board, part, horizon, within, only)
+        return _pick_least_fragmenting_slot(board, part, capacity, within, only)
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
-    for i in _candidates(board, part, horizon, within):
+    for i in _candidates(board, part, capacity, within):
         if only is not None and not only[i]:
             continue
-        if not has_room(nodes, i, part, horizon):
+        if not has_room(nodes, i, part, capacity):
             continue
-        slot = slot_on_node(nodes, i, part, horizon, spread)
+        slot = find_slot_on_node(nodes, i, part, capacity, spread)
         if slot is not None:
             return slot
     return None
 
 
 def _pick_least_fragmenting_slot(
-    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+    board: Board,
+    part: BoardRole,
+    capacity: UsableCapacity,
+    within: AbstractSet[int] | None,
+    only: bytes | None,
 ) -> Slot | None:
     nodes, strategy = board.nodes, board.pool.device_strategy
-    for ready in (True, False) if horizon >= Horizon.BOOTING else (True,):
+    for ready in (True, False) if capacity >= UsableCapacity.BOOTING else (True,):
         for i, device in board.fragmentation.nodes_best_first(part, within):
             if nodes.ready[i] is not ready or (only is not None and not only[i]):
                 continue
-            if not has_room(nodes, i, part, horizon):
+            if not has_room(nodes, i, part, capacity):
                 continue
             if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
                 return Slot(i, (device,), nodes.device_share_milli(i, part.request))
-            slot = slot_on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
+            slot = find_slot_on_node(nodes, i, part, capacity, strategy is Strategy.SPREAD)
             if slot is not None:
                 return slot
     return None
 
 
-def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
+def has_room(nodes: Nodes, i: int, part: BoardRole, capacity: UsableCapacity) -> bool:
     """Return whether the node accepts another replica. Free devices are not checked."""
     request = part.request
     if part.ignores_limits:
@@ -161,11 +174,11 @@ def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
     spread = part.role.spread_per_node
     if part.replicas_by_node is not None and spread is not None and part.replicas_by_node.get(i, 0) >= spread:
         return False
-    return horizon > Horizon.NOW or i not in nodes.leaving or nodes.can_start_now(i, (), 0, request)
+    return capacity > UsableCapacity.NOW or i not in nodes.leaving or nodes.can_start_now(i, (), 0, request)
 
 
-def slot_on_node(
-    nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False
+def find_slot_on_node(
+    nodes: Nodes, i: int, part: BoardRole, capacity: UsableCapacity, spread: bool = False
 ) -> Slot | None:
     """Return a slot on the node for one replica, or None if too few devices are free."""
     count = part.request.devices
@@ -177,7 +190,9 @@ def slot_on_node(
     free = nodes.devices[i]
     if i in nodes.leaving:
         now = [nodes.free_now(i, d) >= milli for d in range(len(free))]
-        usable = [d for d in range(len(free)) if free[d] >= milli and (now[d] or horizon > Horizon.NOW)]
+        usable = [
+            d for d in range(len(free)) if free[d] >= milli and (now[d] or capacity > UsableCapacity.NOW)
+        ]
         usable.sort(key=lambda d: (not now[d], -free[d] if spread else free[d], d))
     else:
         usable = [d for d, part_free in enumerate(free) if part_free >= milli]
@@ -189,12 +204,12 @@ def slot_on_node(
 
 
 def _candidates(
-    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, part: BoardRole, capacity: UsableCapacity, within: AbstractSet[int] | None
 ) -> Iterable[int]:
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
-    if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
+    if within is None and capacity < UsableCapacity.BOOTING and pack and part.request.devices:
         return (
             _fewest_free_devices_first(nodes, part.request.devices)
             if whole
@@ -205,7 +220,8 @@ def _candidates(
     open_nodes = [
         i
         for i in (range(len(nodes.nodes)) if within is None else within)
-        if nodes.whole[i] >= least and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
+        if nodes.whole[i] >= least
+        and (nodes.ready[i] or (capacity >= UsableCapacity.BOOTING and nodes.booting[i]))
     ]
     return sorted(open_nodes, key=_packing_key(nodes, part) if pack else _spreading_key(nodes, part))
 

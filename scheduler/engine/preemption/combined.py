@@ -4,7 +4,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
 from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.placement.find_room import place_arrangement
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.preemption.outcome import EvictionOutcome, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate
@@ -94,7 +94,7 @@ def _place_after_evictions(
     Return the outcome, or None if the arrangement cannot be placed.
     """
     board, gang = selection.board, selection.policy.gang
-    if not place_arrangement(board, gang, arrangement, Horizon.LEAVING):
+    if not place_arrangement(board, gang, arrangement, UsableCapacity.LEAVING):
         return None
     return resolve_outcome(selection, start, arrangement)
 

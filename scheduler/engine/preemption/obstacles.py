@@ -26,19 +26,19 @@ def eviction_obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None
 
 
 def policy_obstacle(
-    board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
+    board: Board, gang: Gang, policy_type: type[PreemptionPolicy], rejects_gangs_over_share: bool
 ) -> Obstacle | None:
     """Return what keeps the policy from making room for the gang, or None.
 
-    `needs_share` is the result of `policy_type.needs_share(board)`.
+    `rejects_gangs_over_share` is the result of `policy_type.rejects_gangs_over_share(board)`.
     """
     if gang.simple:
         requested = gang.requested
         over_share = _share_obstacle(gang, requested)
         if over_share is not None:
-            if needs_share:
+            if rejects_gangs_over_share:
                 return over_share
-            if policy_type.has_no_victims_over_share(board, gang):
+            if policy_type.has_no_victims_if_over_share(board, gang):
                 return _bound_obstacle(board, gang, requested, policy_type) or shortfall_without_victims(
                     board.nodes.free_resources(), requested
                 )

@@ -9,7 +9,7 @@ from scheduler.engine.board.ledger import GPU, KINDS
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import place_arrangement
-from scheduler.engine.placement.slots import Horizon
+from scheduler.engine.placement.slots import UsableCapacity
 from scheduler.engine.preemption.restore import Moved, VictimRestorer, group_victims, restore_in_place
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import PlacedPod, Victim, single_pod_victim
@@ -112,7 +112,7 @@ def _place_without_moves(
 ) -> bool:
     board, start = selection.board, selection.board.log_position()
     _remove_evicted_pods(board, outcome)
-    if place_arrangement(board, selection.policy.gang, arrangement, Horizon.LEAVING):
+    if place_arrangement(board, selection.policy.gang, arrangement, UsableCapacity.LEAVING):
         outcome.moved = []
         return True
     board.rewind(start)

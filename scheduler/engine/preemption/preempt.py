@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from berth.core.wording.words import format_count
-from scheduler.engine.actions.backfill import hold_order
+from scheduler.engine.actions.backfill import gangs_in_hold_order
 from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending_gang
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
@@ -76,10 +76,10 @@ def _reject_all_if_policy_cannot_help(
     Return whether they were rejected.
     """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
-    needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
+    rejects_gangs_over_share, unreported = policy_type.rejects_gangs_over_share(board), policy_type.unreported
     for group in candidates:
         gang = group.gangs[group.at]  # this gang is still pending, because nothing has changed
-        obstacle = policy_obstacle(board, gang, policy_type, needs_share)
+        obstacle = policy_obstacle(board, gang, policy_type, rejects_gangs_over_share)
         if obstacle is None:
             return False
         reason, numbers = obstacle
@@ -108,7 +108,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
 def _holds_or_would_hold_nodes(board: Board, gang: Gang) -> bool:
     cycle = board.cycle
     if cycle.find_hold is not None:
-        return next(hold_order(board, cycle.overdue), None) is gang
+        return next(gangs_in_hold_order(board, cycle.overdue), None) is gang
     return cycle.backfill_hold is not None and cycle.backfill_hold.name == gang.name
 
 
@@ -208,7 +208,7 @@ def _find_outcome_by_policy(
     before: AllocatedByQueue,
 ) -> Result | None:
     board, best = trial.board, None
-    for selection in _propose_all(board, policy, arrangement, budget):
+    for selection in _propose_with_retries(board, policy, arrangement, budget):
         outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
         if outcome is not None:
             best = selection, outcome
@@ -239,7 +239,7 @@ def _allocated_by_queue(board: Board) -> AllocatedByQueue:
     return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
 
 
-def _propose_all(
+def _propose_with_retries(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: ProposalBudget
 ) -> Iterator[VictimSelection]:
     yield from propose_victims(board, policy, arrangement, budget)

@@ -9,7 +9,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, smallest_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, place_arrangement
-from scheduler.engine.placement.slots import Horizon, interchangeable_slots
+from scheduler.engine.placement.slots import UsableCapacity, interchangeable_slots
 from scheduler.engine.preemption.bounds import largest_victim
 from scheduler.engine.preemption.exact_repack import place_exactly
 from scheduler.engine.preemption.outcome import reapply_moves
@@ -81,7 +81,9 @@ def propose_victims(
             board.begin_attempt()
             selection = VictimSelection(board, policy)
             all_selected = all(selection.select(victim) for victim in victims)
-            if all_selected and place_arrangement(board, policy.gang, arrangement, Horizon.LEAVING, domain):
+            if all_selected and place_arrangement(
+                board, policy.gang, arrangement, UsableCapacity.LEAVING, domain
+            ):
                 yield selection
             board.rewind(start)
     selection = VictimSelection(board, policy)
@@ -103,7 +105,7 @@ def _placeable_selections(
         if (
             select_all(selection, victims)
             and make_room_under_limits(selection, arrangement)
-            and place_arrangement(board, policy.gang, arrangement, Horizon.LEAVING)
+            and place_arrangement(board, policy.gang, arrangement, UsableCapacity.LEAVING)
         ):
             yield selection
         board.rewind(start)
@@ -130,7 +132,7 @@ def _place_by_clearing_nodes(
     for need in sorted(arrangement, key=difficulty_key):
         costs: NodeCosts | None = None
         indices = need.part.free_indices()
-        slots = interchangeable_slots(board, need.part, need.count, Horizon.LEAVING, within)
+        slots = interchangeable_slots(board, need.part, need.count, UsableCapacity.LEAVING, within)
         for placed in range(need.count):
             slot = next(slots, None)
             if slot is None:
@@ -138,7 +140,7 @@ def _place_by_clearing_nodes(
                 slot, untouched = costs.clear_cheapest_node(), False
                 left = need.count - placed - 1
                 # Search again, because nodes have changed.
-                slots = interchangeable_slots(board, need.part, left, Horizon.LEAVING, within)
+                slots = interchangeable_slots(board, need.part, left, UsableCapacity.LEAVING, within)
             index = next(indices, None)
             if slot is None or index is None:
                 return False
@@ -308,12 +310,12 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
     )
     while more:
         more = (
-            _select_victims_up_to(selection, goal)
+            _select_first_victims(selection, goal)
             if ordered_victims is None
             else _select_in_order(selection, goal, ordered_victims)
         )
         start = board.log_position()
-        if place_arrangement(board, gang, arrangement, Horizon.LEAVING):
+        if place_arrangement(board, gang, arrangement, UsableCapacity.LEAVING):
             yield
             board.rewind(start)
         goal *= 2
@@ -328,7 +330,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
         yield
 
 
-def _select_victims_up_to(selection: VictimSelection, goal: int) -> bool:
+def _select_first_victims(selection: VictimSelection, goal: int) -> bool:
     """Select victims in eviction order until `goal` victims are selected.
 
     Return False if there are too few.

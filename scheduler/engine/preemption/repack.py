@@ -4,7 +4,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.placement.find_room import available_nodes
-from scheduler.engine.placement.slots import Horizon, pick_slot
+from scheduler.engine.placement.slots import UsableCapacity, pick_slot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
@@ -53,7 +53,7 @@ def _sort_key(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
 
 def _place_pod(board: Board, gang: Gang, part: BoardRole, index: int | None) -> Slot | None:
     allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
-    slot = pick_slot(board, part, Horizon.LEAVING, available_nodes(board, gang, allowed_nodes))
+    slot = pick_slot(board, part, UsableCapacity.LEAVING, available_nodes(board, gang, allowed_nodes))
     index = next(part.free_indices(), None) if index is None else index
     if slot is None or index is None:
         return None

@@ -8,7 +8,7 @@ from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, enclosi
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Pod
 from scheduler.engine.placement.find_room import available_nodes, may_use_held_nodes, place_arrangement
-from scheduler.engine.placement.slots import Horizon, pick_slot
+from scheduler.engine.placement.slots import UsableCapacity, pick_slot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import PlacedPod, Victim
 
@@ -109,13 +109,13 @@ def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> boo
 def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slot | None:
     allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
     inside = available_nodes(board, gang, allowed_nodes)
-    slots = (pick_slot(board, part, horizon, inside) for horizon in _placement_horizons(board, [pod]))
+    slots = (pick_slot(board, part, capacity, inside) for capacity in _capacities_to_try(board, [pod]))
     return next((slot for slot in slots if slot is not None), None)
 
 
-def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
+def _capacities_to_try(board: Board, pods: Iterable[Pod]) -> Sequence[UsableCapacity]:
     fresh = any(board.is_newly_placed(pod) for pod in pods)
-    return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
+    return (UsableCapacity.NOW, UsableCapacity.LEAVING) if fresh else (UsableCapacity.LEAVING,)
 
 
 def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
@@ -132,8 +132,8 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
         ReplicaRequest(part, len(placed), enclosing_scopes(gang, part)) for part, placed in by_part.items()
     )
     start = board.log_position()
-    horizons = _placement_horizons(board, (pod for _, pod in pods))
-    if not any(place_arrangement(board, gang, arrangement, horizon) for horizon in horizons):
+    capacities = _capacities_to_try(board, (pod for _, pod in pods))
+    if not any(place_arrangement(board, gang, arrangement, capacity) for capacity in capacities):
         return None
     slots: dict[BoardRole, list[Slot]] = {}
     for move in board.moves_since(start):

@@ -66,7 +66,7 @@ def propose_dropping_constraints(case: PendingCase) -> Iterator[Proposals]:
         yield single_proposal(Change(ChangeKind.TOPOLOGY_DROPPED, resource=level))
     for role in case.roles:
         if role.spread_per_node is not None and role.spread_per_node < role.min:
-            yield _higher_spread(role, role.spread_per_node)
+            yield _propose_higher_spread(role, role.spread_per_node)
 
 
 def _dropped_constraints(case: PendingCase, role: Role) -> Iterator[Change]:
@@ -98,7 +98,7 @@ def _required_levels(group: RoleGroup) -> Iterator[str]:
             yield from _required_levels(child)
 
 
-def _higher_spread(role: Role, spread: int) -> Proposals:
+def _propose_higher_spread(role: Role, spread: int) -> Proposals:
     def raise_spread(after: int) -> Change:
         return Change(ChangeKind.SPREAD_RAISED, role.name, before=spread, after=after)
 

@@ -92,17 +92,17 @@ def action_phrase(change: Change, project: str, display_name: Callable[[str], st
 
     `display_name` redacts workload names.
     """
-    action, _ = _phrases(change)
+    action, _ = _action_and_clause(change)
     return action.format_map(_values(change, project, display_name))
 
 
 def change_clause(change: Change, project: str, display_name: Callable[[str], str] = str) -> str:
     """Return the change as a clause, such as "its priority were 5 instead of 3"."""
-    _, clause = _phrases(change)
+    _, clause = _action_and_clause(change)
     return clause.format_map(_values(change, project, display_name))
 
 
-def _phrases(change: Change) -> tuple[str, str]:
+def _action_and_clause(change: Change) -> tuple[str, str]:
     if change.kind is ChangeKind.REQUEST_LOWERED and change.resource == "replicas":
         return FEWER_REPLICAS
     if change.kind is ChangeKind.REQUEST_LOWERED and change.resource.startswith("limit."):

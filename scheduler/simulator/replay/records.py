@@ -31,7 +31,7 @@ class JobRecord:
     # Part of `pending_seconds` during which the job would have fit into its project's quota.
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
-    # The project's `seconds_with_room` for this job's size when the job became pending.
+    # The project's `seconds_with_free_gpus` for this job's size when the job became pending.
     clock_when_pending: float = 0.0
 
 
@@ -62,7 +62,7 @@ class ProjectAccount:
                 break
             self.clocks[place] += seconds
 
-    def seconds_with_room(self, gpus: float) -> float:
+    def seconds_with_free_gpus(self, gpus: float) -> float:
         return self.clocks[bisect_left(self.sizes, gpus)]
 
 
@@ -141,7 +141,11 @@ class Records:
     def _begin_pending_period(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
         if job.since is not None:
             job.stops += 1
-        job.since, job.pending_since, job.clock_when_pending = None, now, account.seconds_with_room(job.gpus)
+        job.since, job.pending_since, job.clock_when_pending = (
+            None,
+            now,
+            account.seconds_with_free_gpus(job.gpus),
+        )
         account.pending += 1
         self._queue_changes.append((now, 1))
 
@@ -149,7 +153,7 @@ class Records:
         if job.pending_since is None:
             return
         job.pending_seconds += now - job.pending_since
-        job.pending_seconds_in_quota += account.seconds_with_room(job.gpus) - job.clock_when_pending
+        job.pending_seconds_in_quota += account.seconds_with_free_gpus(job.gpus) - job.clock_when_pending
         job.pending_since = None
         account.pending -= 1
         self._queue_changes.append((now, -1))

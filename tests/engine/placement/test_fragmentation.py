@@ -11,7 +11,7 @@ from scheduler.engine.board.request_mix import RequestMix
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.placement.fragmentation import Fragmentation
-from scheduler.engine.placement.slots import Horizon, pick_slot
+from scheduler.engine.placement.slots import UsableCapacity, pick_slot
 from scheduler.simulator import load, simulate
 from tests.engine.test_invariants import on_random_clusters
 from tests.engine.world import World, placed, request, role, steps
@@ -119,7 +119,7 @@ def test_incremental_fragmentation_losses_equal_recomputed_losses(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
-        mark, slot = board.log_position(), pick_slot(board, part, Horizon.NOW)
+        mark, slot = board.log_position(), pick_slot(board, part, UsableCapacity.NOW)
         afresh = Fragmentation(board.nodes, RequestMix({}))
         afresh._mix = board.fragmentation._mix
         afresh._update_losses(afresh._open.nonzero()[0])
@@ -142,9 +142,9 @@ def test_fragmentation_strategy_places_every_workload_that_binpack_places(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
     for gang in board.gangs.values():
-        slot = pick_slot(board, gang.parts[0], Horizon.NOW)
+        slot = pick_slot(board, gang.parts[0], UsableCapacity.NOW)
         counting, board.pool = board.pool, packed
-        other = pick_slot(board, gang.parts[0], Horizon.NOW)
+        other = pick_slot(board, gang.parts[0], UsableCapacity.NOW)
         board.pool = counting
         assert (slot is None) == (other is None)
         if slot is not None:

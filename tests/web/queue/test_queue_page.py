@@ -386,4 +386,4 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
 
 def test_queue_key_is_described_in_words() -> None:
     queue_key = QueueKey(True, 0, False, 0.0, True, 1.5, 1.0)
-    assert describe_queue_states(queue_key.sentences("vision")) == "would exceed quota"
+    assert describe_queue_states(queue_key.describe("vision")) == "would exceed quota"

@@ -36,13 +36,13 @@ class PreemptionPolicy:
         }
 
     @classmethod
-    def needs_share(cls, board: Board) -> bool:
+    def rejects_gangs_over_share(cls, board: Board) -> bool:
         """Return whether gangs over their fair share are rejected outright."""
         del board
         return False
 
     @classmethod
-    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+    def has_no_victims_if_over_share(cls, board: Board, gang: Gang) -> bool:
         """Return whether a preemptor over its fair share would have no possible victims."""
         del board, gang
         return False

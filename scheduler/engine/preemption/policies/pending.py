@@ -38,7 +38,7 @@ class Reclaim(PreemptionPolicy):
     relievable_bounds = frozenset({Reason.DEPARTMENT_LIMIT})
 
     @classmethod
-    def needs_share(cls, board: Board) -> bool:
+    def rejects_gangs_over_share(cls, board: Board) -> bool:
         # With a usage history, queues take turns, so a gang over its fair share may still start.
         return not history_seconds(board.pool.fair_share)
 
@@ -281,7 +281,7 @@ class Preempt(PreemptionPolicy):
     relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA})
 
     @classmethod
-    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+    def has_no_victims_if_over_share(cls, board: Board, gang: Gang) -> bool:
         lowest = lowest_running_priority(board, gang.account)
         return lowest is None or lowest >= gang.workload.priority
 
@@ -313,7 +313,7 @@ class Consolidate(PreemptionPolicy):
     kind = Kind.CONSOLIDATE
 
     @classmethod
-    def needs_share(cls, board: Board) -> bool:
+    def rejects_gangs_over_share(cls, board: Board) -> bool:
         del board
         return True
 

@@ -20,12 +20,12 @@ class ScaleDown(Reclaim):
     relievable_bounds = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA})
 
     @classmethod
-    def needs_share(cls, board: Board) -> bool:
+    def rejects_gangs_over_share(cls, board: Board) -> bool:
         del board
         return False  # a project may give up extra replicas for its own pending gang
 
     @classmethod
-    def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
+    def has_no_victims_if_over_share(cls, board: Board, gang: Gang) -> bool:
         return not has_elastic_gang(board, gang.account)
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:

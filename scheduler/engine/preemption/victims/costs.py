@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Strategy
-from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
+from scheduler.engine.placement.slots import UsableCapacity, find_slot_on_node, has_room
 from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted_amounts
@@ -40,21 +40,21 @@ class NodeCosts:
     ) -> None:
         self.selection, self.part = selection, part
         self.board = selection.board
-        self._priced_nodes: PricedNodesByQueue = {}
+        self._nodes_by_queue: PricedNodesByQueue = {}
         if cost_cache is None or cost_cache.priced_nodes is None:
-            self._price_nodes(banned)
+            self._compute_node_costs(banned)
         if cost_cache is not None:
             self._reuse_cached_costs(cost_cache, banned)
         self._queues: list[tuple[Key, str]] = []
         # Current cost by queue. Heap entries with a different cost are stale.
         self._queue_costs: dict[str, Key] = {}
-        for name in self._priced_nodes:
+        for name in self._nodes_by_queue:
             self._push_queue(name)
 
     def clear_cheapest_node(self) -> Slot | None:
         while self._queues:
             cost, name = self._queues[0]
-            nodes = self._priced_nodes[name][1]
+            nodes = self._nodes_by_queue[name][1]
             if not nodes or self._queue_costs.get(name) != cost:
                 heappop(self._queues)
                 self._push_queue(name)
@@ -63,7 +63,7 @@ class NodeCosts:
             worse = self.selection.policy.worst_queue_stage(victims)
             if worse > worst_queue_stage:
                 heappop(nodes)
-                self._update_price(name, (worse, price, i, victims))
+                self._reinsert_node(name, (worse, price, i, victims))
                 continue
             now = self._queue_cost(name)
             if now > cost:
@@ -74,30 +74,30 @@ class NodeCosts:
             stale = not all(self.selection.is_available(victim) for victim in victims)
             slot = None if stale else self._clear_node(i, victims)
             if stale or slot is not None:
-                self._reprice_node(i)
+                self._recompute_node_cost(i)
             if slot is not None:
                 return slot
         return None
 
-    def _price_nodes(self, banned: Collection[int]) -> None:
+    def _compute_node_costs(self, banned: Collection[int]) -> None:
         ready, mask = self.board.nodes.ready, self.part.mask
         for i in sorted(self.selection.nodes_with_victim_candidates()):
             if ready[i] and i not in banned and (mask is None or mask[i]):
-                self._price_node(i)
+                self._compute_node_cost(i)
 
     def _reuse_cached_costs(self, cost_cache: NodeCostCache, banned: Collection[int]) -> None:
         if cost_cache.priced_nodes is None:
             cost_cache.priced_nodes = {
-                name: (queue, list(nodes)) for name, (queue, nodes) in self._priced_nodes.items()
+                name: (queue, list(nodes)) for name, (queue, nodes) in self._nodes_by_queue.items()
             }
             return
         for name, (queue, nodes) in cost_cache.priced_nodes.items():
             left = [node for node in nodes if node[2] not in banned]
             if left:
                 heapify(left)
-                self._priced_nodes[name] = queue, left
+                self._nodes_by_queue[name] = queue, left
 
-    def _price_node(self, i: int) -> str | None:
+    def _compute_node_cost(self, i: int) -> str | None:
         """Compute the cost of clearing a node.
 
         Return the name of the node's victim queue, or None if the node cannot be cleared.
@@ -106,10 +106,10 @@ class NodeCosts:
         if result is None:
             return None
         queue, policy = self._victim_queue(result), self.selection.policy
-        if queue.name not in self._priced_nodes:
-            self._priced_nodes[queue.name] = (queue, [])
+        if queue.name not in self._nodes_by_queue:
+            self._nodes_by_queue[queue.name] = (queue, [])
         heappush(
-            self._priced_nodes[queue.name][1],
+            self._nodes_by_queue[queue.name][1],
             (policy.worst_queue_stage(result), policy.cost(result), i, result),
         )
         return queue.name
@@ -118,13 +118,13 @@ class NodeCosts:
         queues = {victim.gang.account: None for victim in victims}
         return next(iter(queues)) if len(queues) == 1 else max(queues, key=self.selection.policy.queue_key)
 
-    def _reprice_node(self, i: int) -> None:
-        name = self._price_node(i)
+    def _recompute_node_cost(self, i: int) -> None:
+        name = self._compute_node_cost(i)
         if name is not None:
             self._push_queue(name)
 
     def _push_queue(self, name: str) -> None:
-        if not self._priced_nodes[name][1]:
+        if not self._nodes_by_queue[name][1]:
             self._queue_costs.pop(name, None)
             return
         cost, listed = self._queue_cost(name), self._queue_costs.get(name)
@@ -132,17 +132,17 @@ class NodeCosts:
             self._queue_costs[name] = cost
             heappush(self._queues, (cost, name))
 
-    def _update_price(self, name: str, node: PricedNode) -> None:
+    def _reinsert_node(self, name: str, node: PricedNode) -> None:
         _, _, i, victims = node
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
-            self._reprice_node(i)
+            self._recompute_node_cost(i)
         else:
-            heappush(self._priced_nodes[name][1], node)
+            heappush(self._nodes_by_queue[name][1], node)
 
     def _queue_cost(self, name: str) -> Key:
         """Return the sort key of the queue's cheapest node, comparable with `victims_sort_key`."""
-        queue, nodes = self._priced_nodes[name]
+        queue, nodes = self._nodes_by_queue[name]
         worst_queue_stage, cost, i, _ = nodes[0]
         return (*worst_queue_stage, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
 
@@ -150,10 +150,10 @@ class NodeCosts:
         board, selection = self.board, self.selection
         start, count = board.log_position(), len(selection.selected)
         if all(selection.select(victim) for victim in victims) and has_room(
-            board.nodes, i, self.part, Horizon.LEAVING
+            board.nodes, i, self.part, UsableCapacity.LEAVING
         ):
             spread = board.pool.device_strategy is Strategy.SPREAD
-            slot = slot_on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
+            slot = find_slot_on_node(board.nodes, i, self.part, UsableCapacity.LEAVING, spread)
             if slot is not None:
                 return slot
         board.rewind(start)
@@ -165,7 +165,7 @@ def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int
     """Return the cheapest victims that make room for one more replica on the node, or None if there
     are none.
     """
-    room = _Room(selection.board, part, i)
+    room = _ReplicaRoom(selection.board, part, i)
     if not room.has_devices:
         return None
     ordered = [
@@ -176,7 +176,8 @@ def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int
     sets: list[list[Victim]] = []
     missing = room.missing
     single_victim = next(
-        (victim for victim in ordered if victim.amounts[0] >= missing and room.fits_after([victim])), None
+        (victim for victim in ordered if victim.amounts[0] >= missing and room.fits_after_evicting([victim])),
+        None,
     )
     if single_victim is not None:
         sets.append([single_victim])
@@ -185,7 +186,7 @@ def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int
         if not _conflicts_with_chosen_victims(victim, chosen):
             chosen.append(victim)
             missing -= victim.amounts[0]
-            if missing <= 0 and room.fits_after(chosen):
+            if missing <= 0 and room.fits_after_evicting(chosen):
                 sets.append(_remove_unneeded_victims(room, chosen))
                 break
     if len(chosen) > 1 and any(victim.amounts[0] != chosen[0].amounts[0] for victim in ordered):
@@ -201,20 +202,20 @@ def cheapest_victims_on_node(selection: VictimSelection, part: BoardRole, i: int
     return min(sets, key=lambda victims: victims_sort_key(selection, victims))
 
 
-def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
+def _select_largest(room: "_ReplicaRoom", ordered: Sequence[Victim]) -> list[list[Victim]]:
     """Select the largest victims first, because a few large victims may free enough."""
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
         if not _conflicts_with_chosen_victims(victim, chosen):
             chosen.append(victim)
-            if room.fits_after(chosen):
+            if room.fits_after_evicting(chosen):
                 return [_remove_unneeded_victims(room, chosen)]
     return []
 
 
 def _select_across_queues(
-    selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
+    selection: VictimSelection, room: "_ReplicaRoom", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
     """Select victims one by one until they free enough.
 
@@ -222,7 +223,7 @@ def _select_across_queues(
     """
     chosen: list[Victim] = []
     left, evicted, worst = list(ordered), EvictedByQueue(), Key()
-    while left and not room.fits_after(chosen):
+    while left and not room.fits_after_evicting(chosen):
         stages = [max(worst, selection.policy.queue_stage(victim, evicted)) for victim in left]
         stage = min(stages)
         victim = left.pop(stages.index(stage))  # take the first of several equal victims
@@ -230,7 +231,7 @@ def _select_across_queues(
             chosen.append(victim)
             worst = stage
             add_evicted_amounts(evicted, victim)
-    return [_remove_unneeded_victims(room, chosen)] if room.fits_after(chosen) else []
+    return [_remove_unneeded_victims(room, chosen)] if room.fits_after_evicting(chosen) else []
 
 
 def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
@@ -254,19 +255,19 @@ def _conflicts_with_chosen_victims(victim: Victim, chosen: Sequence[Victim]) -> 
     return sum(other.pods[0][0] is part for other in same) >= part.replica_count - part.role.min
 
 
-def _remove_unneeded_victims(room: "_Room", chosen: list[Victim]) -> list[Victim]:
+def _remove_unneeded_victims(room: "_ReplicaRoom", chosen: list[Victim]) -> list[Victim]:
     """Remove the victims that are not needed, starting with the last, and return the rest."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:
             continue
         rest = [other for other in chosen if other is not victim]
-        if rest and room.fits_after(rest):
+        if rest and room.fits_after_evicting(rest):
             chosen, spare = rest, spare - victim.amounts[0]
     return chosen
 
 
-class _Room:
+class _ReplicaRoom:
     """Space for one replica on one node, once the selected victims have been evicted."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
@@ -289,7 +290,7 @@ class _Room:
                     return True
         return False
 
-    def fits_after(self, victims: Sequence[Victim]) -> bool:
+    def fits_after_evicting(self, victims: Sequence[Victim]) -> bool:
         nodes, i, request = self.nodes, self.i, self.part.request
         if sum([victim.amounts[0] for victim in victims]) < self.missing:
             return False  # insufficient even if all victims ran on this node
